@@ -1,0 +1,55 @@
+"""Which estimator each leaf gets: how its noise enters the network.
+
+| estimator | noise | exact for |
+| --- | --- | --- |
+| weight | one draw of the leaf, shared by the batch | everything |
+| flipout | one draw, with random signs per example | any leaf that meets the data once, on an axis of examples |
+| local | a draw of each output from its own mean and variance | a product with one row per example; embeddings |
+
+*Exact* means that each example sees precisely the posterior's distribution of its outputs; `flipout` and `local`
+differ only in making the examples of a batch (nearly) independent, which lowers the variance of gradients. `auto`
+takes the lowest-variance one that is exact. Asked for by name, `local` also serves convolutions and sequences, as the
+literature does: every single output is right, but the outputs at different positions lose their correlation.
+"""
+
+from typing import Literal, NamedTuple
+
+from posteriax.arrays.uses import Use
+
+Estimator = Literal["auto", "weight", "flipout", "local"]
+ESTIMATORS: tuple[Estimator, ...] = ("auto", "weight", "flipout", "local")
+
+
+class Plan(NamedTuple):
+    """The estimator of one leaf, the axis of examples it needs, and, if a plain draw was forced, why."""
+
+    estimator: str = "weight"
+    example_axis: int | None = None
+    note: str = ""
+
+
+def plan_estimators(estimator: Estimator, uses: list[Use]) -> list[Plan]:
+    """An estimator for every leaf.
+
+    >>> plan_estimators("auto", [Use("dot_general", example_axis=0), Use(None, reason="it is used 2 times")])
+    [Plan(estimator='local', example_axis=0, note=''), Plan(estimator='weight', ... note='it is used 2 times')]
+    """
+    return [_plan(estimator, use) for use in uses]
+
+
+def _plan(estimator: Estimator, use: Use) -> Plan:
+    if estimator == "weight":
+        return Plan()
+    if use.primitive is None:
+        return Plan(note=use.reason)
+    wanted = estimator
+    if estimator == "auto":
+        exact_local = use.primitive == "gather" or (use.primitive == "dot_general" and not use.other_axes)
+        # for an addition flipout is as good as local, and a sign is cheaper than a normal
+        wanted = "local" if exact_local else "flipout"
+    local_anyway = (
+        wanted == "local" and use.primitive in ("dot_general", "conv_general_dilated") and estimator == "local"
+    )
+    if use.example_axis is None and not local_anyway:
+        return Plan(note="the array it meets has no axis of examples of its own")
+    return Plan(wanted, use.example_axis)

@@ -1,0 +1,75 @@
+"""Checks of what a user hands in: once, at the door, with an error that says what would be right."""
+
+import math
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def check_positive(name: str, value: float) -> None:
+    if not (isinstance(value, (int, float, np.number)) and value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+
+def check_count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)
+
+
+def as_key(key: Any) -> jax.Array:
+    """A JAX key from an int or a JAX key."""
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return jax.random.key(int(key))
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0:
+        return key
+    if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.shape == (2,):
+        return jax.random.wrap_key_data(key)
+    raise TypeError(f"key must be an int or a JAX key such as jax.random.key(0), got {key!r}")
+
+
+def check_inputs(x: Any) -> Any:
+    """`x` as a pytree of numeric, finite host arrays that share a leading axis of at least one example."""
+    arrays = jax.tree.map(lambda leaf: _numeric("x", leaf), x)
+    leaves = jax.tree.leaves(arrays)
+    if not leaves:
+        raise ValueError("x holds no arrays")
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
+    if None in lengths or len(lengths) > 1:
+        raise ValueError(f"x must have a leading axis of examples, the same for all its arrays; got lengths {lengths}")
+    if lengths == {0}:
+        raise ValueError("x is empty: it has 0 examples")
+    return arrays
+
+
+def check_targets(y: Any) -> np.ndarray:
+    return _numeric("y", y)
+
+
+def check_data(data: Any) -> tuple[Any, np.ndarray]:
+    """`(x, y)` with as many targets as inputs."""
+    if not (isinstance(data, (tuple, list)) and len(data) == 2):
+        raise TypeError(f"data must be a pair (x, y), got {type(data).__name__}")
+    x, y = check_inputs(data[0]), check_targets(data[1])
+    n = jax.tree.leaves(x)[0].shape[0]
+    if y.ndim == 0 or y.shape[0] != n:
+        raise ValueError(f"x has {n} examples, but y has {y.shape[0] if y.ndim else 'no axis of examples'}")
+    return x, y
+
+
+def _numeric(name: str, value: Any) -> np.ndarray:
+    if isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} must be an array of numbers, got {type(value).__name__}")
+    array = np.asarray(value)
+    # ml_dtypes' floats (bfloat16) are of kind "V": jnp knows them, NumPy's letters do not
+    if not (array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)):
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    if array.dtype.kind not in "biu":
+        bad = ~np.isfinite(array)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ValueError(f"{name} has {int(bad.sum())} non-finite values, the first at index {where}")
+    return array

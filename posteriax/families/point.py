@@ -1,0 +1,49 @@
+"""A point estimate: no posterior for this leaf, only its most probable value under the prior and the data.
+
+q(w) = delta(w - mu),   "KL" = -log p(mu)   (the delta's infinite constant is left out)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from posteriax.arrays import Plan
+from posteriax.families.family import Variational
+from posteriax.priors import Leaf
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value for the leaf, trained under its prior: for biases, embeddings, normalisation scales.
+
+    >>> from posteriax import families as q
+    >>> {"**": q.Normal(), "**/bias": q.Point()}
+    {'**': Normal(scale=0.01), '**/bias': Point()}
+    """
+
+    def for_leaf(self, leaf: Leaf) -> "Point":
+        return self
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        return {"value": value}
+
+    def array(self, variational: Variational, key: jax.Array, plan: Plan) -> Any:
+        return variational["value"]
+
+    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+        return variational["value"]
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["value"]
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        return -prior.log_prob(variational["value"]).sum()
+
+    def exact_kl(self, prior: dist.Distribution) -> bool:
+        return True
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        return jnp.zeros(())

@@ -1,0 +1,8 @@
+"""Inference methods, one file each: settings, state, init, step, finish."""
+
+from posteriax.methods.ensemble import Ensemble as Ensemble
+from posteriax.methods.hmc import HMC as HMC
+from posteriax.methods.map import MAP as MAP
+from posteriax.methods.method import Method as Method
+from posteriax.methods.method import Target as Target
+from posteriax.methods.vi import VI as VI

@@ -1,0 +1,75 @@
+"""Ensemble: any method, replicated.
+
+    p(y | x) = 1/M sum_m p_m(y | x)
+
+Members differ in their start, their data order and their noise. ``Ensemble(MAP(), 5)`` is a deep ensemble,
+``Ensemble(HMC(), 4)`` are four chains, ``Ensemble(VI(...), 3)`` is a mixture of Gaussians. The driver places members
+on devices first and vmaps those that share one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.checks import check_count
+from posteriax.methods.method import Method
+from posteriax.problem import Problem, Unknowns
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Several independent runs of one method, behind one posterior.
+
+    Args:
+        method: what each member runs.
+        members: how many.
+        starts: where members begin. ``"shuffle"`` gives each one the network's own initial weights with the entries
+            of every matrix permuted, which for entries drawn independently is a fresh initialisation (the first
+            member keeps the network as it is); ``"prior"`` draws from the prior; ``"network"`` starts all at the
+            network's own weights; a function of a key returns params. Samplers with a start of their own use that.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.Ensemble(px.MAP(), members=3), steps=10, key=0)
+    >>> posterior.trace["log_joint"].shape
+    (3, 10)
+    """
+
+    method: Method
+    members: int
+    starts: Literal["shuffle", "prior", "network"] | Callable[[jax.Array], Any] = "shuffle"
+
+    def __post_init__(self) -> None:
+        check_count("members", self.members)
+        if isinstance(self.method, Ensemble):
+            raise TypeError("an Ensemble of an Ensemble is one Ensemble with more members")
+        if not hasattr(self.method, "step"):
+            raise TypeError(f"method must be an inference method such as px.MAP(), got {self.method!r}")
+        if not callable(self.starts) and self.starts not in ("shuffle", "prior", "network"):
+            raise ValueError(f'starts must be "shuffle", "prior", "network" or a function, got {self.starts!r}')
+
+    def start(self, problem: Problem, key: jax.Array, member: jax.Array) -> Unknowns:
+        """Where a member begins."""
+        if callable(self.starts):
+            return problem.unknowns._replace(network=self.starts(key))
+        if self.starts == "prior":
+            return problem.sample_prior(key)
+        if self.starts == "network" or self.members == 1:
+            return problem.unknowns
+        shuffled = shuffle_weights(key, problem.unknowns)
+        return jax.tree.map(lambda own, new: jnp.where(member == 0, own, new), problem.unknowns, shuffled)
+
+
+def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
+    """Permute the entries of every leaf with two or more axes; vectors (biases, norms) often have a structure: keep."""
+    leaves, treedef = jax.tree.flatten(unknowns)
+    keys = jax.random.split(key, len(leaves))
+    shuffled = [
+        jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape) if leaf.ndim > 1 else leaf
+        for k, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(treedef, shuffled)

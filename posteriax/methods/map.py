@@ -1,0 +1,84 @@
+"""Maximum a posteriori: the most probable weights.
+
+    w* = argmax_w [ log p(D | w) + log p(w) ]      by stochastic gradients of the log joint
+
+The prior is what others call weight decay; the temperature changes nothing of w*. (METHODS C.1)
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import optax
+
+from posteriax.methods.method import Target
+from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.problem import Batch, Unknowns
+from posteriax.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class MAP:
+    """The most probable weights, as a posterior of one draw. ``Ensemble(MAP(), members)`` is a deep ensemble.
+
+    Args:
+        optimizer: an Optax transformation of gradients of the *summed* log joint; by default Adam whose step size
+            falls from 3e-3 to 0 along a cosine.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=10, key=0)
+    >>> posterior.trace["nll_per_example"].shape
+    (10,)
+    """
+
+    optimizer: optax.GradientTransformation | None = None
+    full_batch: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        return State(start, optimizer_for(self.optimizer, target.steps).init(start))
+
+    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem = target.problem
+
+        def loss(unknowns: Unknowns) -> tuple[jax.Array, jax.Array]:
+            log_likelihood = problem.log_likelihood(unknowns, batch, key=key)
+            return -(log_likelihood + problem.log_prior(unknowns)) / problem.temperature, log_likelihood
+
+        (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.unknowns)
+        optimizer = optimizer_for(self.optimizer, target.steps)
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.unknowns)
+        state = State(optax.apply_updates(state.unknowns, updates), optimizer_state)
+        return state, Info(log_joint=-value, nll_per_example=-log_likelihood / target.num_examples)
+
+    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
+        members = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)
+        return DrawsPosterior(target.problem, trace, members)
+
+
+class State(NamedTuple):
+    unknowns: Unknowns
+    optimizer: Any
+
+
+class Info(NamedTuple):
+    log_joint: jax.Array  # its estimate from the step's batch
+    nll_per_example: jax.Array
+
+
+def optimizer_for(optimizer: optax.GradientTransformation | None, steps: int) -> optax.GradientTransformation:
+    """The user's optimiser, or Adam with a step size that falls to 0: noise then leaves no trace in the result."""
+    return optimizer or optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1)))
+
+
+def climb(target: Target, start: Unknowns, batch: Batch, steps: int = 500) -> Unknowns:
+    """A short full-batch ascent of the log joint: a start for samplers."""
+    method = MAP(optax.adam(optax.cosine_decay_schedule(1e-2, steps)))
+    key = jax.random.key(0)
+
+    def body(_: Any, state: State) -> State:
+        return method.step(target, key, state, batch)[0]
+
+    return jax.lax.fori_loop(0, steps, body, method.init(target, key, start, batch)).unknowns

@@ -1,0 +1,61 @@
+"""What the driver asks of a method."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import jax
+
+from posteriax.posterior import Posterior
+from posteriax.problem import Batch, Problem, Unknowns
+from posteriax.trace import Trace
+
+State = Any  # a pytree: all that the next step needs
+Info = Any  # a NamedTuple of scalars; its first field must stay finite, and is what progress shows
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A problem and the facts of the run that are known before it starts.
+
+    Args:
+        problem: what is inferred.
+        example: shape and dtype of one example of x.
+        num_examples: N.
+        steps: how many steps the run will take, for schedules.
+    """
+
+    problem: Problem
+    example: Any
+    num_examples: int
+    steps: int
+
+
+class Method(Protocol):
+    """Settings, and pure functions over a state. One step is one optimiser step or one transition.
+
+    `full_batch`: whether a step needs the whole data set. `samples`: whether the run's result is the states it went
+    through (a sampler) rather than the last one (an optimiser).
+    """
+
+    full_batch: ClassVar[bool]
+    samples: ClassVar[bool]
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> State: ...
+
+    def step(self, target: Target, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]: ...
+
+    def finish(self, target: Target, states: State, draws: Any, trace: Trace) -> Posterior:
+        """The posterior of all members: states and draws have a leading axis of members (draws then one of draws)."""
+        ...
+
+
+class Sampler(Method, Protocol):
+    """A method whose states are draws, after `warmup` steps that are thrown away."""
+
+    warmup: int
+
+    def draw(self, state: State) -> Unknowns: ...
+
+    def inspect(self, trace: Trace) -> None:
+        """Raise if the warm-up that `trace` recorded has failed beyond use."""
+        ...

@@ -1,0 +1,199 @@
+"""Variational inference: the member of a family that is closest to the posterior.
+
+    minimise  E_q[-log_joint(w)] - H(q)  =  -E_q[log p(D | w)] / T + KL(q || p) / T + (1/T - 1) H(q)
+
+At T = 1 this is the negative ELBO. The expectation over w is one draw (or one random array) per step. (METHODS 0, E.1)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+import quax
+
+from posteriax.arrays import Plan, find_uses, plan_estimators
+from posteriax.arrays.estimators import ESTIMATORS, Estimator
+from posteriax.families.family import Family, Variational
+from posteriax.families.normal import Normal
+from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax.methods.map import optimizer_for
+from posteriax.methods.method import Target
+from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.priors import Leaf
+from posteriax.problem import Batch, Problem, Unknowns
+from posteriax.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class VI:
+    """Variational inference with any family, or families by path.
+
+    Args:
+        family: one family for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
+        estimator: how noise enters the network: "auto", "weight", "flipout" or "local"
+            (see :mod:`posteriax.arrays.estimators`).
+        optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
+            Adam whose step size falls from 3e-3 to 0 along a cosine.
+        kl_schedule: the weight of the KL term at each step, as a function of the step; it must end at 1.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> method = px.VI({"**": q.Normal(), "**/bias": q.Point()})
+    >>> posterior = px.fit(problem, (x, y), method, steps=10, key=0)
+    >>> sorted(posterior.trace)
+    ['elbo', 'kl', 'nll_per_example']
+    """
+
+    family: Family | Mapping[str, Family] = Normal()
+    estimator: Estimator = "auto"
+    optimizer: optax.GradientTransformation | None = None
+    kl_schedule: Callable[[Any], Any] | None = None
+    full_batch: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATORS:
+            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {self.estimator!r}")
+        families = self.family.values() if isinstance(self.family, Mapping) else [self.family]
+        for family in families:
+            if not hasattr(family, "for_leaf"):
+                raise TypeError(
+                    f"family must be one of posteriax.families (such as q.Normal()) or a dictionary of them by path, "
+                    f"got {family!r}"
+                )
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        if self.kl_schedule is not None:
+            last = float(self.kl_schedule(target.steps))
+            if abs(last - 1.0) > 1e-6:
+                raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({target.steps})")
+        variational = {
+            leaf.name: leaf.family.init(jax.random.fold_in(key, i), value, leaf.info)
+            for i, (leaf, value) in enumerate(zip(_leaves(self, target), jax.tree.leaves(start), strict=True))
+        }
+        optimizer = optimizer_for(self.optimizer, target.steps)
+        return State(variational, optimizer.init(variational), jnp.zeros((), jnp.int32))
+
+    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem, leaves = target.problem, _leaves(self, target)
+        kl_weight = 1.0 if self.kl_schedule is None else self.kl_schedule(state.step)
+
+        def loss(variational: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            log_likelihood = _log_likelihood(target, leaves, variational, key, batch)
+            kl, complexity = _complexity(problem, leaves, variational, key)
+            return -log_likelihood / problem.temperature + kl_weight * complexity, (log_likelihood, kl)
+
+        (_, (log_likelihood, kl)), gradient = jax.value_and_grad(loss, has_aux=True)(state.variational)
+        optimizer = optimizer_for(self.optimizer, target.steps)
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.variational)
+        variational = optax.apply_updates(state.variational, updates)
+        info = Info(log_likelihood - kl, -log_likelihood / target.num_examples, kl)
+        return State(variational, optimizer_state, state.step + 1), info
+
+    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
+        families = {leaf.name: leaf.family for leaf in _leaves(self, target)}
+        return VariationalPosterior(target.problem, trace, families, states.variational)
+
+    def notes(self, target: Target) -> tuple[str, ...]:
+        """What the trace should say of estimators that were not to be had and KLs without a closed form."""
+        leaves = _leaves(self, target)
+        shared = [
+            f"{leaf.name}: one shared draw per step, because {leaf.plan.note}" for leaf in leaves if leaf.plan.note
+        ]
+        priors = target.problem.leaf_priors
+        estimated = [
+            f"{leaf.name}: KL estimated with one draw per step (no closed form for {type(prior).__name__})"
+            for leaf, prior in zip(leaves, priors, strict=True)
+            if not leaf.family.exact_kl(prior)
+        ]
+        return (*shared, *estimated)
+
+
+class State(NamedTuple):
+    variational: dict[str, Variational]
+    optimizer: Any
+    step: jax.Array
+
+
+class Info(NamedTuple):
+    elbo: jax.Array  # its estimate at T = 1 and full KL weight, in nats, for the whole data set
+    nll_per_example: jax.Array
+    kl: jax.Array
+
+
+class _LeafInference(NamedTuple):
+    name: str
+    info: Leaf
+    family: Family
+    plan: Plan
+
+
+@lru_cache(maxsize=16)
+def _leaves(method: VI, target: Target) -> tuple[_LeafInference, ...]:
+    """Family and estimator of every unknown: settled once, before anything is compiled."""
+    problem = target.problem
+    families = families_of(method.family, problem)
+    if method.estimator == "weight":
+        plans = [Plan()] * len(families)
+    else:
+        uses = find_uses(problem.network.apply, problem.network.params, target.example)
+        plans = plan_estimators(method.estimator, uses)
+    names, values = problem.leaf_names, jax.tree.leaves(problem.unknowns)
+    infos = [Leaf(name, value.shape, problem.network.out_axis) for name, value in zip(names, values, strict=True)]
+    plans += [Plan()] * (len(names) - len(plans))  # the likelihood's own unknowns never meet the network
+    return tuple(
+        _LeafInference(info.path, info, family.for_leaf(info), plan)
+        for info, family, plan in zip(infos, families, plans, strict=True)
+    )
+
+
+def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list[Family]:
+    """The family of every unknown. A likelihood's own unknowns are mean-field unless a pattern names them."""
+    params, names = problem.network.params, problem.leaf_names
+    count = len(leaf_paths(params))
+    if not isinstance(family, Mapping):
+        return [family] * count + [Normal()] * (len(names) - count)
+    own = {pattern: value for pattern, value in family.items() if pattern.startswith("likelihood/")}
+    of_network = {pattern: value for pattern, value in family.items() if pattern not in own}
+    chosen = choose_by_path(of_network, names[:count], "family", leaves=describe_leaves(params))
+    return chosen + [own.get(name, Normal()) for name in names[count:]]
+
+
+def _log_likelihood(
+    target: Target, leaves: tuple[_LeafInference, ...], variational: Any, key: jax.Array, batch: Batch
+) -> jax.Array:
+    """An unbiased estimate of E_q[log p(D | w)] from one draw and one batch."""
+    problem = target.problem
+    arrays = [
+        leaf.family.array(variational[leaf.name], jax.random.fold_in(key, i), leaf.plan)
+        for i, leaf in enumerate(leaves)
+    ]
+    is_array = lambda node: isinstance(node, quax.Value)  # noqa: E731
+    unknowns: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), arrays)
+    apply = problem.network.apply
+    if any(map(is_array, arrays)):
+        apply = quax.quaxify(apply)
+    outputs = apply(unknowns.network, batch.x, key=jax.random.fold_in(key, len(leaves)))
+    return problem.log_likelihood_of_outputs(unknowns, outputs, batch)
+
+
+def _complexity(
+    problem: Problem, leaves: tuple[_LeafInference, ...], variational: Any, key: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """KL(q || p), and the objective's whole term in q and p: the same at T = 1."""
+    priors = problem.leaf_priors
+    kl = sum(
+        leaf.family.kl(variational[leaf.name], prior, jax.random.fold_in(jax.random.fold_in(key, i), 1))
+        for i, (leaf, prior) in enumerate(zip(leaves, priors, strict=True))
+    )
+    t = problem.temperature
+    if t == 1.0:
+        return kl, kl  # type: ignore[return-value]
+    entropy = sum(leaf.family.entropy(variational[leaf.name]) for leaf in leaves)
+    return kl, kl / t + (1.0 / t - 1.0) * entropy  # type: ignore[return-value]

@@ -1,0 +1,221 @@
+"""Posteriors: what every method returns. They draw params, and predict.
+
+Two kinds hold all methods' results: a posterior given by draws (MAP, HMC, deep ensembles) and one given by
+variational parameters. Both have a leading axis of members, so that an ensemble is no third kind.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.checks import as_key, check_count, check_inputs
+from posteriax.families.family import Family, Variational
+from posteriax.likelihoods import Normal
+from posteriax.network import Network, Params, couples_examples
+from posteriax.predictive import ClassPredictive, NormalPredictive, Predictive
+from posteriax.problem import Problem, Unknowns
+from posteriax.trace import Trace
+
+DEFAULT_DRAWS = 100
+BYTE_BUDGET = 256 * 2**20  # of working memory for predictions, beside what they return
+EXAMPLES_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What was inferred: draw params from it, predict with it.
+
+    Args:
+        problem: what was asked.
+        trace: what the run recorded.
+    """
+
+    problem: Problem
+    trace: Trace
+
+    @property
+    @abstractmethod
+    def support(self) -> int | None:
+        """How many different draws there are; None if there is no end of them."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Params:
+        """The posterior mean of the network's params. (Not a good network by itself where there are several modes.)"""
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """How many numbers the posterior is made of."""
+
+    @abstractmethod
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+        """Those of `total` draws that `indices` names, with a leading axis; the same whether taken at once or not."""
+
+    def sample(self, key: Any, n: int) -> Params:
+        """`n` draws of the network's own params pytree, in a leading axis.
+
+        A posterior that consists of fewer draws repeats them evenly; of more, it takes some evenly spread.
+        """
+        n = check_count("n", n)
+        return self.draw(as_key(key), np.arange(n), n).network
+
+    def predict(self, x: Any, draws: int | None = None, *, key: Any = 0) -> Predictive:
+        """Predictions for new inputs.
+
+        Args:
+            x: inputs, with a leading axis of N examples.
+            draws: how many draws to average over; by default all there are, or 100 if there is no end of them.
+                More than there are would only repeat them, so it stops there.
+            key: what random draws are made from.
+
+        Draws and examples are taken in chunks, so that the working memory stays below 256 MB whatever their number;
+        the outputs of all draws, (S, N, ...), are returned in host memory.
+        """
+        x = check_inputs(x)
+        spec = self.problem.output_spec(x)
+        total = check_count("draws", draws if draws is not None else self.support or DEFAULT_DRAWS)
+        total = min(total, self.support or total)
+        outputs, unknowns = self._outputs(x, spec, total, as_key(key))
+        if isinstance(self.problem.likelihood, Normal):
+            return NormalPredictive(self.problem.likelihood, outputs, unknowns)
+        return ClassPredictive(self.problem.likelihood, outputs)
+
+    def save(self, path: Any) -> None:
+        """Write the posterior to a file that :func:`px.load` reads back. Safetensors and JSON: no code in it."""
+        from posteriax.posterior_file import save  # it knows all kinds of posteriors, so it comes after them
+
+        save(self, path)
+
+    def _outputs(self, x: Any, spec: Any, total: int, key: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
+        network, n = self.problem.network, spec.shape[0]
+        run, at_once, rows = _plan_prediction(network, x, total)
+        outputs = np.empty((total, *spec.shape), spec.dtype)
+        own = []
+        for first in range(0, total, at_once):
+            # the last chunks repeat their last draw or example, so that one compiled program serves all
+            indices = np.minimum(np.arange(first, first + at_once), total - 1)
+            chosen = self.draw(key, indices, total)
+            kept = min(at_once, total - first)
+            own.append(jax.tree.map(lambda leaf, kept=kept: leaf[:kept], chosen.likelihood))
+            for start in range(0, n, rows):
+                chunk = jax.tree.map(lambda a, i=np.minimum(np.arange(start, start + rows), n - 1): a[i], x)
+                computed = np.asarray(run(chosen.network, chunk))
+                outputs[first : first + kept, start : start + rows] = computed[:kept, : n - start]
+        return outputs, jax.tree.map(lambda *parts: np.concatenate(parts), *own)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsPosterior(Posterior):
+    """A posterior given by draws: the states of chains, the members of an ensemble, or a single point.
+
+    Args:
+        draws: all unknowns with two leading axes, (chains or members, draws of each).
+    """
+
+    draws: Unknowns
+
+    @property
+    def support(self) -> int:
+        chains, each = jax.tree.leaves(self.draws)[0].shape[:2]
+        return chains * each
+
+    @property
+    def mean(self) -> Params:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf).mean(axis=(0, 1)), self.draws.network)
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(self.draws))
+
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+        # evenly spread over chains and along them; repeated evenly where there are fewer draws than asked for
+        chosen = (np.asarray(indices) * self.support) // total if total < self.support else indices % self.support
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(-1, *leaf.shape[2:])[chosen]), self.draws)
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalPosterior(Posterior):
+    """A posterior given by variational parameters; an even mixture if there are several members.
+
+    Args:
+        families: the family of every leaf, by path.
+        variational: its parameters, by path, with a leading axis of members.
+    """
+
+    families: dict[str, Family]
+    variational: dict[str, Variational]
+
+    @property
+    def members(self) -> int:
+        return jax.tree.leaves(self.variational)[0].shape[0]
+
+    @property
+    def support(self) -> int | None:
+        return None
+
+    @property
+    def mean(self) -> Params:
+        means = [jax.vmap(family.mean)(self.variational[name]).mean(axis=0) for name, family in self.families.items()]
+        return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means).network
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(self.variational))
+
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+        families = tuple(self.families.values())
+        variational = [self.variational[name] for name in self.families]
+        leaves = _draw_leaves(families, variational, key, jnp.asarray(indices), jnp.asarray(indices) % self.members)
+        return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), leaves)
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw_leaves(
+    families: tuple[Family, ...], variational: list[Variational], key: jax.Array, indices: jax.Array, members: jax.Array
+) -> list[jax.Array]:
+    """Draw number `index` of every leaf from that member, for all indices."""
+
+    def one(index: jax.Array, member: jax.Array) -> list[jax.Array]:
+        key_draw = jax.random.fold_in(key, index)
+        own = jax.tree.map(lambda leaf: leaf[member], variational)
+        return [family.sample(own[i], jax.random.fold_in(key_draw, i)) for i, family in enumerate(families)]
+
+    return jax.vmap(one)(indices, members)
+
+
+def _plan_prediction(network: Network, x: Any, total: int) -> tuple[Any, int, int]:
+    """A compiled program for so many draws and so many examples at once that the byte budget holds."""
+    n = jax.tree.leaves(x)[0].shape[0]
+    # a network that looks at its whole batch must get all examples at once, whatever the memory
+    whole = n > EXAMPLES_AT_ONCE and couples_examples(network, x)
+    rows = n if whole else min(n, EXAMPLES_AT_ONCE)
+    draw_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(network.params))
+    at_once = int(np.clip(BYTE_BUDGET // (4 * draw_bytes), 1, total))
+    leaves, treedef = jax.tree.flatten(x)
+    while True:
+        shapes = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
+        run, working = _compiled(network, treedef, shapes, at_once, rows)
+        if rows == 1 or whole or working <= BYTE_BUDGET:
+            return run, at_once, rows
+        rows = -(-rows // 2)
+
+
+@lru_cache(maxsize=32)
+def _compiled(network: Network, treedef: Any, shapes: Any, at_once: int, rows: int) -> tuple[Any, int]:
+    """The network over draws and examples, compiled, and the bytes it needs beside inputs and outputs."""
+    draws = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((at_once, *leaf.shape), leaf.dtype), network.params)
+    x = treedef.unflatten([jax.ShapeDtypeStruct((rows, *shape), dtype) for shape, dtype in shapes])
+
+    def apply(draws: Params, x: Any) -> jax.Array:
+        # one draw after another: vmapped draws would need the working memory of all of them at once
+        return jax.lax.map(lambda params: network.apply(params, x), draws)
+
+    run = jax.jit(apply).lower(draws, x).compile()
+    analysis = run.memory_analysis()
+    return run, 0 if analysis is None else analysis.temp_size_in_bytes

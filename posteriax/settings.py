@@ -1,0 +1,68 @@
+"""Settings as plain data: likelihoods, priors and families to JSON and back, without running any code.
+
+Only the classes listed here can come out of a file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax import families, likelihoods, priors
+
+KNOWN: dict[str, type] = {
+    f"{module.__name__.rsplit('.', 1)[-1]}.{name}": getattr(module, name)
+    for module, names in (
+        (likelihoods, ("Categorical", "Bernoulli", "Normal")),
+        (priors, ("Normal", "HeNormal", "Laplace", "Logistic", "StudentT", "NormalMixture")),
+        (families, ("Normal", "Point", "KTied", "ZeroMeanNormal")),
+    )
+    for name in names
+}
+_NAMES = {kind: name for name, kind in KNOWN.items()}
+_NUMPYRO = ("Normal", "Laplace", "Logistic", "StudentT", "Cauchy", "Uniform")
+
+
+def to_plain(value: Any) -> Any:
+    """JSON-ready data for a setting, or a dictionary of settings by path.
+
+    >>> from posteriax import priors as p
+    >>> to_plain(p.Normal(scale=0.3))
+    {'kind': 'priors.Normal', 'scale': 0.3, 'loc': 0.0}
+    """
+    if isinstance(value, Mapping):
+        return {"kind": "by path", "patterns": {pattern: to_plain(one) for pattern, one in value.items()}}
+    if isinstance(value, priors.Given):
+        return to_plain(value.value)
+    if isinstance(value, dist.Distribution):
+        name = type(value).__name__
+        if name not in _NUMPYRO or type(value) is not getattr(dist, name):
+            raise TypeError(
+                f"a posterior with the NumPyro prior {name} cannot be saved; savable: {', '.join(_NUMPYRO)}"
+            )
+        arguments = {key: np.asarray(getattr(value, key)).tolist() for key in value.arg_constraints}
+        return {"kind": f"numpyro.{name}", **arguments}
+    if type(value) not in _NAMES:
+        raise TypeError(
+            f"a posterior with the setting {value!r} cannot be saved: {type(value).__name__} is not posteriax's own"
+        )
+    return {"kind": _NAMES[type(value)], **{f.name: getattr(value, f.name) for f in fields(value)}}
+
+
+def from_plain(plain: Any) -> Any:
+    """The setting that `to_plain` described.
+
+    >>> from_plain({"kind": "families.KTied", "k": 2, "scale": 0.01})
+    KTied(k=2, scale=0.01)
+    """
+    plain = dict(plain)
+    kind = plain.pop("kind")
+    if kind == "by path":
+        return {pattern: from_plain(one) for pattern, one in plain["patterns"].items()}
+    if kind.startswith("numpyro.") and kind.removeprefix("numpyro.") in _NUMPYRO:
+        return getattr(dist, kind.removeprefix("numpyro."))(**{key: np.asarray(v) for key, v in plain.items()})
+    if kind not in KNOWN:
+        raise ValueError(f"unknown setting {kind!r}")
+    return KNOWN[kind](**plain)

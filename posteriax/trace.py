@@ -1,0 +1,34 @@
+"""Trace: what a run recorded at every step."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Trace(Mapping[str, np.ndarray]):
+    """One array per quantity, by name; (steps,) for one member, (members, steps) for several.
+
+    Args:
+        arrays: by name.
+        notes: what a user should know of how the run was set up, one line each.
+        seconds: how long it took, compilation included.
+
+    >>> trace = Trace({"elbo": np.array([-3.0, -2.0])})
+    >>> trace["elbo"].tolist()
+    [-3.0, -2.0]
+    """
+
+    arrays: dict[str, np.ndarray]
+    notes: tuple[str, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
