@@ -17,6 +17,14 @@ class Comparison:
     Args:
         rows: scores by column, by the posterior's name.
         reference: the name of the posterior that distances are measured to, if any.
+
+    >>> table = Comparison({"MAP": {"accuracy": Score(0.9, 0.02)}})
+    >>> table["MAP"]
+    {'accuracy': 0.9}
+    >>> print(table.to_markdown())
+    |  | accuracy ↑ |
+    | --- | ---: |
+    | MAP | 0.90 ± 0.02 |
     """
 
     rows: dict[str, dict[str, Score]]

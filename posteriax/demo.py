@@ -28,7 +28,7 @@ def run_demo(seed: int = 0) -> None:
     posteriors = {}
     for name, (method, length) in runs.items():
         posteriors[name] = px.fit(problem, train, method, key=seed, **length)
-        out.print(f"{name}: {posteriors[name].trace.seconds:.0f} s", highlight=False)
+        out.print(f"  {name}: {posteriors[name].trace.seconds:.0f} s", highlight=False)
     out.print()
     out.print(px.compare(posteriors, test, reference="HMC"))
     out.print(

@@ -68,7 +68,7 @@ def _specificity(pattern: str, path: str) -> tuple[bool, int] | None:
     regex = _regex(pattern)
     literal = len(re.sub(r"[*/]", "", pattern))
     if regex.fullmatch(path):
-        return True, literal
+        return bool(pattern.rsplit("/", 1)[-1].strip("*")), literal  # "**" matches a leaf, but does not name it
     steps = path.split("/")
     if any(regex.fullmatch("/".join(steps[:n])) for n in range(1, len(steps))):
         return False, literal

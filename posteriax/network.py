@@ -27,7 +27,12 @@ class Network:
     Args:
         apply: ``apply(params, x, *, key=None) -> outputs``, on a batch of examples.
         params: the pytree of floating-point arrays to put a posterior on; their values are the starting point.
-        out_axis: which axis of a weight counts its outputs: 0 in Equinox, -1 in Flax. Only He-scaled priors read it.
+        out_axis: which axis of a weight counts its outputs: 0 in Equinox, -1 in Flax. He-scaled priors and tied
+            families read it.
+
+    >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
+    >>> net.num_parameters
+    6
     """
 
     apply: Callable[..., Any]
@@ -183,5 +188,5 @@ def _check_params(params: Params) -> None:
             raise TypeError(
                 f"leaf {line}: a posterior needs real floating-point arrays; keep other arrays out of params"
             )
-        if not bool(jnp.isfinite(leaf).all()):
+        if not np.isfinite(np.asarray(leaf)).all():
             raise ValueError(f"leaf {line} has non-finite values")

@@ -79,7 +79,7 @@ def fit(
     minibatches, total = _length(method, len(y), epochs=epochs, steps=steps, draws=draws, batch_size=batch_size)
     notes = _look_at_coupling(problem, method, x)
     target = Target(problem, spec_of_example(x), len(y), total)
-    notes += method.notes(target) if hasattr(method, "notes") else ()
+    notes += method.prepare(target)
     program = _Program(ensemble, target, minibatches, _members_mesh(ensemble.members, mesh))
     run_key = as_key(key)
     started = time.monotonic()
@@ -221,9 +221,7 @@ def _chunk(
     """
 
     def order(epoch: Any) -> Any:
-        if minibatches is None:
-            return jnp.zeros((keys.shape[0], 0), jnp.int32)
-        return _over_members(minibatches.order, shared=1)(keys, epoch)
+        return _over_members(minibatches.order, shared=1)(keys, epoch)  # type: ignore[union-attr]
 
     def one(key: jax.Array, state: Any, order: jax.Array, step: jax.Array) -> tuple[Any, Any, Any]:
         batch = full_batch(data) if minibatches is None else minibatches.take(data, order, step % minibatches.per_epoch)
@@ -231,8 +229,9 @@ def _chunk(
         return state, info, method.draw(state) if method.samples else None  # type: ignore[attr-defined]
 
     all_members = _over_members(one, shared=1)
-    per_epoch = 1 if minibatches is None else minibatches.per_epoch
-    shapes = jax.eval_shape(all_members, keys, states, order(0), first)[1:]
+    per_epoch, size = (1, 0) if minibatches is None else (minibatches.per_epoch, minibatches.size)
+    no_order = jnp.zeros((keys.shape[0], per_epoch, size), jnp.int32)
+    shapes = jax.eval_shape(all_members, keys, states, no_order, first)[1:]
     room = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
 
     def going(carry: Any) -> jax.Array:
@@ -242,12 +241,13 @@ def _chunk(
     def advance(carry: Any) -> Any:
         step, states, current, _, room = carry
         if minibatches is not None:
-            current = jax.lax.cond(step % per_epoch == 0, lambda: order(step // per_epoch), lambda: current)
+            begins = (step % per_epoch == 0) | (step == first)
+            current = jax.lax.cond(begins, lambda: order(step // per_epoch), lambda: current)
         states, info, drawn = all_members(keys, states, current, step)
         room = jax.tree.map(lambda buffer, value: buffer.at[step - first].set(value), room, (info, drawn))
         return step + 1, states, current, jnp.isfinite(info[0]).all(), room
 
-    carry = (first, states, order(first // per_epoch), jnp.array(True), room)
+    carry = (first, states, no_order, jnp.array(True), room)
     reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
     return states, reached[None], well[None], infos, drawn
 
@@ -323,6 +323,6 @@ def _what_went_wrong(program: _Program, states: Any, reached: int, infos: Any, f
 
 def _first_bad_leaf(states: Any) -> str:
     for path, leaf in zip(leaf_paths(states), jax.tree.leaves(states), strict=True):
-        if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(jnp.isfinite(leaf).all()):
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
             return path
     return ""

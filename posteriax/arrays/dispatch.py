@@ -102,26 +102,27 @@ def _(table: GaussianArray, indices: ArrayLike, **params: Any) -> Any:
     if table.is_broadcast or not is_row_lookup(params, table.shape):
         return lax.gather_p.bind(table.materialise(), indices, **params)
     mean = lax.gather_p.bind(table.mean, indices, **params)
-    (feature_axis,) = params["dimension_numbers"].offset_dims
-    kept = [a for a in range(mean.ndim) if a != feature_axis]  # the output's axes that come from the indices'
+    row_axes = params["dimension_numbers"].offset_dims  # where a looked-up row lies in the output
+    kept = [a for a in range(mean.ndim) if a not in row_axes]  # the output's axes that come from the indices'
     axis = kept[table.example_axis]  # type: ignore[index]
     if table.estimator == "flipout":
         key_noise, key_signs = jax.random.split(table.key)
         noise = lax.gather_p.bind(dataclasses.replace(table, key=key_noise).noise(), indices, **params)
-        shape = [n if a in (axis, feature_axis) else 1 for a, n in enumerate(mean.shape)]
+        shape = [n if a in (axis, row_axes[-1]) else 1 for a, n in enumerate(mean.shape)]
         return mean + noise * signs(key_signs, shape, mean.dtype)
     # a row's noise comes from (example, row): the same token twice in one example is the same draw, and rows that
     # nobody looks up are never drawn
     scale = lax.gather_p.bind(table.scale, indices, **params)
-    rows = jnp.squeeze(jnp.asarray(indices), axis=-1)
+    rows = jnp.asarray(indices)[..., 0]
     examples = lax.broadcasted_iota(jnp.int32, rows.shape, table.example_axis or 0)
 
     def draw(example: jax.Array, row: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.fold_in(table.key, example), row)
         return jax.random.normal(key, (table.shape[1],), mean.dtype)
 
-    noise = jax.vmap(draw)(examples.reshape(-1), rows.reshape(-1)).reshape(*rows.shape, table.shape[1])
-    return mean + scale * jnp.moveaxis(noise, -1, feature_axis)
+    noise = jax.vmap(draw)(examples.reshape(-1), rows.reshape(-1))
+    noise = noise.reshape(*rows.shape, *[1] * (len(row_axes) - 1), table.shape[1])
+    return mean + scale * jnp.moveaxis(noise, range(-len(row_axes), 0), row_axes)
 
 
 # --- additions: biases ---
@@ -130,15 +131,15 @@ def _(table: GaussianArray, indices: ArrayLike, **params: Any) -> Any:
 def _add(x: Any, array: GaussianArray) -> Any:
     axis = array.example_axis
     if axis is None or array.mean.ndim == 0 or array.mean.shape[axis] != 1:
-        return lax.add_p.bind(x, array.materialise())
+        return jnp.add(x, array.materialise())
     shape = list(array.mean.shape)
-    shape[axis] = array.broadcast_shape[axis]
+    shape[axis] = jnp.shape(x)[axis]  # the draws differ between examples, and nowhere else
     if array.estimator == "local":
         noise = array.scale * jax.random.normal(array.key, shape, array.mean.dtype)
     else:
         key_noise, key_signs = jax.random.split(array.key)
         noise = dataclasses.replace(array, key=key_noise).noise() * signs(key_signs, shape, array.mean.dtype)
-    return lax.add_p.bind(x, jnp.broadcast_to(array.mean + noise, array.broadcast_shape))
+    return jnp.add(x, array.mean + noise)
 
 
 @quax.register(lax.add_p)

@@ -133,12 +133,16 @@ def _meeting(name: str, small: Any, large: Any, position: int) -> Use:
 
 
 def is_row_lookup(params: dict[str, Any], shape: Sequence[int]) -> bool:
-    """Whether a gather takes whole rows of a matrix, as an embedding does."""
+    """Whether a gather takes whole rows of a matrix, as an embedding does.
+
+    Indexing says so by a row number; a vmapped slice by a row and a column number, and with rows as wide as the matrix
+    the column can only be 0.
+    """
     numbers = params["dimension_numbers"]
     return (
         len(shape) == 2
-        and tuple(numbers.start_index_map) == (0,)
-        and tuple(numbers.collapsed_slice_dims) == (0,)
+        and tuple(numbers.start_index_map) in ((0,), (0, 1))
+        and tuple(numbers.collapsed_slice_dims) in ((), (0,))
         and not numbers.operand_batching_dims
         and tuple(params["slice_sizes"]) == (1, shape[1])
     )

@@ -71,6 +71,9 @@ class HMC:
         if self.start not in STARTS:
             raise ValueError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}")
 
+    def prepare(self, target: Target) -> tuple[str, ...]:
+        return ()
+
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         import blackjax
 

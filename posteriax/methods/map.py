@@ -37,6 +37,9 @@ class MAP:
     full_batch: ClassVar[bool] = False
     samples: ClassVar[bool] = False
 
+    def prepare(self, target: Target) -> tuple[str, ...]:
+        return ()
+
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         return State(start, optimizer_for(self.optimizer, target.steps).init(start))
 

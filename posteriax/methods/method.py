@@ -40,6 +40,10 @@ class Method(Protocol):
     full_batch: ClassVar[bool]
     samples: ClassVar[bool]
 
+    def prepare(self, target: Target) -> tuple[str, ...]:
+        """Check the settings against the target before anything is compiled; returns notes for the trace."""
+        ...
+
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> State: ...
 
     def step(self, target: Target, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]: ...

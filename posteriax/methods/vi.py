@@ -68,24 +68,38 @@ class VI:
                     f"got {family!r}"
                 )
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def prepare(self, target: Target) -> tuple[str, ...]:
+        """Settle families and estimators, and note where an estimator or a closed-form KL was not to be had."""
+        leaves = leaves_of(self, target)
         if self.kl_schedule is not None:
             last = float(self.kl_schedule(target.steps))
             if abs(last - 1.0) > 1e-6:
                 raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({target.steps})")
+        shared = [
+            f"{leaf.name}: one shared draw per step, because {leaf.plan.note}" for leaf in leaves if leaf.plan.note
+        ]
+        estimated = [
+            f"{leaf.name}: KL estimated with one draw per step (no closed form for {type(prior).__name__})"
+            for leaf, prior in zip(leaves, target.problem.leaf_priors, strict=True)
+            if not leaf.family.exact_kl(prior)
+        ]
+        return (*shared, *estimated)
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         variational = {
             leaf.name: leaf.family.init(jax.random.fold_in(key, i), value, leaf.info)
-            for i, (leaf, value) in enumerate(zip(_leaves(self, target), jax.tree.leaves(start), strict=True))
+            for i, (leaf, value) in enumerate(zip(leaves_of(self, target), jax.tree.leaves(start), strict=True))
         }
         optimizer = optimizer_for(self.optimizer, target.steps)
         return State(variational, optimizer.init(variational), jnp.zeros((), jnp.int32))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        problem, leaves = target.problem, _leaves(self, target)
+        problem, leaves = target.problem, leaves_of(self, target)
         kl_weight = 1.0 if self.kl_schedule is None else self.kl_schedule(state.step)
 
         def loss(variational: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            log_likelihood = _log_likelihood(target, leaves, variational, key, batch)
+            unknowns, outputs = random_outputs(problem, leaves, variational, key, batch.x)
+            log_likelihood = problem.log_likelihood_of_outputs(unknowns, outputs, batch)
             kl, complexity = _complexity(problem, leaves, variational, key)
             return -log_likelihood / problem.temperature + kl_weight * complexity, (log_likelihood, kl)
 
@@ -97,22 +111,8 @@ class VI:
         return State(variational, optimizer_state, state.step + 1), info
 
     def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
-        families = {leaf.name: leaf.family for leaf in _leaves(self, target)}
+        families = {leaf.name: leaf.family for leaf in leaves_of(self, target)}
         return VariationalPosterior(target.problem, trace, families, states.variational)
-
-    def notes(self, target: Target) -> tuple[str, ...]:
-        """What the trace should say of estimators that were not to be had and KLs without a closed form."""
-        leaves = _leaves(self, target)
-        shared = [
-            f"{leaf.name}: one shared draw per step, because {leaf.plan.note}" for leaf in leaves if leaf.plan.note
-        ]
-        priors = target.problem.leaf_priors
-        estimated = [
-            f"{leaf.name}: KL estimated with one draw per step (no closed form for {type(prior).__name__})"
-            for leaf, prior in zip(leaves, priors, strict=True)
-            if not leaf.family.exact_kl(prior)
-        ]
-        return (*shared, *estimated)
 
 
 class State(NamedTuple):
@@ -127,7 +127,9 @@ class Info(NamedTuple):
     kl: jax.Array
 
 
-class _LeafInference(NamedTuple):
+class LeafInference(NamedTuple):
+    """How one unknown is inferred."""
+
     name: str
     info: Leaf
     family: Family
@@ -135,7 +137,7 @@ class _LeafInference(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _leaves(method: VI, target: Target) -> tuple[_LeafInference, ...]:
+def leaves_of(method: VI, target: Target) -> tuple[LeafInference, ...]:
     """Family and estimator of every unknown: settled once, before anything is compiled."""
     problem = target.problem
     families = families_of(method.family, problem)
@@ -148,7 +150,7 @@ def _leaves(method: VI, target: Target) -> tuple[_LeafInference, ...]:
     infos = [Leaf(name, value.shape, problem.network.out_axis) for name, value in zip(names, values, strict=True)]
     plans += [Plan()] * (len(names) - len(plans))  # the likelihood's own unknowns never meet the network
     return tuple(
-        _LeafInference(info.path, info, family.for_leaf(info), plan)
+        LeafInference(info.path, info, family.for_leaf(info), plan)
         for info, family, plan in zip(infos, families, plans, strict=True)
     )
 
@@ -165,26 +167,24 @@ def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list
     return chosen + [own.get(name, Normal()) for name in names[count:]]
 
 
-def _log_likelihood(
-    target: Target, leaves: tuple[_LeafInference, ...], variational: Any, key: jax.Array, batch: Batch
-) -> jax.Array:
-    """An unbiased estimate of E_q[log p(D | w)] from one draw and one batch."""
-    problem = target.problem
+def random_outputs(
+    problem: Problem, leaves: tuple[LeafInference, ...], variational: Any, key: jax.Array, x: Any
+) -> tuple[Unknowns, Any]:
+    """The network's outputs with every leaf drawn by its own estimator, and the leaves as they were drawn."""
     arrays = [
         leaf.family.array(variational[leaf.name], jax.random.fold_in(key, i), leaf.plan)
         for i, leaf in enumerate(leaves)
     ]
-    is_array = lambda node: isinstance(node, quax.Value)  # noqa: E731
     unknowns: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), arrays)
     apply = problem.network.apply
-    if any(map(is_array, arrays)):
+    if any(isinstance(array, quax.Value) for array in arrays):  # plain draws need no dispatch
         apply = quax.quaxify(apply)
-    outputs = apply(unknowns.network, batch.x, key=jax.random.fold_in(key, len(leaves)))
-    return problem.log_likelihood_of_outputs(unknowns, outputs, batch)
+    outputs = apply(unknowns.network, x, key=jax.random.fold_in(key, len(leaves)))
+    return unknowns, outputs
 
 
 def _complexity(
-    problem: Problem, leaves: tuple[_LeafInference, ...], variational: Any, key: jax.Array
+    problem: Problem, leaves: tuple[LeafInference, ...], variational: Any, key: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """KL(q || p), and the objective's whole term in q and p: the same at T = 1."""
     priors = problem.leaf_priors

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from posteriax.metrics.classification import as_classes
 
@@ -29,12 +30,15 @@ def ece_equal_width(probs: Any, y: Any, bins: int = 15) -> jax.Array:
 def ece_equal_mass(probs: Any, y: Any, bins: int = 15) -> jax.Array:
     """Expected calibration error over bins between quantiles of the confidence; equal confidences share a bin.
 
+    The b-th edge is the confidence that a fraction b / bins of the examples do not exceed.
+
     >>> ece_equal_mass([[0.8, 0.2], [0.8, 0.2]], [0, 1]).round(3).item()
     0.3...
     """
     probs, y = as_classes(probs, y)
     confidence = probs.max(axis=-1)
-    edges = jnp.quantile(confidence, jnp.arange(1, bins) / bins)
+    n = confidence.size
+    edges = jnp.sort(confidence)[np.array([-(-b * n // bins) - 1 for b in range(1, bins)], int)]
     return _gap(confidence, probs.argmax(axis=-1) == y, jnp.searchsorted(edges, confidence), bins)
 
 

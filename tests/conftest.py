@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import jax
+import pytest
+
+# two devices on any machine, so that members are really placed on several
+jax.config.update("jax_num_cpu_devices", 2)
+
+# tests compile the same small programs again and again: share them between tests, workers and runs
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(scope="session")
+def moons():
+    import posteriax as px
+
+    return px.data.two_moons(train=60, test=40)

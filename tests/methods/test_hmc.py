@@ -1,0 +1,108 @@
+import jax
+import known
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax import priors as p
+from posteriax.methods.hmc import reference_scale, trajectory_length
+from posteriax.methods.method import Target
+
+
+def unused_weight(scale, leaves=1):
+    """A network that does not look at its weights: the posterior is the prior."""
+    params = {f"w{i}": np.zeros((50, 1), np.float32) for i in range(leaves)}
+    return (lambda params, x: x[:, :1] * 0.0, params), p.Normal(scale=scale)
+
+
+DATA = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
+
+
+def test_without_data_one_trajectory_forgets_the_start():
+    """T-C2: tau = pi scale / 2 carries w to scale * momentum, so that successive draws are independent."""
+    net, prior = unused_weight(0.3)
+    problem = px.Problem(net, px.Normal(scale=1.0), prior)
+    posterior = px.fit(problem, DATA, px.HMC(step_size=0.005, jitter=0.0, warmup=1), draws=400, key=0)
+    w = np.asarray(posterior.draws.network["w0"])[0, :, :, 0]
+    assert posterior.trace["acceptance"].mean() > 0.999
+    correlation = np.mean(w[1:] * w[:-1]) / np.mean(w**2)
+    assert abs(correlation) < 4 / np.sqrt(w[1:].size)
+    assert np.var(w) == pytest.approx(0.09, rel=4 * np.sqrt(2 / w.size))
+
+
+def test_priors_of_different_scales_share_one_period():
+    net = unused_weight(1.0, leaves=2)[0]
+    problem = px.Problem(net, px.Normal(scale=1.0), {"w0": p.Normal(10.0), "w1": p.Normal(0.1)})
+    posterior = px.fit(problem, DATA, px.HMC(step_size=0.05, jitter=0.0, warmup=1), draws=200, key=0)
+    assert posterior.trace["acceptance"].mean() > 0.99
+    for name, scale in (("w0", 10.0), ("w1", 0.1)):
+        w = np.asarray(posterior.draws.network[name])[0]
+        assert np.std(w) == pytest.approx(scale, rel=4 / np.sqrt(2 * w.size))
+        assert abs(np.mean(w[1:] * w[:-1])) / scale**2 < 4 / np.sqrt(w[1:].size)
+
+
+@pytest.mark.parametrize(("variance", "temperature", "length"), [(1 / 40, 1.0, 0.248), (1 / 40, 0.3, 0.136)])
+def test_the_trajectory_is_the_papers(variance, temperature, length):
+    net, prior = unused_weight(variance**0.5)
+    problem = px.Problem(net, px.Normal(scale=1.0), prior, temperature)
+    target = Target(problem, None, 3, 1)
+    assert reference_scale(target) == pytest.approx(variance**0.5, rel=1e-5)
+    assert trajectory_length(px.HMC(), target) == pytest.approx(length, abs=6e-4)
+
+
+def test_a_rejected_proposal_repeats_the_state():
+    exact = known.linear_regression()
+    posterior = px.fit(exact.problem, exact.data, px.HMC(step_size=0.16, warmup=20, start="network"), draws=200, key=3)
+    w = np.asarray(posterior.draws.network["w"])[0, :, :, 0]
+    accepted = posterior.trace["accepted"][20:]
+    moved = (w[1:] != w[:-1]).any(axis=1)
+    assert 0.05 < accepted.mean() < 0.95  # both happen
+    np.testing.assert_array_equal(moved, accepted[1:])
+
+
+def test_warm_up_finds_a_step_size_for_the_wanted_acceptance():
+    exact = known.linear_regression()
+    steps = []
+    for wanted in (0.6, 0.95):
+        method = px.HMC(warmup=300, target_acceptance=wanted)
+        trace = px.fit(exact.problem, exact.data, method, draws=300, key=1).trace
+        kept = trace["acceptance"][300:]
+        assert kept.mean() > wanted - 4 * kept.std() / np.sqrt(len(kept))  # dual averaging errs on the safe side
+        steps.append(trace["step_size"][300:].max())
+    assert steps[0] > 1.5 * steps[1]
+
+
+def test_hopeless_step_size_is_an_error_that_says_what_to_do():
+    exact = known.linear_regression()
+    with pytest.raises(RuntimeError, match=r"accepted none of 30 warm-up proposals .* Try step_size=.*start=\"map\""):
+        px.fit(exact.problem, exact.data, px.HMC(step_size=1.5, warmup=30), draws=5, key=0)
+
+
+def test_chains_are_independent_and_start_apart():
+    exact = known.linear_regression()
+    posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=5), draws=20, chains=3, key=0)
+    w = np.asarray(posterior.draws.network["w"])[..., 0]
+    assert w.shape == (3, 20, 4)
+    assert len({tuple(chain[0]) for chain in w}) == 3
+
+
+def test_start_at_map_begins_near_the_top():
+    exact = known.linear_regression()
+    posterior = px.fit(
+        exact.problem, exact.data, px.HMC(warmup=1, start="map", step_size=1e-4, trajectory=2e-4), draws=1, key=0
+    )
+    np.testing.assert_allclose(posterior.mean["w"][:, 0], exact.mean, atol=0.05)
+
+
+def test_batch_statistics_are_refused_with_the_reason():
+    def apply(params, x):
+        hidden = x @ params["w"]
+        return (hidden - hidden.mean(axis=0)) / (hidden.std(axis=0) + 1e-3)
+
+    net = (apply, {"w": jax.random.normal(jax.random.key(0), (2, 2))})
+    (x, y), _ = px.data.two_moons(train=40)
+    problem = px.Problem(net, px.Categorical())
+    with pytest.raises(ValueError, match=r"batch statistics.*GroupNorm"):
+        px.fit(problem, (x, y), px.HMC(), draws=5, key=0)
+    posterior = px.fit(problem, (x, y), px.MAP(), steps=3, key=0)
+    assert "couple the examples" in posterior.trace.notes[0]

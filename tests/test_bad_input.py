@@ -1,0 +1,153 @@
+"""Bad input: a clear error, before any compute."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax import families as q
+from posteriax import priors as p
+
+X = np.zeros((10, 3), np.float32)
+Y = np.arange(10) % 2
+NAN = X.copy()
+NAN[4, 1] = np.nan
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return px.Problem(eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return px.fit(problem, (X, Y), px.MAP(), steps=1, key=0)
+
+
+DATA = {
+    "wrong width": ((np.zeros((10, 5), np.float32), Y), ValueError, r"network does not take x of shape \(10, 5\)"),
+    "nan": ((NAN, Y), ValueError, r"x has 1 non-finite values, the first at index \(4, 1\)"),
+    "nan in y": ((X, np.full(10, np.nan)), ValueError, "y has 10 non-finite values"),
+    "label out of range": (
+        (X, Y * 10),
+        ValueError,
+        r"labels up to 10, but the network has 2 outputs \(labels 0 to 1\)",
+    ),
+    "negative label": ((X, Y - 1), ValueError, "y has the label -1, but labels start at 0"),
+    "empty": ((X[:0], Y[:0]), ValueError, "x is empty"),
+    "lengths": ((X, Y[:9]), ValueError, "x has 10 examples, but y has 9"),
+    "labels as floats": ((X, Y + 0.5), TypeError, "whole-number labels.*fractions"),
+    "labels of float dtype": ((X, Y.astype(float)), TypeError, r"use y.astype\(int\)"),
+    "strings": ((X, np.array(["a"] * 10)), TypeError, "y must be an array of real numbers, got dtype"),
+    "objects": ((X.astype(object), Y), TypeError, "x must be an array of real numbers, got dtype object"),
+    "complex": ((X.astype(complex), Y), TypeError, "dtype complex128"),
+    "no pair": (X, TypeError, r"data must be a pair \(x, y\)"),
+    "scalar y": ((X, 3), ValueError, "y has no axis of examples"),
+    "one-hot labels": ((X, np.eye(2, dtype=int)[Y]), ValueError, r"y has labels of shape \(2,\) per example"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("method", [px.MAP(), px.HMC()], ids=["MAP", "HMC"])
+def test_bad_data(problem, name, method, monkeypatch):
+    monkeypatch.setattr("posteriax.run._Program", None)  # nothing may be compiled
+    data, error, message = DATA[name]
+    length = {"draws": 2} if method.samples else {"steps": 2}
+    with pytest.raises(error, match=message):
+        px.fit(problem, data, method, key=0, **length)
+
+
+@pytest.mark.parametrize("name", ["wrong width", "nan", "empty", "objects"])
+def test_bad_inputs_to_predict(posterior, name):
+    (x, _), error, message = DATA[name]
+    with pytest.raises(error, match=message):
+        posterior.predict(x)
+
+
+@pytest.mark.parametrize("name", ["label out of range", "lengths", "labels as floats"])
+def test_bad_targets_to_evaluate(posterior, name):
+    (_, y), error, _ = DATA[name]
+    with pytest.raises(error):
+        px.evaluate(posterior.predict(X), y)
+
+
+REGRESSION = {
+    "too many targets": (px.Normal(scale=1.0), np.zeros((10, 3)), r"targets of shape \(3,\) per example.*\(2,\)"),
+    "one target for two outputs": (px.Normal(scale=1.0), np.zeros(10), r"targets of shape \(\)"),
+    "predicted scale": (px.Normal(scale="predicted"), np.zeros((10, 2)), r"\(2,\) per example.*\(1,\)"),
+    "bernoulli": (px.Bernoulli(), Y, r"one output \(logit\) per example, but the network gives \(2,\)"),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_likelihoods_that_do_not_fit_the_network(problem, name):
+    likelihood, y, message = REGRESSION[name]
+    with pytest.raises(ValueError, match=message):
+        px.fit(px.Problem(problem.network, likelihood), (X, y), px.MAP(), steps=1, key=0)
+
+
+def test_one_target_and_one_output_fit_in_either_shape():
+    """(N,) against (N, 1) must not broadcast to (N, N)."""
+    net = px.network(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
+    problem = px.Problem(net, px.Normal(scale=1.0))
+    x, y = np.random.default_rng(0).normal(size=(2, 10, 3)).astype(np.float32)
+    flat, column = (problem.log_joint(net.params, (x, targets)) for targets in (y[:, 0], y[:, :1]))
+    assert float(flat) == float(column)
+
+
+ARGUMENTS = {
+    "no length": ({}, ValueError, "say how long, by either epochs= or steps="),
+    "both lengths": ({"epochs": 1, "steps": 1}, ValueError, "either epochs= or steps="),
+    "draws of an optimiser": ({"draws": 5}, ValueError, "MAP optimises"),
+    "chains of an optimiser": ({"steps": 1, "chains": 2}, ValueError, r"chains= is for samplers.*px.Ensemble"),
+    "no steps": ({"steps": 0}, ValueError, "steps must be a whole number of at least 1, got 0"),
+    "half an epoch": ({"epochs": 0.5}, ValueError, "epochs must be a whole number"),
+    "batch size": ({"steps": 1, "batch_size": -1}, ValueError, "batch_size must be a whole number"),
+    "key": ({"steps": 1, "key": "a"}, TypeError, "key must be an int or a JAX key"),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_bad_arguments_to_fit(problem, name):
+    arguments, error, message = ARGUMENTS[name]
+    with pytest.raises(error, match=message):
+        px.fit(problem, (X, Y), px.MAP(), **{"key": 0, **arguments})
+
+
+def test_samplers_take_draws_and_the_whole_data_set(problem):
+    with pytest.raises(ValueError, match="HMC samples: say how many draws"):
+        px.fit(problem, (X, Y), px.HMC(), epochs=3, key=0)
+    with pytest.raises(ValueError, match="HMC needs the whole data set"):
+        px.fit(problem, (X, Y), px.HMC(), draws=3, batch_size=5, key=0)
+
+
+SETTINGS = {
+    "prior scale": (lambda: p.Normal(scale=-1.0), ValueError, "scale must be a positive number, got -1.0"),
+    "mixture weight": (lambda: p.NormalMixture(weight=1.5), ValueError, "strictly between 0 and 1"),
+    "noise": (lambda: px.Normal(scale="guessed"), ValueError, '"learned" or "predicted"'),
+    "rank": (lambda: q.KTied(k=0), ValueError, "k must be a whole number"),
+    "estimator": (lambda: px.VI(estimator="best"), ValueError, "auto, weight, flipout, local"),
+    "family": (lambda: px.VI("normal"), TypeError, "posteriax.families"),
+    "step size": (lambda: px.HMC(step_size=0.0), ValueError, "step_size must be a positive number"),
+    "start": (lambda: px.HMC(start="here"), ValueError, "prior, network, map"),
+    "members": (lambda: px.Ensemble(px.MAP(), 0), ValueError, "members must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_bad_settings(name):
+    make, error, message = SETTINGS[name]
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_problem_settings(problem):
+    with pytest.raises(ValueError, match="temperature must be a positive number"):
+        px.Problem(problem.network, px.Categorical(), temperature=0.0)
+    with pytest.raises(TypeError, match=r"posteriax.priors \(such as p.Normal\(scale=0.3\)\)"):
+        px.Problem(problem.network, px.Categorical(), prior=0.3)
+    with pytest.raises(TypeError, match="likelihood must be"):
+        px.Problem(problem.network, "categorical")
+    with pytest.raises(TypeError, match="method must be an inference method"):
+        px.fit(problem, (X, Y), px.MAP, steps=1, key=0)

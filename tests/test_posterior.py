@@ -1,0 +1,138 @@
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax import families as q
+from posteriax import posterior as posterior_module
+from posteriax import priors as p
+from posteriax.posterior_file import PosteriorFileError
+
+
+@pytest.fixture(scope="module")
+def net():
+    return eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def posteriors(net, moons):
+    problem = px.Problem(net, px.Categorical(), {"**": p.HeNormal(), "**/bias": p.Laplace(0.5)}, temperature=0.9)
+    families = {"**": q.KTied(2), "layers/0": q.ZeroMeanNormal(), "layers/1/bias": q.Point()}
+    return {
+        "MAP": px.fit(problem, moons[0], px.MAP(), steps=5, key=0),
+        "VI": px.fit(problem, moons[0], px.VI(families), steps=5, key=0),
+        "HMC": px.fit(problem, moons[0], px.HMC(warmup=5), draws=6, chains=2, key=0),
+    }
+
+
+def test_samples_have_the_networks_own_structure(posteriors, net):
+    for posterior in posteriors.values():
+        sample = posterior.sample(0, 7)
+        assert jax.tree.structure(sample) == jax.tree.structure(eqx.filter(net, eqx.is_inexact_array))
+        for leaf, own in zip(
+            jax.tree.leaves(sample), jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)), strict=True
+        ):
+            assert leaf.shape == (7, *own.shape)
+
+
+def test_draws_are_spread_evenly_over_chains(posteriors):
+    hmc = posteriors["HMC"]
+    flat = np.asarray(hmc.draws.network.layers[0].weight).reshape(12, 8, 2)
+    np.testing.assert_array_equal(hmc.sample(0, 4).layers[0].weight, flat[[0, 3, 6, 9]])
+    np.testing.assert_array_equal(hmc.sample(0, 24).layers[0].weight, np.concatenate([flat, flat]))
+    assert hmc.predict(np.zeros((3, 2)), draws=100).outputs.shape == (12, 3, 2)
+
+
+def test_the_mean_is_the_mean_of_the_draws(posteriors):
+    vi = posteriors["VI"]
+    draws = vi.sample(0, 4000).layers[1].weight
+    error = 5 * np.asarray(draws.std(axis=0)) / np.sqrt(4000)
+    assert np.all(np.abs(vi.mean.layers[1].weight - draws.mean(axis=0)) < error + 1e-7)
+    assert np.all(np.asarray(vi.mean.layers[0].weight) == 0.0)
+
+
+def test_parameters_are_counted(net, moons):
+    weights = 2 * 8 + 8 + 8 * 2 + 2
+    problem = px.Problem(net, px.Categorical())
+    count = lambda method, **length: px.fit(problem, moons[0], method, key=0, **length).num_parameters  # noqa: E731
+    assert count(px.MAP(), steps=1) == weights
+    assert count(px.VI(q.Normal()), steps=1) == 2 * weights
+    assert count(px.VI(q.KTied(1)), steps=1) == weights + (2 + 8) + 8 + (8 + 2) + 2
+
+
+@pytest.mark.parametrize("name", ["MAP", "VI", "HMC"])
+def test_chunks_of_prediction_change_nothing(posteriors, name, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    whole = posteriors[name].predict(x, draws=9).outputs
+    monkeypatch.setattr(posterior_module, "EXAMPLES_AT_ONCE", 7)
+    monkeypatch.setattr(posterior_module, "BYTE_BUDGET", 1000)
+    np.testing.assert_allclose(posteriors[name].predict(x, draws=9).outputs, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_the_working_memory_of_prediction_is_bounded():
+    """A wide hidden layer: at 1024 examples it would need 64 MB, so fewer are taken at once under a budget of 8 MB."""
+    net = px.network(eqx.nn.MLP(2, 2, 16_384, 1, key=jax.random.key(0)))
+    budget = posterior_module.BYTE_BUDGET
+    try:
+        posterior_module.BYTE_BUDGET = 8 * 2**20
+        run, at_once, rows = posterior_module._plan_prediction(net, np.zeros((5000, 2), np.float32), 100)
+    finally:
+        posterior_module.BYTE_BUDGET = budget
+    assert rows < 1024
+    assert run.memory_analysis().temp_size_in_bytes <= 8 * 2**20
+    assert at_once * 4 * net.num_parameters <= 8 * 2**20
+
+
+@pytest.mark.parametrize("name", ["MAP", "VI", "HMC"])
+def test_a_saved_posterior_comes_back_the_same(posteriors, net, name, tmp_path):
+    posterior = posteriors[name]
+    posterior.save(tmp_path / "run.posterior")
+    again = px.load(tmp_path / "run.posterior", net)
+    x = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    np.testing.assert_array_equal(again.predict(x, draws=6).outputs, posterior.predict(x, draws=6).outputs)
+    assert again.trace.notes == posterior.trace.notes
+    assert again.problem.temperature == 0.9
+    assert again.problem.prior == posterior.problem.prior
+    for key in posterior.trace:
+        np.testing.assert_array_equal(again.trace[key], posterior.trace[key])
+    assert [f.name for f in tmp_path.iterdir()] == ["run.posterior"]
+
+
+def test_another_networks_posterior_is_refused(posteriors, tmp_path):
+    posteriors["VI"].save(tmp_path / "run.posterior")
+    with pytest.raises(PosteriorFileError, match=r"leaf layers/0/weight is \(8, 2\) there, \(9, 2\) here"):
+        px.load(tmp_path / "run.posterior", eqx.nn.MLP(2, 2, 9, 1, key=jax.random.key(0)))
+    with pytest.raises(PosteriorFileError, match="lacks the leaves"):
+        px.load(tmp_path / "run.posterior", eqx.nn.MLP(2, 2, 8, 2, key=jax.random.key(0)))
+
+
+def test_a_damaged_file_is_the_one_documented_error_or_the_right_posterior(posteriors, net, tmp_path):
+    path = tmp_path / "run.posterior"
+    posteriors["VI"].save(path)
+    good = path.read_bytes()
+    expected = posteriors["VI"].predict(np.zeros((1, 2)), draws=2).outputs
+    rng = np.random.default_rng(0)
+    for trial in range(150):
+        at, kind = int(rng.integers(len(good))), trial % 3
+        bad = bytearray(good)
+        if kind == 0:
+            bad[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            del bad[at : at + int(rng.integers(1, 50))]
+        else:
+            bad[at:at] = bytes(rng.integers(0, 256, int(rng.integers(1, 50)), dtype=np.uint8))
+        path.write_bytes(bad)
+        try:
+            loaded = px.load(path, net)
+        except PosteriorFileError:
+            continue
+        np.testing.assert_array_equal(loaded.predict(np.zeros((1, 2)), draws=2).outputs, expected)
+    path.write_bytes(b"")
+    with pytest.raises(PosteriorFileError):
+        px.load(path, net)
+
+
+def test_a_missing_file_is_the_usual_error(net, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        px.load(tmp_path / "none.posterior", net)
