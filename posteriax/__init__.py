@@ -4,9 +4,12 @@ from posteriax import data as data
 from posteriax import families as families
 from posteriax import metrics as metrics
 from posteriax import priors as priors
+from posteriax.__about__ import __version__ as __version__
+from posteriax.checkpoint import CheckpointError as CheckpointError
 from posteriax.compare import Comparison as Comparison
 from posteriax.compare import compare as compare
 from posteriax.evaluate import evaluate as evaluate
+from posteriax.interrupt import Interrupted as Interrupted
 from posteriax.likelihoods import Bernoulli as Bernoulli
 from posteriax.likelihoods import Categorical as Categorical
 from posteriax.likelihoods import Normal as Normal

@@ -63,13 +63,23 @@ def check_data(data: Any) -> tuple[Any, np.ndarray]:
 def _numeric(name: str, value: Any) -> np.ndarray:
     if isinstance(value, (str, bytes, os.PathLike)):
         raise TypeError(f"{name} must be an array of numbers, got {type(value).__name__}")
-    array = np.asarray(value)
+    array = value if isinstance(value, np.memmap) else np.asarray(value)  # a memory map stays one
     # ml_dtypes' floats (bfloat16) are of kind "V": jnp knows them, NumPy's letters do not
     if not (array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
     if array.dtype.kind not in "biu":
-        bad = ~np.isfinite(array)
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise ValueError(f"{name} has {int(bad.sum())} non-finite values, the first at index {where}")
+        _check_finite(name, array)
     return array
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    rows = max(1, 2**24 // max(array[:1].size, 1)) if array.ndim else 1  # by parts: a mask of large data is large too
+    count, first = 0, None
+    for start in range(0, len(array) if array.ndim else 1, rows):
+        bad = ~np.isfinite(array[start : start + rows] if array.ndim else array)
+        if bad.any():
+            place = np.argwhere(bad)[0]
+            first = first or tuple(int(i) for i in (start + place[0], *place[1:])) if array.ndim else ()
+            count += int(bad.sum())
+    if count:
+        raise ValueError(f"{name} has {count} non-finite values, the first at index {first}")

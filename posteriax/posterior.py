@@ -6,7 +6,7 @@ variational parameters. Both have a leading axis of members, so that an ensemble
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,14 +16,20 @@ import numpy as np
 from posteriax.checks import as_key, check_count, check_inputs
 from posteriax.families.family import Family, Variational
 from posteriax.likelihoods import Normal
-from posteriax.network import Network, Params, couples_examples
-from posteriax.predictive import ClassPredictive, NormalPredictive, Predictive
+from posteriax.network import Params
+from posteriax.prediction_plan import PredictionPlan, plan_prediction
+from posteriax.predictive import (
+    ClassPredictive,
+    NormalPredictive,
+    Predictive,
+    ReducedClassPredictive,
+    ReducedNormalPredictive,
+    add_sums,
+)
 from posteriax.problem import Problem, Unknowns
 from posteriax.trace import Trace
 
 DEFAULT_DRAWS = 100
-BYTE_BUDGET = 256 * 2**20  # of working memory for predictions, beside what they return
-EXAMPLES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,26 +71,34 @@ class Posterior:
         n = check_count("n", n)
         return self.draw(as_key(key), np.arange(n), n).network
 
-    def predict(self, x: Any, draws: int | None = None, *, key: Any = 0) -> Predictive:
+    def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
         """Predictions for new inputs.
 
         Args:
             x: inputs, with a leading axis of N examples.
             draws: how many draws to average over; by default all there are, or 100 if there is no end of them.
                 More than there are would only repeat them, so it stops there.
+            reduce: keep only sums over the draws (probabilities, means, standard deviations, entropies), not the
+                outputs of each: the memory then does not grow with the draws at all.
             key: what random draws are made from.
 
         Draws and examples are taken in chunks, so that the working memory stays below 256 MB whatever their number;
-        the outputs of all draws, (S, N, ...), are returned in host memory.
+        without `reduce` the outputs of all draws, (S, N, ...), are returned in host memory.
         """
         x = check_inputs(x)
         spec = self.problem.output_spec(x)
+        likelihood = self.problem.likelihood
         total = check_count("draws", draws if draws is not None else self.support or DEFAULT_DRAWS)
         total = min(total, self.support or total)
-        outputs, unknowns = self._outputs(x, spec, total, as_key(key))
-        if isinstance(self.problem.likelihood, Normal):
-            return NormalPredictive(self.problem.likelihood, outputs, unknowns)
-        return ClassPredictive(self.problem.likelihood, outputs)
+        plan = plan_prediction(self.problem, x, total, reduce=reduce)
+        of_class = not isinstance(likelihood, Normal)
+        if reduce:
+            sums = self._reduced(plan, x, total, as_key(key))
+            return (ReducedClassPredictive if of_class else ReducedNormalPredictive)(likelihood, sums, spec.shape)  # type: ignore[arg-type]
+        outputs, unknowns = self._outputs(plan, x, spec, total, as_key(key))
+        if of_class:
+            return ClassPredictive(likelihood, outputs)
+        return NormalPredictive(likelihood, outputs, unknowns)  # type: ignore[arg-type]
 
     def save(self, path: Any) -> None:
         """Write the posterior to a file that :func:`px.load` reads back. Safetensors and JSON: no code in it."""
@@ -92,22 +106,34 @@ class Posterior:
 
         save(self, path)
 
-    def _outputs(self, x: Any, spec: Any, total: int, key: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
-        network, n = self.problem.network, spec.shape[0]
-        run, at_once, rows = _plan_prediction(network, x, total)
+    def _outputs(
+        self, plan: PredictionPlan, x: Any, spec: Any, total: int, key: jax.Array
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         outputs = np.empty((total, *spec.shape), spec.dtype)
         own = []
-        for first in range(0, total, at_once):
-            # the last chunks repeat their last draw or example, so that one compiled program serves all
-            indices = np.minimum(np.arange(first, first + at_once), total - 1)
-            chosen = self.draw(key, indices, total)
-            kept = min(at_once, total - first)
-            own.append(jax.tree.map(lambda leaf, kept=kept: leaf[:kept], chosen.likelihood))
-            for start in range(0, n, rows):
-                chunk = jax.tree.map(lambda a, i=np.minimum(np.arange(start, start + rows), n - 1): a[i], x)
-                computed = np.asarray(run(chosen.network, chunk))
-                outputs[first : first + kept, start : start + rows] = computed[:kept, : n - start]
+        for first in range(0, total, plan.draws):
+            kept = min(plan.draws, total - first)
+            chosen = self._chosen(plan, first, total, key)
+            own.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf[:kept]), chosen.likelihood))
+            for start, chunk in plan.chunks(x):
+                computed = np.asarray(plan.run(chosen, chunk, kept))
+                outputs[first : first + kept, start : start + plan.rows] = computed[:kept, : spec.shape[0] - start]
         return outputs, jax.tree.map(lambda *parts: np.concatenate(parts), *own)
+
+    def _reduced(self, plan: PredictionPlan, x: Any, total: int, key: jax.Array) -> Any:
+        n = jax.tree.leaves(x)[0].shape[0]
+        parts: dict[int, Any] = {}
+        for first in range(0, total, plan.draws):
+            chosen = self._chosen(plan, first, total, key)
+            for start, chunk in plan.chunks(x):
+                sums = jax.device_get(plan.run(chosen, chunk, min(plan.draws, total - first)))
+                parts[start] = sums if start not in parts else jax.device_get(add_sums(parts[start], sums))
+        whole = jax.tree.map(lambda *rows: np.concatenate(rows)[:n] if rows[0].ndim else rows[0], *parts.values())
+        return whole
+
+    def _chosen(self, plan: PredictionPlan, first: int, total: int, key: jax.Array) -> Unknowns:
+        # the last chunk repeats its last draw, so that one compiled program serves all
+        return self.draw(key, np.minimum(np.arange(first, first + plan.draws), total - 1), total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,35 +213,3 @@ def _draw_leaves(
         return [family.sample(own[i], jax.random.fold_in(key_draw, i)) for i, family in enumerate(families)]
 
     return jax.vmap(one)(indices, members)
-
-
-def _plan_prediction(network: Network, x: Any, total: int) -> tuple[Any, int, int]:
-    """A compiled program for so many draws and so many examples at once that the byte budget holds."""
-    n = jax.tree.leaves(x)[0].shape[0]
-    # a network that looks at its whole batch must get all examples at once, whatever the memory
-    whole = n > EXAMPLES_AT_ONCE and couples_examples(network, x)
-    rows = n if whole else min(n, EXAMPLES_AT_ONCE)
-    draw_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(network.params))
-    at_once = int(np.clip(BYTE_BUDGET // (4 * draw_bytes), 1, total))
-    leaves, treedef = jax.tree.flatten(x)
-    while True:
-        shapes = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
-        run, working = _compiled(network, treedef, shapes, at_once, rows)
-        if rows == 1 or whole or working <= BYTE_BUDGET:
-            return run, at_once, rows
-        rows = -(-rows // 2)
-
-
-@lru_cache(maxsize=32)
-def _compiled(network: Network, treedef: Any, shapes: Any, at_once: int, rows: int) -> tuple[Any, int]:
-    """The network over draws and examples, compiled, and the bytes it needs beside inputs and outputs."""
-    draws = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((at_once, *leaf.shape), leaf.dtype), network.params)
-    x = treedef.unflatten([jax.ShapeDtypeStruct((rows, *shape), dtype) for shape, dtype in shapes])
-
-    def apply(draws: Params, x: Any) -> jax.Array:
-        # one draw after another: vmapped draws would need the working memory of all of them at once
-        return jax.lax.map(lambda params: network.apply(params, x), draws)
-
-    run = jax.jit(apply).lower(draws, x).compile()
-    analysis = run.memory_analysis()
-    return run, 0 if analysis is None else analysis.temp_size_in_bytes

@@ -1,28 +1,20 @@
-"""Posterior files: safetensors with a JSON header. Reading one never runs code from it.
+"""Posterior files: what a posterior is made of, as arrays and JSON. Reading one never runs code from it."""
 
-The header's metadata holds what the arrays mean and a SHA-256 digest of everything, so that a damaged or altered file
-is an error and never a slightly different posterior. A file is written aside and renamed when it is whole.
-"""
-
-import hashlib
-import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 from posteriax.network import network
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.problem import Problem, Unknowns
 from posteriax.settings import from_plain, to_plain
+from posteriax.tensor_file import read_tensors, write_tensors
 from posteriax.trace import Trace
 
-FORMAT = "posteriax posterior"
+FORMAT = "posterior file"
 VERSION = 1
 
 
@@ -41,8 +33,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "prior": to_plain(problem.prior),
         "temperature": problem.temperature,
         "notes": list(posterior.trace.notes),
-        "seconds": posterior.trace.seconds,
-    }
+    }  # not how long it took: the same posterior is the same file
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
         about["families"] = {name: to_plain(family) for name, family in posterior.families.items()}
@@ -54,10 +45,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         arrays |= {f"leaf:{name}": np.asarray(leaf) for name, leaf in zip(problem.leaf_names, leaves, strict=True)}
     else:
         raise TypeError(f"cannot save a {type(posterior).__name__}")
-    text = json.dumps(about, sort_keys=True)
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    metadata = {"about": text, "sha256": _digest(text, arrays)}
-    write_whole(Path(path), to_bytes(arrays, metadata))
+    write_tensors(Path(path), about, arrays)
 
 
 def load(path: str | os.PathLike[str], net: Any) -> Posterior:
@@ -80,7 +68,9 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
     >>> bool((again.predict(x).probs == posterior.predict(x).probs).all())
     True
     """
-    about, arrays = _read(Path(path))
+    about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
+    if about["version"] > VERSION:
+        raise PosteriorFileError(f"{path} is of version {about['version']}; this posteriax reads up to {VERSION}")
     try:
         return _rebuild(about, arrays, net)
     except (KeyError, TypeError, AttributeError) as error:
@@ -89,45 +79,12 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
         raise PosteriorFileError(f"{path}: {error}") from error
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write aside, flush to disk, rename: a crash leaves the previous file whole."""
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise PosteriorFileError(f"{path} is not a posterior file, or is damaged: {error}") from error
-    if "about" not in metadata or "sha256" not in metadata:
-        raise PosteriorFileError(f"{path} is a safetensors file, but not one that posteriax wrote")
-    if _digest(metadata["about"], arrays) != metadata["sha256"]:
-        raise PosteriorFileError(f"{path} was damaged or altered after it was written: its digest does not match")
-    about = json.loads(metadata["about"])
-    if about["version"] > VERSION:
-        raise PosteriorFileError(f"{path} is of version {about['version']}; this posteriax reads up to {VERSION}")
-    return about, arrays
-
-
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
     problem = Problem(
         network(net), from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
     )
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
-    trace = Trace(traced, tuple(about["notes"]), about["seconds"])
+    trace = Trace(traced, tuple(about["notes"]))
     names = problem.leaf_names
     if about["kind"] == "variational":
         stored = list(about["families"])
@@ -160,12 +117,3 @@ def _check_shapes(names: list[str], shapes: list[tuple[int, ...]], problem: Prob
             raise PosteriorFileError(
                 f"fitted to another network: leaf {name} is {tuple(shape)} there, {leaf.shape} here"
             )
-
-
-def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -2,11 +2,14 @@
 
     p(y | x, D) ~ 1/S sum_s p(y | x, w_s)
 
-The outputs of every draw are kept, so that what the draws agree on can be told from what they do not.
+The outputs of every draw are kept, so that what the draws agree on can be told from what they do not; or, where that
+would be too much, only sums over the draws.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +23,6 @@ from posteriax.likelihoods import Likelihood, Normal
 
 class Predictive(Protocol):
     """Predictions for N examples from S draws."""
-
-    @property
-    def outputs(self) -> np.ndarray: ...  # (S, N, ...) the network's outputs for every draw
 
     @property
     def mean(self) -> np.ndarray: ...
@@ -39,12 +39,101 @@ class Predictive(Protocol):
     def log_prob(self, y: Any) -> np.ndarray: ...
 
 
-@dataclass(frozen=True, eq=False)
-class ClassPredictive:
-    """Predictions of classes.
+class ClassSums(NamedTuple):
+    """What predictions of classes need to know of any number of draws: sums over them."""
 
-    >>> import equinox as eqx, jax, posteriax as px
-    >>> net = eqx.nn.Linear(3, 2, key=jax.random.key(0))
+    count: Any
+    log_probs: Any  # log sum_s p_s, (N, C)
+    squares: Any  # sum_s p_s^2, (N, C)
+    entropy: Any  # sum_s H[p_s], (N,)
+
+
+class NormalSums(NamedTuple):
+    """What predictions of real numbers need to know of any number of draws: sums over them, (N, D) each."""
+
+    count: Any
+    mean: Any
+    mean_squares: Any
+    variance: Any
+    log_scale: Any
+
+
+def sum_classes(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums:
+    """The sums of one draw."""
+    log_probs = likelihood.log_probs(outputs)
+    probs = jnp.exp(log_probs)
+    return ClassSums(jnp.ones(()), log_probs, jnp.square(probs), _entropy(probs))
+
+
+def sum_normals(likelihood: Normal, unknowns: Any, outputs: jax.Array) -> NormalSums:
+    """The sums of one draw."""
+    mean, scale = likelihood.moments(unknowns, outputs)
+    return NormalSums(jnp.ones(()), mean, jnp.square(mean), jnp.square(scale), jnp.log(scale))
+
+
+def add_sums(a: Any, b: Any) -> Any:
+    """The sums of both sets of draws."""
+    if isinstance(a, ClassSums):
+        return ClassSums(
+            a.count + b.count, jnp.logaddexp(a.log_probs, b.log_probs), a.squares + b.squares, a.entropy + b.entropy
+        )
+    return jax.tree.map(jnp.add, a, b)
+
+
+class _FromClassSums:
+    """What follows from the sums over draws alone."""
+
+    likelihood: Likelihood
+    sums: Any  # ClassSums, kept or computed
+
+    @property
+    def probs(self) -> np.ndarray:
+        """p(class | x, D), (N, C): the mean of the draws' probabilities."""
+        return np.asarray(jnp.exp(self.sums.log_probs - jnp.log(self.sums.count)))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The same as `probs`: the mean of the one-hot label."""
+        return self.probs
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation over draws of every class's probability, (N, C): what the draws disagree about."""
+        variance = np.asarray(self.sums.squares) / np.asarray(self.sums.count) - np.square(self.probs)
+        return np.sqrt(np.maximum(variance, 0.0))
+
+    def entropy(self) -> np.ndarray:
+        """Entropy of `probs` in nats, (N,): all of the uncertainty about the label."""
+        return np.asarray(_entropy(jnp.asarray(self.probs)))
+
+    def mutual_information(self) -> np.ndarray:
+        """Between label and weights, in nats, (N,): the part of the entropy that more data could remove.
+
+        I(y; w | x) = H[mean_s p_s] - mean_s H[p_s]
+        """
+        return np.maximum(self.entropy() - np.asarray(self.sums.entropy / self.sums.count), 0.0)
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
+        labels = self.check(y)
+        log_probs = np.asarray(self.sums.log_probs - jnp.log(self.sums.count))
+        per_label = np.take_along_axis(log_probs, labels[..., None], axis=-1)[..., 0]
+        return per_label.reshape(len(labels), -1).sum(axis=1)
+
+    @abstractmethod
+    def check(self, y: Any) -> np.ndarray:
+        """The labels, checked against the predictions."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPredictive(_FromClassSums):
+    """Predictions of classes, with the outputs of every draw.
+
+    Args:
+        likelihood: what the outputs mean.
+        outputs: the network's outputs for every draw, (S, N, ...).
+
+    >>> import posteriax as px
     >>> predictive = px.ClassPredictive(px.Categorical(), np.zeros((5, 4, 2)))  # 5 draws, 4 examples, 2 classes
     >>> predictive.probs.shape, predictive.entropy().round(3)[0].item()
     ((4, 2), 0.693...)
@@ -58,36 +147,17 @@ class ClassPredictive:
         """log p(class | x, w_s), (S, N, C)."""
         return jax.vmap(self.likelihood.log_probs)(jnp.asarray(self.outputs))  # type: ignore[attr-defined]
 
-    @property
-    def probs(self) -> np.ndarray:
-        """p(class | x, D), (N, C): the mean of the draws' probabilities."""
-        return np.asarray(jnp.exp(self.log_probs_per_draw).mean(axis=0))
-
-    @property
-    def mean(self) -> np.ndarray:
-        """The same as `probs`: the mean of the one-hot label."""
-        return self.probs
-
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviation over draws of every class's probability, (N, C): what the draws disagree about."""
-        return np.asarray(jnp.exp(self.log_probs_per_draw).std(axis=0))
+    @cached_property
+    def sums(self) -> ClassSums:
+        log_probs = self.log_probs_per_draw
+        probs = jnp.exp(log_probs)
+        return ClassSums(
+            len(log_probs), logsumexp(log_probs, axis=0), jnp.square(probs).sum(axis=0), _entropy(probs).sum(axis=0)
+        )
 
     def quantile(self, q: Any) -> np.ndarray:
         """Quantiles over draws of every class's probability, (len(q), N, C), or (N, C) for one q."""
         return np.asarray(jnp.quantile(jnp.exp(self.log_probs_per_draw), jnp.asarray(q), axis=0))
-
-    def entropy(self) -> np.ndarray:
-        """Entropy of `probs` in nats, (N,): all of the uncertainty about the label."""
-        return np.asarray(_entropy(jnp.asarray(self.probs)))
-
-    def mutual_information(self) -> np.ndarray:
-        """Between label and weights, in nats, (N,): the part of the entropy that more data could remove.
-
-        I(y; w | x) = H[mean_s p_s] - mean_s H[p_s]
-        """
-        per_draw = _entropy(jnp.exp(self.log_probs_per_draw)).mean(axis=0)
-        return np.maximum(self.entropy() - np.asarray(per_draw), 0.0)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
@@ -96,12 +166,50 @@ class ClassPredictive:
         return np.asarray(_log_mean(per_draw))
 
     def check(self, y: Any) -> np.ndarray:
-        """The labels, checked against the predictions."""
-        return _check(self.likelihood, self.outputs, y)
+        return _check(self.likelihood, self.outputs.shape[1:], y)
 
 
 @dataclass(frozen=True, eq=False)
-class NormalPredictive:
+class ReducedClassPredictive(_FromClassSums):
+    """Predictions of classes of which only sums over the draws were kept: no quantiles, no single draws.
+
+    With several labels per example (tokens), `log_prob` treats them as independent.
+    """
+
+    likelihood: Likelihood
+    sums: ClassSums
+    output_shape: tuple[int, ...]
+
+    def quantile(self, q: Any) -> np.ndarray:
+        raise _needs_draws("quantile")
+
+    def check(self, y: Any) -> np.ndarray:
+        return _check(self.likelihood, self.output_shape, y)
+
+
+class _FromNormalSums:
+    """What follows from the sums over draws alone."""
+
+    likelihood: Normal
+    sums: Any  # NormalSums, kept or computed
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y | x, D], (N, D)."""
+        return np.asarray(self.sums.mean / self.sums.count)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
+
+        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
+        """
+        between = np.asarray(self.sums.mean_squares / self.sums.count) - np.square(self.mean)
+        return np.sqrt(np.asarray(self.sums.variance / self.sums.count) + np.maximum(between, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalPredictive(_FromNormalSums):
     """Predictions of real numbers: a mixture of one Gaussian per draw.
 
     Args:
@@ -119,15 +227,15 @@ class NormalPredictive:
     outputs: np.ndarray
     unknowns: dict[str, Any]
 
-    @property
+    @cached_property
     def moments_per_draw(self) -> tuple[jax.Array, jax.Array]:
         """Mean and noise scale of every draw, (S, N, D)."""
         return jax.vmap(self.likelihood.moments)(self.unknowns, jnp.asarray(self.outputs))
 
-    @property
-    def mean(self) -> np.ndarray:
-        """E[y | x, D], (N, D)."""
-        return np.asarray(self.moments_per_draw[0].mean(axis=0))
+    @cached_property
+    def sums(self) -> NormalSums:
+        each = jax.vmap(partial(sum_normals, self.likelihood))(self.unknowns, jnp.asarray(self.outputs))
+        return jax.tree.map(lambda leaf: leaf.sum(axis=0), each)
 
     @property
     def std(self) -> np.ndarray:
@@ -135,7 +243,7 @@ class NormalPredictive:
 
         Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
         """
-        mean, scale = self.moments_per_draw
+        mean, scale = self.moments_per_draw  # the draws are at hand: no difference of large sums
         return np.asarray(jnp.sqrt(jnp.square(scale).mean(axis=0) + mean.var(axis=0)))
 
     def quantile(self, q: Any) -> np.ndarray:
@@ -144,9 +252,9 @@ class NormalPredictive:
         if bool(((levels <= 0) | (levels >= 1)).any()):
             raise ValueError(f"q must lie strictly between 0 and 1, got {q}")
         mean, scale = self.moments_per_draw
-        return np.asarray(jax.vmap(lambda level: _mixture_quantile(mean, scale, level))(levels.reshape(-1))).reshape(
-            *levels.shape, *mean.shape[1:]
-        )
+        # one level after another: all at once would hold a copy of all draws for each
+        quantiles = jax.lax.map(lambda level: _mixture_quantile(mean, scale, level), levels.reshape(-1))
+        return np.asarray(quantiles).reshape(*levels.shape, *mean.shape[1:])
 
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture, in nats, (N, D)."""
@@ -154,8 +262,8 @@ class NormalPredictive:
 
     def mutual_information(self) -> np.ndarray:
         """Between target and weights, in nats, (N, D): the mixture's entropy less the draws' own."""
-        own = 0.5 * jnp.log(2 * jnp.pi * jnp.e * jnp.square(self.moments_per_draw[1])).mean(axis=0)
-        return np.maximum(self.entropy() - np.asarray(own), 0.0)
+        own = 0.5 * np.log(2 * np.pi * np.e) + np.asarray(self.sums.log_scale / self.sums.count)
+        return np.maximum(self.entropy() - own, 0.0)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
@@ -167,14 +275,43 @@ class NormalPredictive:
 
     def check(self, y: Any) -> np.ndarray:
         """The targets, checked against the predictions."""
-        return _check(self.likelihood, self.outputs, y)
+        return _check(self.likelihood, self.outputs.shape[1:], y)
 
 
-def _check(likelihood: Likelihood, outputs: np.ndarray, y: Any) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class ReducedNormalPredictive(_FromNormalSums):
+    """Predictions of real numbers of which only mean and variance were kept."""
+
+    likelihood: Normal
+    sums: NormalSums
+    output_shape: tuple[int, ...]
+
+    def quantile(self, q: Any) -> np.ndarray:
+        raise _needs_draws("quantile")
+
+    def entropy(self) -> np.ndarray:
+        raise _needs_draws("entropy")
+
+    def mutual_information(self) -> np.ndarray:
+        raise _needs_draws("mutual_information")
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        raise _needs_draws("log_prob")
+
+    def check(self, y: Any) -> np.ndarray:
+        """The targets, checked against the predictions."""
+        return _check(self.likelihood, self.output_shape, y)
+
+
+def _needs_draws(what: str) -> ValueError:
+    return ValueError(f"{what} needs the outputs of every draw: predict with reduce=False")
+
+
+def _check(likelihood: Likelihood, shape: tuple[int, ...], y: Any) -> np.ndarray:
     y = check_targets(y)
-    if y.ndim == 0 or y.shape[0] != outputs.shape[1]:
-        raise ValueError(f"y has shape {y.shape}, but there are predictions for {outputs.shape[1]} examples")
-    return likelihood.check(jax.ShapeDtypeStruct(outputs.shape[1:], outputs.dtype), y)
+    if y.ndim == 0 or y.shape[0] != shape[0]:
+        raise ValueError(f"y has shape {y.shape}, but there are predictions for {shape[0]} examples")
+    return likelihood.check(jax.ShapeDtypeStruct(shape, jnp.float32), y)
 
 
 def _entropy(probs: jax.Array) -> jax.Array:

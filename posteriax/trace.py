@@ -13,7 +13,7 @@ class Trace(Mapping[str, np.ndarray]):
     Args:
         arrays: by name.
         notes: what a user should know of how the run was set up, one line each.
-        seconds: how long it took, compilation included.
+        seconds: how long it took, compilation included; not saved with a posterior.
 
     >>> trace = Trace({"elbo": np.array([-3.0, -2.0])})
     >>> trace["elbo"].tolist()

@@ -5,7 +5,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax import posterior as posterior_module
+from posteriax import prediction_plan
 from posteriax import priors as p
 from posteriax.posterior_file import PosteriorFileError
 
@@ -65,23 +65,52 @@ def test_parameters_are_counted(net, moons):
 def test_chunks_of_prediction_change_nothing(posteriors, name, monkeypatch):
     x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     whole = posteriors[name].predict(x, draws=9).outputs
-    monkeypatch.setattr(posterior_module, "EXAMPLES_AT_ONCE", 7)
-    monkeypatch.setattr(posterior_module, "BYTE_BUDGET", 1000)
+    monkeypatch.setattr(prediction_plan, "EXAMPLES_AT_ONCE", 7)
+    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 1000)
     np.testing.assert_allclose(posteriors[name].predict(x, draws=9).outputs, whole, rtol=1e-5, atol=1e-6)
 
 
-def test_the_working_memory_of_prediction_is_bounded():
+def test_the_working_memory_of_prediction_is_bounded(monkeypatch):
     """A wide hidden layer: at 1024 examples it would need 64 MB, so fewer are taken at once under a budget of 8 MB."""
-    net = px.network(eqx.nn.MLP(2, 2, 16_384, 1, key=jax.random.key(0)))
-    budget = posterior_module.BYTE_BUDGET
-    try:
-        posterior_module.BYTE_BUDGET = 8 * 2**20
-        run, at_once, rows = posterior_module._plan_prediction(net, np.zeros((5000, 2), np.float32), 100)
-    finally:
-        posterior_module.BYTE_BUDGET = budget
-    assert rows < 1024
-    assert run.memory_analysis().temp_size_in_bytes <= 8 * 2**20
-    assert at_once * 4 * net.num_parameters <= 8 * 2**20
+    problem = px.Problem(eqx.nn.MLP(2, 2, 16_384, 1, key=jax.random.key(0)), px.Categorical())
+    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 8 * 2**20)
+    for reduce in (False, True):
+        plan = prediction_plan.plan_prediction(problem, np.zeros((5000, 2), np.float32), 100, reduce=reduce)
+        assert plan.rows < 1024
+        analysis = plan.run.memory_analysis()
+        assert analysis.temp_size_in_bytes + analysis.output_size_in_bytes <= 8 * 2**20
+        assert plan.draws * 4 * problem.network.num_parameters <= 8 * 2**20
+
+
+@pytest.mark.parametrize("name", ["VI", "HMC"])
+def test_reduced_predictions_are_those_of_all_draws(posteriors, name, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    monkeypatch.setattr(prediction_plan, "EXAMPLES_AT_ONCE", 7)
+    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 4000)  # two draws at once: the last chunk is partly filled
+    whole, reduced = (posteriors[name].predict(x, draws=9, reduce=reduce) for reduce in (False, True))
+    y = np.arange(50) % 2
+    for a, b in (
+        (whole.probs, reduced.probs),
+        (whole.entropy(), reduced.entropy()),
+        (whole.mutual_information(), reduced.mutual_information()),
+        (whole.log_prob(y), reduced.log_prob(y)),
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6)
+    np.testing.assert_allclose(whole.std, reduced.std, atol=1e-3)  # a difference of sums, in float32
+    assert px.evaluate(reduced, y) == pytest.approx(px.evaluate(whole, y), abs=1e-4)
+    with pytest.raises(ValueError, match="predict with reduce=False"):
+        reduced.quantile(0.5)
+
+
+def test_reduced_regressions_keep_mean_and_std(moons):
+    x, y = moons[0][0], moons[0][0][:, :1]
+    problem = px.Problem(eqx.nn.MLP(2, 1, 8, 1, key=jax.random.key(0)), px.Normal(scale="learned"))
+    posterior = px.fit(problem, (x, y), px.VI(q.Normal(scale=0.1)), steps=5, key=0)
+    whole, reduced = (posterior.predict(x, draws=20, reduce=reduce) for reduce in (False, True))
+    np.testing.assert_allclose(whole.mean, reduced.mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(whole.std, reduced.std, rtol=1e-3)
+    with pytest.raises(ValueError, match="log_prob needs the outputs of every draw"):
+        reduced.log_prob(y)
 
 
 @pytest.mark.parametrize("name", ["MAP", "VI", "HMC"])

@@ -8,7 +8,9 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
+from posteriax import program as program_module
 from posteriax import run
+from posteriax.program import Program, members_mesh
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def test_chunks_of_any_length_give_the_same_bits(problem, moons, name, monkeypat
     posteriors = []
     for seconds, most in ((1e9, 1000), (0.0, 1000)):
         monkeypatch.setattr(run, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
-        monkeypatch.setattr(run, "STEPS_PER_CHUNK", most)
+        monkeypatch.setattr(program_module, "STEPS_PER_CHUNK", most)
         posteriors.append(px.fit(problem, moons[0], method, key=1, **length))
     for a, b in zip(*map(leaves, posteriors), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -77,7 +79,7 @@ def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
 
     x, y = moons[0]
     target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
-    program = run._Program(Ensemble(px.MAP(), 1), target, None, run._members_mesh(1, None))
+    program = Program(Ensemble(px.MAP(), 1), target, None, members_mesh(1, None))
     keys = jax.random.split(jax.random.key(0), 1)
     states = program.start(keys, np.arange(1), (x, y))
     for first in range(3):
@@ -93,6 +95,6 @@ def test_members_run_on_all_devices(problem, moons):
 
     x, y = moons[0]
     target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
-    program = run._Program(Ensemble(px.MAP(), 2), target, None, run._members_mesh(2, None))
+    program = Program(Ensemble(px.MAP(), 2), target, None, members_mesh(2, None))
     states = program.start(jax.random.split(jax.random.key(0), 2), np.arange(2), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2

@@ -40,9 +40,10 @@ class Minibatches:
         """Batch number `index` of the epoch with this order."""
         rows = order[index]
         x, y = jax.tree.map(lambda a: a[rows], data)
-        return Batch(x, y, jnp.asarray(self._weights())[index])
+        return Batch(x, y, jnp.asarray(self.weights())[index])
 
-    def _weights(self) -> np.ndarray:
+    def weights(self) -> np.ndarray:
+        """How many examples each place of each batch stands for, (K, size): K, or 0 for padding."""
         real = np.arange(self.per_epoch * self.size) < self.num_examples
         return (self.per_epoch * real.astype(np.float32)).reshape(self.size, self.per_epoch).T
 

@@ -1,0 +1,122 @@
+"""Where a run's data come from: arrays on the device, arrays in host memory or on disk, or a user's own batches.
+
+Small data live on the device, and a step cuts its batch out there. Data that are larger than `RESIDENT_BYTES`, or
+memory maps, stay where they are: batches for a chunk of steps are gathered on the host and handed over together. A
+loader (anything with a length that can be iterated anew every epoch) brings its own batches.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.data.batches import Minibatches
+from posteriax.problem import Batch, Problem
+
+RESIDENT_BYTES = 2 * 2**30
+
+
+def is_large(x: Any) -> bool:
+    """Whether data should stay on the host."""
+    leaves = jax.tree.leaves(x)
+    return any(isinstance(leaf, np.memmap) for leaf in leaves) or sum(leaf.nbytes for leaf in leaves) > RESIDENT_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class HostArrays:
+    """Batches gathered from host arrays or memory maps, in the order that data on the device would have.
+
+    Members of an ensemble share the order of the first one: each batch crosses to the device once.
+    """
+
+    data: tuple[Any, Any]
+    minibatches: Minibatches
+    key: jax.Array
+
+    @property
+    def per_epoch(self) -> int:
+        return self.minibatches.per_epoch
+
+    def batches(self, first: int, last: int) -> Iterator[Batch]:
+        """The batches of steps `first` to `last`."""
+        order, epoch = np.zeros(0), -1
+        weights = self.minibatches.weights()
+        for step in range(first, last):
+            if step // self.per_epoch != epoch:
+                epoch = step // self.per_epoch
+                order = np.asarray(self.minibatches.order(self.key, epoch))
+            index = step % self.per_epoch
+            arrange = np.argsort(order[index], kind="stable")  # sorted rows read a memory map front to back
+            x, y = jax.tree.map(lambda a, rows=order[index][arrange]: np.asarray(a[rows]), self.data)
+            yield Batch(x, y, weights[index][arrange])
+
+
+@dataclass(frozen=True, eq=False)
+class Loader:
+    """Batches of a user's own: ``len(loader)`` batches ``(x, y)`` an epoch, iterated anew for every epoch.
+
+    Each example has the weight ``len(loader)``, so that an epoch's batches average to the exact sum. The first batch
+    sets the size; smaller ones are padded. A loader that shuffles should do it by epoch alone, in ``set_epoch(epoch)``
+    if it has that method: a resumed run then sees the same batches.
+    """
+
+    loader: Any
+    problem: Problem
+    size: int
+
+    @property
+    def per_epoch(self) -> int:
+        return len(self.loader)
+
+    def batches(self, first: int, last: int) -> Iterator[Batch]:
+        """The batches of steps `first` to `last`."""
+        step = first
+        while step < last:
+            epoch, skip = divmod(step, self.per_epoch)
+            if hasattr(self.loader, "set_epoch"):
+                self.loader.set_epoch(epoch)
+            seen = 0
+            for index, pair in enumerate(self.loader):
+                seen = index + 1
+                if index < skip:
+                    continue
+                if step == last:
+                    return
+                yield self._padded(self.problem.check(pair))
+                step += 1
+            if seen < self.per_epoch:
+                raise ValueError(f"the loader says it has {self.per_epoch} batches, but gave {seen}")
+
+    def _padded(self, data: tuple[Any, Any]) -> Batch:
+        n = len(data[1])
+        if n > self.size:
+            raise ValueError(f"the loader gave a batch of {n} examples after a first one of {self.size}")
+        rows = np.minimum(np.arange(self.size), n - 1)
+        x, y = jax.tree.map(lambda a: np.asarray(a)[rows], data)
+        return Batch(x, y, np.where(np.arange(self.size) < n, self.per_epoch, 0).astype(np.float32))
+
+
+def is_loader(data: Any) -> bool:
+    """Whether `data` is a loader of batches rather than a pair of arrays (or something that is neither)."""
+    other = isinstance(data, (tuple, list, dict, str, bytes)) or hasattr(data, "shape")
+    return not other and hasattr(data, "__iter__") and hasattr(data, "__len__")
+
+
+class Feed:
+    """Stacks a source's batches into chunks of steps, without starting over where the last chunk ended."""
+
+    def __init__(self, source: HostArrays | Loader, capacity: int, total: int):
+        self.source, self.capacity, self.total = source, capacity, total
+        self._batches: Iterator[Batch] = iter(())
+        self._next = -1
+
+    def take(self, first: int, last: int) -> Batch:
+        """The batches of steps `first` to `last` along a leading axis, padded to the chunk's capacity."""
+        if first != self._next:
+            self._batches = self.source.batches(first, self.total)
+        taken = [next(self._batches) for _ in range(first, last)]
+        self._next = last
+        filled = taken + [taken[-1]] * (self.capacity - len(taken))
+        return jax.tree.map(lambda *parts: np.stack(parts), *filled)

@@ -1,0 +1,46 @@
+"""Ctrl-C: the chunk at hand is finished and what was done is kept."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run that was stopped by Ctrl-C.
+
+    Args:
+        message: how far it came and how to resume.
+        posterior: what it had inferred by then; None if a sampler had not drawn anything yet.
+    """
+
+    def __init__(self, message: str, posterior: Any = None):
+        super().__init__(message)
+        self.posterior = posterior
+
+
+class Stop:
+    """Whether Ctrl-C was pressed."""
+
+    asked = False
+
+
+@contextlib.contextmanager
+def listen() -> Iterator[Stop]:
+    """Turn the first Ctrl-C into a wish to stop; the second one interrupts at once. Only in the main thread."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    previous = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(number: int, frame: Any) -> None:
+        stop.asked = True
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,155 @@
+"""The compiled parts of a run: starting all members, and a chunk of steps of all members.
+
+The number of steps of a chunk is an argument of its program, so that chunks of any length run the same machine code:
+how a run is cut into chunks changes no bit of its result. Members are placed on devices first, each device running a
+loop of its own; members that share a device are vmapped.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from posteriax.data.batches import Minibatches, full_batch
+from posteriax.methods.ensemble import Ensemble
+from posteriax.methods.method import Method, Target
+from posteriax.problem import Batch
+
+STEPS_PER_CHUNK = 1000  # at the most
+CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
+
+Data = Any  # (x, y) on the device, or a Batch with a leading axis of steps
+
+
+class Program:
+    """Starting and stepping all members of a run.
+
+    Args:
+        ensemble: the method and how many members run it.
+        target: the problem and the run's facts.
+        minibatches: how batches are cut from data on the device; None for the full batch, or if batches are fed.
+        mesh: the devices.
+        fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
+    """
+
+    def __init__(
+        self, ensemble: Ensemble, target: Target, minibatches: Minibatches | None, mesh: Mesh, fed: int | None = None
+    ):
+        self.method, self.target, self.members, self.mesh = ensemble.method, target, ensemble.members, mesh
+        self.warmup: int = getattr(ensemble.method, "warmup", 0)
+        self.capacity = self._capacity(fed)
+        split, everywhere, second = P("members"), P(), P(None, "members")
+        spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
+        start = over_members(partial(_start, ensemble, target, fed is not None), shared=1)
+        self.start = jax.jit(spread(start, in_specs=(split, split, everywhere), out_specs=split))
+        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity)
+        self.chunk = jax.jit(
+            spread(
+                chunk,
+                in_specs=(split, split, everywhere, everywhere, everywhere),
+                out_specs=(split, split, split, second, second),
+            ),
+            donate_argnums=1,
+        )
+
+    def _capacity(self, fed: int | None) -> int:
+        """Steps that one chunk has room for."""
+        bytes_per_step = fed or 1
+        if self.method.samples:
+            leaves = jax.tree.leaves(self.target.problem.unknowns)
+            bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves)
+        return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.target.steps)))
+
+    def place(self, tree: Any, *, split: bool) -> Any:
+        """Put arrays on the devices: split along their leading axis of members, or a copy on each."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P("members") if split else P()))
+
+
+def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
+    """As many devices as divide the members evenly."""
+    devices = list(mesh.devices.flat) if mesh is not None else jax.devices()
+    count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
+    return Mesh(np.array(devices[:count]), ("members",))
+
+
+def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
+    """Map over the leading axis of all arguments but the last `shared` ones; a single member is not vmapped."""
+
+    def mapped(*args: Any) -> Any:
+        own, common = args[: len(args) - shared], args[len(args) - shared :]
+        if jax.tree.leaves(own)[0].shape[0] == 1:
+            alone = function(*jax.tree.map(lambda leaf: leaf[0], own), *common)
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], alone)
+        return jax.vmap(function, in_axes=(0,) * len(own) + (None,) * shared)(*own, *common)
+
+    return mapped
+
+
+def _start(ensemble: Ensemble, target: Target, fed: bool, key: jax.Array, member: jax.Array, data: Data) -> Any:
+    key_start, key_init = jax.random.split(key)
+    start = ensemble.start(target.problem, key_start, member)
+    batch = _fed_batch(data, 0) if fed else full_batch(data)
+    state = ensemble.method.init(target, key_init, start, batch)
+    # weak types would compile the chunk twice
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+
+
+def _fed_batch(data: Batch, index: Any) -> Batch:
+    return jax.tree.map(lambda a: a[index], data)
+
+
+def _chunk(
+    method: Method,
+    target: Target,
+    minibatches: Minibatches | None,
+    fed: bool,
+    capacity: int,
+    keys: jax.Array,
+    states: Any,
+    data: Data,
+    first: jax.Array,
+    last: jax.Array,
+) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
+    """Steps `first` to `last` of the members of one device; ends early at a value that is not finite.
+
+    Returns the states, the step reached and whether all is well (of this device), and what every step recorded and
+    drew, with leading axes (capacity, members).
+    """
+    per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
+
+    def one(key: jax.Array, state: Any, order: jax.Array, step: jax.Array) -> tuple[Any, Any, Any]:
+        if fed:
+            batch = _fed_batch(data, step - first)
+        elif minibatches is None:
+            batch = full_batch(data)
+        else:
+            batch = minibatches.take(data, order, step % per_epoch)
+        state, info = method.step(target, jax.random.fold_in(key, step), state, batch)
+        return state, info, method.draw(state) if method.samples else None  # type: ignore[attr-defined]
+
+    all_members = over_members(one, shared=1)
+    order = jnp.zeros((keys.shape[0], per_epoch, size), jnp.int32)
+    shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
+    room = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+
+    def going(carry: Any) -> jax.Array:
+        step, _, _, well, _ = carry
+        return (step < last) & well
+
+    def advance(carry: Any) -> Any:
+        step, states, order, _, room = carry
+        if minibatches is not None:
+            new = lambda: over_members(minibatches.order, shared=1)(keys, step // per_epoch)  # noqa: E731
+            order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
+        states, info, drawn = all_members(keys, states, order, step)
+        room = jax.tree.map(lambda buffer, value: buffer.at[step - first].set(value), room, (info, drawn))
+        return step + 1, states, order, jnp.isfinite(info[0]).all(), room
+
+    carry = (first, states, order, jnp.array(True), room)
+    reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
+    return states, reached[None], well[None], infos, drawn

@@ -1,0 +1,76 @@
+"""One run with a checkpoint folder, in a process of its own that may be made to kill itself.
+
+    python killed_run.py METHOD FOLDER MOMENT OUT
+
+MOMENT is "never" or one of `MOMENTS`; OUT is where a finished run saves its posterior. "plain" as FOLDER runs without a
+checkpoint.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+
+import posteriax as px
+from posteriax import checkpoint, run, tensor_file
+from posteriax import families as q
+
+METHODS = {
+    "VI": (px.VI(q.Normal()), {"steps": 120, "batch_size": 25}),
+    "MAP": (px.MAP(), {"steps": 120, "batch_size": 25}),
+    "HMC": (px.HMC(warmup=20, max_leapfrogs=50), {"draws": 40, "chains": 2}),
+    "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
+}
+MOMENTS = ("at the start", "before a save", "writing a shard", "between shard and state", "writing the state")
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arrange_death(moment: str) -> None:
+    """Die at the third save of this process, at the given moment of it."""
+    saves = 0
+    save, write = checkpoint.Checkpoint.save, checkpoint.write_tensors
+
+    def counted_save(self, *args):
+        nonlocal saves
+        saves += 1
+        if saves == 3 and moment == "before a save":
+            die()
+        save(self, *args)
+
+    def counted_write(path, about, arrays):
+        is_state = path.name == "state.tensors"
+        if saves == 3 and moment == "between shard and state" and is_state:
+            die()
+        if saves == 3 and moment == ("writing the state" if is_state else "writing a shard"):
+            tensor_file.os.replace = lambda *_: die()  # written aside, not yet in place
+        return write(path, about, arrays)
+
+    checkpoint.Checkpoint.save = counted_save
+    checkpoint.write_tensors = counted_write
+    if moment == "at the start":
+        run._Run._begin = lambda self: die()
+
+
+def main(name: str, folder: str, moment: str, out: str) -> None:
+    if moment != "never":
+        arrange_death(moment)
+    run.SECONDS_PER_CHUNK = 0.002  # many short chunks, each saved
+    method, length = METHODS[name]
+    problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    data, _ = px.data.two_moons(train=60, test=1)
+    where = {} if folder == "plain" else {"checkpoint": folder, "checkpoint_every": 1e-9}
+    posterior = px.fit(problem, data, method, key=0, **length, **where)
+    posterior.save(out)
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_num_cpu_devices", 2)
+    main(*sys.argv[1:])
