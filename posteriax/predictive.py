@@ -7,8 +7,9 @@ would be too much, only sums over the draws.
 """
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -19,6 +20,8 @@ from jax.scipy.stats import norm
 
 from posteriax.checks import check_targets
 from posteriax.likelihoods import Likelihood, Normal
+
+PART_BYTES = 16 * 2**20
 
 
 class Predictive(Protocol):
@@ -149,11 +152,7 @@ class ClassPredictive(_FromClassSums):
 
     @cached_property
     def sums(self) -> ClassSums:
-        log_probs = self.log_probs_per_draw
-        probs = jnp.exp(log_probs)
-        return ClassSums(
-            len(log_probs), logsumexp(log_probs, axis=0), jnp.square(probs).sum(axis=0), _entropy(probs).sum(axis=0)
-        )
+        return reduce(add_sums, (_class_sums(self.likelihood, part) for part in _parts(self.outputs)))
 
     def quantile(self, q: Any) -> np.ndarray:
         """Quantiles over draws of every class's probability, (len(q), N, C), or (N, C) for one q."""
@@ -162,8 +161,8 @@ class ClassPredictive(_FromClassSums):
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         labels = jnp.asarray(self.check(y))
-        per_draw = jax.vmap(lambda outputs: self.likelihood.log_prob({}, outputs, labels))(jnp.asarray(self.outputs))
-        return np.asarray(_log_mean(per_draw))
+        each = jax.jit(jax.vmap(lambda outputs: self.likelihood.log_prob({}, outputs, labels)))
+        return np.asarray(_log_mean(jnp.concatenate([each(part) for part in _parts(self.outputs)])))
 
     def check(self, y: Any) -> np.ndarray:
         return _check(self.likelihood, self.outputs.shape[1:], y)
@@ -301,6 +300,20 @@ class ReducedNormalPredictive(_FromNormalSums):
     def check(self, y: Any) -> np.ndarray:
         """The targets, checked against the predictions."""
         return _check(self.likelihood, self.output_shape, y)
+
+
+def _parts(outputs: np.ndarray) -> Iterator[np.ndarray]:
+    """The draws in parts of some megabytes: what is derived from all of them should not hold them several times."""
+    size = max(1, PART_BYTES // max(outputs[:1].nbytes, 1))
+    return (outputs[first : first + size] for first in range(0, len(outputs), size))
+
+
+@partial(jax.jit, static_argnums=0)
+def _class_sums(likelihood: Any, outputs: jax.Array) -> ClassSums:
+    log_probs = jax.vmap(likelihood.log_probs)(outputs)
+    probs = jnp.exp(log_probs)
+    count = jnp.asarray(len(outputs), jnp.float32)
+    return ClassSums(count, logsumexp(log_probs, axis=0), jnp.square(probs).sum(axis=0), _entropy(probs).sum(axis=0))
 
 
 def _needs_draws(what: str) -> ValueError:
