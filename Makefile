@@ -28,7 +28,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots]'
 	touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt

@@ -1,0 +1,68 @@
+"""Other libraries on the same work, in a second environment, timed in turn with posteriax.
+
+The environment is made once, in ``.venv-peers`` of the current folder; a worker process in it does one case at a time
+when asked, so that both sides are measured in the same minutes.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+ENVIRONMENT = Path(".venv-peers")
+PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl")
+WORKER = Path(__file__).with_name("peer_worker.py")
+
+
+class Peers:
+    """A worker process for the given cases. A context manager."""
+
+    def __init__(self, names: tuple[str, ...]):
+        self.names = names
+
+    def __enter__(self) -> "Peers":
+        python = make_environment()
+        self._worker = subprocess.Popen(
+            [python, str(WORKER), *self.names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def cases(self) -> dict[str, Callable[[], float]]:
+        """For each case, a function that has the worker do it once and returns the seconds it says it took."""
+        return {name: lambda name=name: self._ask(name) for name in self.names}  # type: ignore[misc]
+
+    def _ask(self, name: str) -> float:
+        requests, answers = self._pipes()
+        requests.write(name + "\n")
+        requests.flush()
+        answer = answers.readline()
+        if not answer:
+            raise RuntimeError(f"the worker for other libraries ended while it ran {name}")
+        return float(answer)
+
+    def _pipes(self) -> tuple[IO[str], IO[str]]:
+        assert self._worker.stdin is not None
+        assert self._worker.stdout is not None
+        return self._worker.stdin, self._worker.stdout
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pipes()[0].close()
+        self._worker.wait(timeout=60)
+
+
+def make_environment() -> str:
+    """The Python of the second environment, which is made if it is not there."""
+    python = ENVIRONMENT / "bin" / "python"
+    done = ENVIRONMENT / ".done"
+    if not done.exists():
+        print(f"installing {', '.join(PACKAGES)} into {ENVIRONMENT}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, PACKAGES[0]], check=True)  # first, so that no other build of it is taken
+        subprocess.run([*install, *PACKAGES], check=True)
+        done.touch()
+    return str(python)

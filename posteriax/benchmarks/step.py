@@ -1,0 +1,123 @@
+"""What a step of variational inference costs over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import posteriax as px
+from posteriax import families as q
+from posteriax import priors as p
+from posteriax.benchmarks.peers import Peers
+from posteriax.benchmarks.timing import interleave, ratio_table
+from posteriax.data.batches import Minibatches
+from posteriax.methods.ensemble import Ensemble
+from posteriax.methods.method import Target
+from posteriax.program import Program, members_mesh
+
+BATCH, BATCHES, STEPS = 1024, 10, 10
+DETERMINISTIC = "deterministic, hand-written"
+
+
+def run_step(rounds: int = 15, peers: bool = False) -> dict[str, np.ndarray]:
+    """Time a step of each method, interleaved; with `peers`, of other libraries' mean-field layers too."""
+    x, y = _data()
+    weight = px.VI(q.Normal(), estimator="weight", optimizer=optax.adam(1e-3))
+    cases = {
+        DETERMINISTIC: hand_written(x, y, mean_field=False),
+        "mean-field, hand-written": hand_written(x, y, mean_field=True),
+        "MAP": through_driver(x, y, px.MAP(optax.adam(1e-3))),
+        "mean-field, weight": through_driver(x, y, weight),
+    }
+    if not peers:
+        return interleave(cases, rounds)
+    with Peers(("deterministic PyTorch", "bayesian-torch", "torchbnn", "blitz")) as others:
+        return interleave(cases | others.cases(), rounds)
+
+
+def table(times: dict[str, np.ndarray]) -> Any:
+    title = f"One step of MLP 784-400-400-10, batch {BATCH}, Adam"
+    return ratio_table(times, DETERMINISTIC, unit=1e-3, unit_name="ms", title=title)
+
+
+def _data() -> tuple[jax.Array, jax.Array]:
+    rng = np.random.default_rng(0)
+    n = BATCH * BATCHES
+    return jnp.asarray(rng.normal(size=(n, 784)), jnp.float32), jnp.asarray(rng.integers(0, 10, n), jnp.int32)
+
+
+def through_driver(x: jax.Array, y: jax.Array, method: Any) -> Callable[[], float]:
+    """Seconds per step of a method, in the program that `px.fit` runs."""
+    net = eqx.nn.MLP(784, 10, 400, 2, key=jax.random.key(0))
+    problem = px.Problem(net, px.Categorical(), p.Normal(scale=0.3))
+    target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
+    program = Program(Ensemble(method, 1), target, Minibatches.of(len(y), BATCH), members_mesh(1, None))
+    keys = jax.random.split(jax.random.key(0), 1)
+    box = {"states": program.start(keys, jnp.arange(1), (x, y)), "step": 0}
+
+    def seconds() -> float:
+        first = box["step"]
+        began = time.perf_counter()
+        out = program.chunk(keys, box["states"], (x, y), jnp.int32(first), jnp.int32(first + STEPS))
+        jax.block_until_ready(out)
+        took = time.perf_counter() - began
+        box["states"], box["step"] = out[0], first + STEPS
+        return took / STEPS
+
+    return seconds
+
+
+def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[], float]:
+    """The same work as plain JAX, as fast as it is easily written: the yardstick."""
+    sizes = [(784, 400), (400, 400), (400, 10)]
+    keys = jax.random.split(jax.random.key(0), len(sizes))
+    weights = [
+        (jax.random.normal(k, size) * np.sqrt(2 / size[0]), jnp.zeros(size[1]))
+        for k, size in zip(keys, sizes, strict=True)
+    ]
+    params = {"mean": weights}
+    if mean_field:
+        params["log_scale"] = jax.tree.map(lambda w: jnp.full_like(w, np.log(0.01)), weights)
+    optimizer = optax.adam(1e-3)
+
+    def loss(params: Any, key: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        w = params["mean"]
+        kl: Any = 0.0
+        if mean_field:
+            leaves, treedef = jax.tree.flatten(w)
+            scales = jax.tree.leaves(jax.tree.map(jnp.exp, params["log_scale"]))
+            noisy = [
+                m + s * jax.random.normal(jax.random.fold_in(key, i), m.shape)
+                for i, (m, s) in enumerate(zip(leaves, scales, strict=True))
+            ]
+            kl = sum((0.5 * (m**2 + s**2) / 0.09 - jnp.log(s)).sum() for m, s in zip(leaves, scales, strict=True))
+            w = jax.tree.unflatten(treedef, noisy)
+        hidden = x
+        for i, (kernel, bias) in enumerate(w):
+            hidden = hidden @ kernel + bias
+            hidden = jax.nn.relu(hidden) if i < 2 else hidden
+        log_probs = jnp.take_along_axis(jax.nn.log_softmax(hidden), y[:, None], axis=1)
+        return kl - BATCHES * log_probs.sum()
+
+    def step(carry: Any, i: jax.Array) -> tuple[Any, None]:
+        params, state, key = carry
+        rows = jax.lax.dynamic_slice_in_dim(order, (i % BATCHES) * BATCH, BATCH)
+        gradient = jax.grad(loss)(params, jax.random.fold_in(key, i), x[rows], y[rows])
+        updates, state = optimizer.update(gradient, state)
+        return (optax.apply_updates(params, updates), state, key), None
+
+    order = jax.random.permutation(jax.random.key(1), len(y))
+    run = jax.jit(lambda carry: jax.lax.scan(step, carry, jnp.arange(STEPS))[0], donate_argnums=0)
+    box = {"carry": (params, optimizer.init(params), jax.random.key(2))}
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        box["carry"] = jax.block_until_ready(run(box["carry"]))
+        return (time.perf_counter() - began) / STEPS
+
+    return seconds

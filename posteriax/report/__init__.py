@@ -1,0 +1,1 @@
+"""Figures of posteriors and predictions. Needs matplotlib: the extra `plots`."""
