@@ -24,7 +24,6 @@ from posteriax.predictive import (
     Predictive,
     ReducedClassPredictive,
     ReducedNormalPredictive,
-    add_sums,
 )
 from posteriax.problem import Problem, Unknowns
 from posteriax.trace import Trace
@@ -127,7 +126,7 @@ class Posterior:
             chosen = self._chosen(plan, first, total, key)
             for start, chunk in plan.chunks(x):
                 sums = jax.device_get(plan.run(chosen, chunk, min(plan.draws, total - first)))
-                parts[start] = sums if start not in parts else jax.device_get(add_sums(parts[start], sums))
+                parts[start] = sums if start not in parts else jax.device_get(parts[start].plus(sums))
         whole = jax.tree.map(lambda *rows: np.concatenate(rows)[:n] if rows[0].ndim else rows[0], *parts.values())
         return whole
 

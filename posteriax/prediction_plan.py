@@ -10,7 +10,7 @@ import numpy as np
 
 from posteriax.likelihoods import Normal
 from posteriax.network import couples_examples
-from posteriax.predictive import add_sums, sum_classes, sum_normals
+from posteriax.predictive import sum_classes, sum_normals
 from posteriax.problem import Problem, Unknowns
 
 BYTE_BUDGET = 256 * 2**20  # of working memory, beside what predictions return
@@ -82,4 +82,4 @@ def _reduce(problem: Problem, draws: Unknowns, x: Any, count: Any) -> Any:
         one: Unknowns = jax.tree.map(lambda leaf: leaf[index], draws)
         return sum_one(problem.likelihood, one.likelihood, problem.network.apply(one.network, x))  # type: ignore[arg-type]
 
-    return jax.lax.fori_loop(1, count, lambda i, sums: add_sums(sums, of(i)), of(0))
+    return jax.lax.fori_loop(1, count, lambda i, sums: sums.plus(of(i)), of(0))
