@@ -39,7 +39,10 @@ def check_inputs(x: Any) -> Any:
         raise ValueError("x holds no arrays")
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
     if None in lengths or len(lengths) > 1:
-        raise ValueError(f"x must have a leading axis of examples, the same for all its arrays; got lengths {lengths}")
+        raise ValueError(
+            f"x must be an array (or a tree of arrays) with a leading axis of examples, the same for all; got "
+            f"{'numbers' if None in lengths else f'lengths {sorted(lengths)}'}. Turn nested lists into an array."  # type: ignore[type-var]
+        )
     if lengths == {0}:
         raise ValueError("x is empty: it has 0 examples")
     return arrays

@@ -28,7 +28,7 @@ BETTER = {  # which way each score is better
     "wasserstein": "lower",
 }
 
-QUANTILE_LEVELS = (np.arange(64) + 0.5) / 64
+QUANTILE_LEVELS = (np.arange(32) + 0.5) / 32
 
 
 def evaluate(predictive: ClassPredictive | NormalPredictive, y: Any) -> dict[str, float]:

@@ -67,7 +67,7 @@ class Categorical:
         if labels.max() >= classes:
             raise ValueError(
                 f"y has labels up to {labels.max()}, but the network has {classes} outputs (labels 0 to "
-                f"{classes - 1}). Did you mean {labels.max() + 1} classes?"
+                f"{classes - 1}). Did you mean {int(labels.max()) + 1} classes?"
             )
         if labels.ndim == len(outputs.shape) and labels.shape[-1] == 1:
             labels = labels[..., 0]
@@ -75,12 +75,11 @@ class Categorical:
         return labels
 
     def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
-        log_probs = jax.nn.log_softmax(outputs.astype(jnp.float32))
-        return _sum_per_example(jnp.take_along_axis(log_probs, y[..., None], axis=-1)[..., 0])
+        return _sum_per_example(jnp.take_along_axis(self.log_probs(outputs), y[..., None], axis=-1)[..., 0])
 
     def log_probs(self, outputs: jax.Array) -> jax.Array:
         """The log probability of every class, in a last axis."""
-        return jax.nn.log_softmax(outputs.astype(jnp.float32))
+        return jax.nn.log_softmax(_at_least_float32(outputs))
 
 
 @dataclass(frozen=True)
@@ -115,11 +114,11 @@ class Bernoulli:
         return labels.reshape(-1)
 
     def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
-        logit = outputs.reshape(y.shape).astype(jnp.float32)
+        logit = _at_least_float32(outputs).reshape(y.shape)
         return jax.nn.log_sigmoid(jnp.where(y == 1, logit, -logit))
 
     def log_probs(self, outputs: jax.Array) -> jax.Array:
-        logit = outputs.reshape(outputs.shape[0]).astype(jnp.float32)
+        logit = _at_least_float32(outputs).reshape(outputs.shape[0])
         return jax.nn.log_sigmoid(jnp.stack([-logit, logit], axis=-1))
 
 
@@ -163,7 +162,7 @@ class Normal:
                     f"{shape[1:]} per example"
                 )
             shape = (*shape[:-1], shape[-1] // 2)
-        targets = y.astype(np.float32)
+        targets = y.astype(jax.dtypes.canonicalize_dtype(np.float64))
         # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where it is certain what is meant
         if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:
             targets = targets.reshape(targets.shape[0], *shape[1:])
@@ -176,7 +175,7 @@ class Normal:
 
     def moments(self, unknowns: Unknown, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Mean and standard deviation of the target, of the same shape."""
-        outputs = outputs.astype(jnp.float32)
+        outputs = _at_least_float32(outputs)
         if self.scale == "predicted":
             mean, raw = jnp.split(outputs, 2, axis=-1)
             return mean, jax.nn.softplus(raw) + 1e-6  # a floor: an exact zero would make the density infinite
@@ -191,7 +190,7 @@ def _labels(y: np.ndarray) -> np.ndarray:
         raise TypeError(f"y must be whole-number labels for a classification, got dtype {y.dtype}; use y.astype(int)")
     if y.min() < 0:
         raise ValueError(f"y has the label {y.min()}, but labels start at 0")
-    return y.astype(np.int32)
+    return np.minimum(y, 2**31 - 1).astype(np.int32)  # a huge label must not wrap around into the range
 
 
 def _check_shape(what: str, y: np.ndarray, shape: tuple[int, ...]) -> None:
@@ -203,3 +202,7 @@ def _check_shape(what: str, y: np.ndarray, shape: tuple[int, ...]) -> None:
 
 def _sum_per_example(values: jax.Array) -> jax.Array:
     return values.reshape(values.shape[0], -1).sum(axis=1)
+
+
+def _at_least_float32(outputs: jax.Array) -> jax.Array:
+    return outputs.astype(jnp.promote_types(outputs.dtype, jnp.float32))

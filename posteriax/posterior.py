@@ -65,10 +65,15 @@ class Posterior:
     def sample(self, key: Any, n: int) -> Params:
         """`n` draws of the network's own params pytree, in a leading axis.
 
-        A posterior that consists of fewer draws repeats them evenly; of more, it takes some evenly spread.
+        A posterior that consists of draws gives them in random order, none a second time before all were given once.
         """
-        n = check_count("n", n)
-        return self.draw(as_key(key), np.arange(n), n).network
+        n, key = check_count("n", n), as_key(key)
+        if self.support is None:
+            return self.draw(key, np.arange(n), n).network
+        rounds = [
+            jax.random.permutation(jax.random.fold_in(key, r), self.support) for r in range(-(-n // self.support))
+        ]
+        return self.draw(key, np.concatenate(rounds)[:n], self.support).network
 
     def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
         """Predictions for new inputs.

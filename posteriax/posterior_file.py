@@ -31,7 +31,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "version": VERSION,
         "likelihood": to_plain(problem.likelihood),
         "prior": to_plain(problem.prior),
-        "temperature": problem.temperature,
+        "temperature": float(problem.temperature),
         "notes": list(posterior.trace.notes),
     }  # not how long it took: the same posterior is the same file
     if isinstance(posterior, VariationalPosterior):
@@ -69,14 +69,15 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
     True
     """
     about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
-    if about["version"] > VERSION:
-        raise PosteriorFileError(f"{path} is of version {about['version']}; this posteriax reads up to {VERSION}")
+    own = network(net)  # what is no network is the caller's error, not the file's
     try:
-        return _rebuild(about, arrays, net)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PosteriorFileError(f"{path} does not describe a posterior this version can read: {error!r}") from error
+        if about["version"] > VERSION:
+            raise PosteriorFileError(f"it is of version {about['version']}; this posteriax reads up to {VERSION}")
+        return _rebuild(about, arrays, own)
     except PosteriorFileError as error:
         raise PosteriorFileError(f"{path}: {error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PosteriorFileError(f"{path} does not describe a posterior this version can read: {error!r}") from error
 
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
@@ -86,6 +87,8 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
     trace = Trace(traced, tuple(about["notes"]))
     names = problem.leaf_names
+    if about["kind"] not in ("variational", "draws"):
+        raise PosteriorFileError(f"it holds an unknown kind of posterior, {about['kind']!r}")
     if about["kind"] == "variational":
         stored = list(about["families"])
         _check_names(stored, names)
@@ -94,13 +97,13 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
             name: {key.rsplit(":", 1)[1]: a for key, a in arrays.items() if key.rsplit(":", 1)[0] == f"leaf:{name}"}
             for name in names
         }
-        means = [jax.eval_shape(jax.vmap(families[name].mean), variational[name]).shape[1:] for name in names]
-        _check_shapes(names, means, problem)
+        means = [jax.eval_shape(jax.vmap(families[name].mean), variational[name]) for name in names]
+        _check_leaves(names, [(mean.shape[1:], mean.dtype) for mean in means], problem)
         return VariationalPosterior(problem, trace, families, variational)
     stored = [name.removeprefix("leaf:") for name in arrays if name.startswith("leaf:")]
     _check_names(stored, names)
     leaves = [arrays[f"leaf:{name}"] for name in names]
-    _check_shapes(names, [leaf.shape[2:] for leaf in leaves], problem)
+    _check_leaves(names, [(leaf.shape[2:], leaf.dtype) for leaf in leaves], problem)
     draws: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), leaves)
     return DrawsPosterior(problem, trace, draws)
 
@@ -111,9 +114,8 @@ def _check_names(stored: list[str], names: list[str]) -> None:
         raise PosteriorFileError(f"fitted to another network: it lacks the leaves {missing} and has {extra} instead")
 
 
-def _check_shapes(names: list[str], shapes: list[tuple[int, ...]], problem: Problem) -> None:
-    for name, shape, leaf in zip(names, shapes, jax.tree.leaves(problem.unknowns), strict=True):
-        if tuple(shape) != leaf.shape:
-            raise PosteriorFileError(
-                f"fitted to another network: leaf {name} is {tuple(shape)} there, {leaf.shape} here"
-            )
+def _check_leaves(names: list[str], stored: list[tuple[Any, Any]], problem: Problem) -> None:
+    for name, (shape, dtype), leaf in zip(names, stored, jax.tree.leaves(problem.unknowns), strict=True):
+        if (tuple(shape), dtype) != (leaf.shape, leaf.dtype):
+            there, here = f"{tuple(shape)} {dtype}", f"{leaf.shape} {leaf.dtype}"
+            raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} there, {here} here")

@@ -65,7 +65,8 @@ class Normal:
 class HeNormal:
     """N(0, gain / fan_in) on weights; N(0, bias_scale^2) on leaves without a fan-in (biases, normalisation scales).
 
-    The network says which axis of a weight counts its outputs (``px.network(..., out_axis=)``).
+    The network says which axis of a weight counts its outputs (``px.network(..., out_axis=)``); all others count as
+    inputs. For embeddings, and for kernels with several output axes (attention in Flax), give a prior by path.
 
     >>> HeNormal().distribution(Leaf("w", (50, 10))).variance.item()
     0.0...
@@ -165,6 +166,11 @@ class Given:
     value: dist.Distribution
 
     def distribution(self, leaf: Leaf) -> dist.Distribution:
+        if self.value.event_shape not in ((), leaf.shape):
+            raise ValueError(
+                f"a prior over events of shape {self.value.event_shape} does not fit the leaf {leaf.path} "
+                f"{leaf.shape}: give independent entries, or one distribution over the whole leaf"
+            )
         shape = self.value.batch_shape + self.value.event_shape
         try:
             broadcast = jnp.broadcast_shapes(shape, leaf.shape)
@@ -172,6 +178,8 @@ class Given:
             broadcast = ()
         if broadcast != leaf.shape:
             raise ValueError(f"prior of shape {shape} does not broadcast to the leaf {leaf.path} {leaf.shape}")
+        if not bool(jnp.all(self.value.support(jnp.full(shape, 1e6)) & self.value.support(jnp.full(shape, -1e6)))):
+            raise ValueError(f"prior {type(self.value).__name__} is bounded, but weights take any real value")
         return self.value if shape in ((), leaf.shape) else self.value.expand(leaf.shape)
 
 

@@ -7,7 +7,7 @@ loop of its own; members that share a device are vmapped.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,18 @@ class Program:
         return jax.device_put(tree, NamedSharding(self.mesh, P("members") if split else P()))
 
 
+class Streams(NamedTuple):
+    """Independent keys of one member: for its start, its steps, and the order of its data."""
+
+    start: jax.Array
+    steps: jax.Array
+    order: jax.Array
+
+
+def streams(key: jax.Array) -> Streams:
+    return Streams(*jax.random.split(key, 3))
+
+
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     """As many devices as divide the members evenly."""
     devices = list(mesh.devices.flat) if mesh is not None else jax.devices()
@@ -83,15 +95,16 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
     def mapped(*args: Any) -> Any:
         own, common = args[: len(args) - shared], args[len(args) - shared :]
         if jax.tree.leaves(own)[0].shape[0] == 1:
-            alone = function(*jax.tree.map(lambda leaf: leaf[0], own), *common)
-            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], alone)
+            # reshapes, which cost nothing; indexing would be a copy of all states at every step
+            alone = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), own), *common)
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1, *jnp.shape(leaf)), alone)
         return jax.vmap(function, in_axes=(0,) * len(own) + (None,) * shared)(*own, *common)
 
     return mapped
 
 
 def _start(ensemble: Ensemble, target: Target, fed: bool, key: jax.Array, member: jax.Array, data: Data) -> Any:
-    key_start, key_init = jax.random.split(key)
+    key_start, key_init = jax.random.split(streams(key).start)
     start = ensemble.start(target.problem, key_start, member)
     batch = _fed_batch(data, 0) if fed else full_batch(data)
     state = ensemble.method.init(target, key_init, start, batch)
@@ -129,8 +142,11 @@ def _chunk(
             batch = full_batch(data)
         else:
             batch = minibatches.take(data, order, step % per_epoch)
-        state, info = method.step(target, jax.random.fold_in(key, step), state, batch)
+        state, info = method.step(target, jax.random.fold_in(streams(key).steps, step), state, batch)
         return state, info, method.draw(state) if method.samples else None  # type: ignore[attr-defined]
+
+    def order_of(key: jax.Array, epoch: jax.Array) -> jax.Array:
+        return minibatches.order(streams(key).order, epoch)  # type: ignore[union-attr]
 
     all_members = over_members(one, shared=1)
     order = jnp.zeros((keys.shape[0], per_epoch, size), jnp.int32)
@@ -144,7 +160,7 @@ def _chunk(
     def advance(carry: Any) -> Any:
         step, states, order, _, room = carry
         if minibatches is not None:
-            new = lambda: over_members(minibatches.order, shared=1)(keys, step // per_epoch)  # noqa: E731
+            new = lambda: over_members(order_of, shared=1)(keys, step // per_epoch)  # noqa: E731
             order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
         states, info, drawn = all_members(keys, states, order, step)
         room = jax.tree.map(lambda buffer, value: buffer.at[step - first].set(value), room, (info, drawn))

@@ -26,7 +26,7 @@ from posteriax.methods.method import Method, Sampler, Target
 from posteriax.network import couples_examples
 from posteriax.posterior import Posterior
 from posteriax.problem import Batch, Problem
-from posteriax.program import Program, members_mesh
+from posteriax.program import Program, members_mesh, streams
 from posteriax.progress import Progress
 from posteriax.trace import Trace
 
@@ -86,8 +86,9 @@ def fit(
     length = partial(_length, method, epochs=epochs, steps=steps, draws=draws)
     prepared = _prepare_data(problem, data, method, batch_size, run_key)
     total = length(prepared.per_epoch)
-    target = Target(problem, spec_of_example(prepared.sample.x), prepared.num_examples, total)
-    notes = _look_at_coupling(problem, method, prepared.sample.x) + method.prepare(target)
+    coupled = couples_examples(problem.network, prepared.sample.x)
+    target = Target(problem, spec_of_example(prepared.sample.x), prepared.num_examples, total, coupled)
+    notes = _look_at_coupling(method, coupled) + method.prepare(target)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
     program = Program(ensemble, target, minibatches, members_mesh(ensemble.members, mesh), batch_bytes)
@@ -143,13 +144,17 @@ def _prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, 
         return _Prepared(None, loader, None, len(data) * len(y), len(data), sample)
     x, y = problem.check(data)
     n = len(y)
-    size = n if method.full_batch else min(n, check_count("batch_size", batch_size or DEFAULT_BATCH_SIZE))
+    size = (
+        n
+        if method.full_batch
+        else min(n, check_count("batch_size", DEFAULT_BATCH_SIZE if batch_size is None else batch_size))
+    )
     minibatches = Minibatches.of(n, size)
     rows = np.arange(minibatches.size)
     few_x, few_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
     sample = Batch(few_x, few_y, np.ones(minibatches.size, np.float32))
     stream = is_large(x) and not method.full_batch
-    source = HostArrays((x, y), minibatches, jax.random.fold_in(key, 0)) if stream else None
+    source = HostArrays((x, y), minibatches, streams(jax.random.fold_in(key, 0)).order) if stream else None
     return _Prepared((x, y), source, minibatches, n, minibatches.per_epoch, sample)
 
 
@@ -178,8 +183,8 @@ def _length(method: Method, per_epoch: int, *, epochs: Any, steps: Any, draws: A
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
 
 
-def _look_at_coupling(problem: Problem, method: Method, x: Any) -> tuple[str, ...]:
-    if not couples_examples(problem.network, x):
+def _look_at_coupling(method: Method, coupled: bool) -> tuple[str, ...]:
+    if not coupled:
         return ()
     if method.full_batch:
         raise ValueError(

@@ -48,7 +48,11 @@ def to_plain(value: Any) -> Any:
         raise TypeError(
             f"a posterior with the setting {value!r} cannot be saved: {type(value).__name__} is not posteriax's own"
         )
-    return {"kind": _NAMES[type(value)], **{f.name: getattr(value, f.name) for f in fields(value)}}
+    return {"kind": _NAMES[type(value)], **{f.name: _number(getattr(value, f.name)) for f in fields(value)}}
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def from_plain(plain: Any) -> Any:

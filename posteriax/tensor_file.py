@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray]
 
 def write_tensors(path: Path, about: dict[str, Any], arrays: Arrays) -> str:
     """Write a file and return its digest. OSError if it cannot be written: the previous file is then untouched."""
-    text = json.dumps(about, sort_keys=True)
+    text = json.dumps(about)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     digest = _digest(text, arrays)
     # one entry: safetensors writes several in a random order, and the same content shall be the same bytes

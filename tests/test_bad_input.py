@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import posteriax as px
@@ -35,6 +36,8 @@ DATA = {
         r"labels up to 10, but the network has 2 outputs \(labels 0 to 1\)",
     ),
     "negative label": ((X, Y - 1), ValueError, "y has the label -1, but labels start at 0"),
+    "huge label": ((X, Y * 2**32), ValueError, "labels up to"),
+    "nested lists": ((X.tolist(), Y), ValueError, "Turn nested lists into an array"),
     "empty": ((X[:0], Y[:0]), ValueError, "x is empty"),
     "lengths": ((X, Y[:9]), ValueError, "x has 10 examples, but y has 9"),
     "labels as floats": ((X, Y + 0.5), TypeError, "whole-number labels.*fractions"),
@@ -103,6 +106,7 @@ ARGUMENTS = {
     "chains of an optimiser": ({"steps": 1, "chains": 2}, ValueError, r"chains= is for samplers.*px.Ensemble"),
     "no steps": ({"steps": 0}, ValueError, "steps must be a whole number of at least 1, got 0"),
     "half an epoch": ({"epochs": 0.5}, ValueError, "epochs must be a whole number"),
+    "no batch": ({"steps": 1, "batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1, got 0"),
     "batch size": ({"steps": 1, "batch_size": -1}, ValueError, "batch_size must be a whole number"),
     "key": ({"steps": 1, "key": "a"}, TypeError, "key must be an int or a JAX key"),
 }
@@ -151,3 +155,25 @@ def test_problem_settings(problem):
         px.Problem(problem.network, "categorical")
     with pytest.raises(TypeError, match="method must be an inference method"):
         px.fit(problem, (X, Y), px.MAP, steps=1, key=0)
+
+
+def test_priors_that_no_weight_can_have_are_refused(problem):
+    with pytest.raises(ValueError, match="Uniform is bounded, but weights take any real value"):
+        px.Problem(problem.network, px.Categorical(), dist.Uniform(-1.0, 1.0))
+    with pytest.raises(ValueError, match=r"events of shape \(3,\) does not fit the leaf layers/0/weight"):
+        px.Problem(problem.network, px.Categorical(), dist.MultivariateNormal(np.zeros(3), np.eye(3)))
+
+
+def test_half_precision_is_refused_by_hmc():
+    net = (lambda w, x: x @ w, np.zeros((3, 2), np.float16))
+    with pytest.raises(TypeError, match="HMC needs params of at least float32"):
+        px.fit(px.Problem(net, px.Categorical()), (X, Y), px.HMC(), draws=1, key=0)
+
+
+def test_family_patterns_for_the_likelihood_are_checked(problem):
+    regression = px.Problem(eqx.nn.Linear(3, 1, key=jax.random.key(0)), px.Normal(scale="learned"))
+    method = px.VI({"**": q.Normal(), "likelihood/log_sale": q.Point()})
+    with pytest.raises(ValueError, match=r'"likelihood/log_sale" matches no leaf.*likelihood/log_scale'):
+        px.fit(regression, (X, X[:, 0]), method, steps=1, key=0)
+    wild = px.VI({"**": q.Normal(), "likelihood/*": q.Point()})
+    assert px.fit(regression, (X, X[:, 0]), wild, steps=1, key=0).families["likelihood/log_scale"] == q.Point()

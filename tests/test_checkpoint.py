@@ -29,7 +29,7 @@ def run_process(*args) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["MAP", "HMC", pytest.param("VI", marks=pytest.mark.slow), pytest.param("Ensemble", marks=pytest.mark.slow)]
+    "name", ["MAP", *(pytest.param(name, marks=pytest.mark.slow) for name in ("VI", "HMC", "Ensemble"))]
 )
 def test_killed_at_five_moments_a_run_ends_in_the_same_bytes(name, tmp_path):
     folder = tmp_path / "run"

@@ -63,7 +63,7 @@ def test_an_nnx_module_is_applied_without_dropout_unless_a_key_is_given():
     np.testing.assert_allclose(one, net.apply(net.params, X, key=jax.random.key(1)))
 
 
-def test_a_recurrent_nnx_module_works_with_every_method():
+def test_a_recurrent_nnx_module_works():
     module = Recurrent(nnx.Rngs(0))
     net = px.network(module)
     np.testing.assert_allclose(net.apply(net.params, X), module(X), rtol=1e-5, atol=1e-6)
@@ -72,8 +72,14 @@ def test_a_recurrent_nnx_module_works_with_every_method():
     vi = px.fit(problem, data, px.VI(q.Normal()), steps=3, key=0)
     assert any("loop" in note for note in vi.trace.notes)
     assert vi.predict(X, draws=3).probs.shape == (6, 2)
-    hmc = px.fit(problem, data, px.HMC(warmup=2, step_size=0.01, trajectory=0.02), draws=2, key=0)
-    assert hmc.predict(X).probs.shape == (6, 2)
+
+
+@pytest.mark.slow
+def test_a_recurrent_nnx_module_can_be_sampled():
+    problem = px.Problem(Recurrent(nnx.Rngs(0)), px.Categorical())
+    method = px.HMC(warmup=2, step_size=0.01, trajectory=0.02)
+    posterior = px.fit(problem, (X, np.arange(6) % 2), method, draws=2, key=0)
+    assert posterior.predict(X).probs.shape == (6, 2)
 
 
 def test_equinox_dropout_is_on_in_training_only():
@@ -106,6 +112,44 @@ def test_batch_statistics_are_noticed():
         module = Normalised(use_stored)
         net = px.network((module, module.init(jax.random.key(0), X)))
         assert couples_examples(net, X) is not use_stored
+
+
+@pytest.mark.parametrize("hidden_by", ["zero head", "sorted data"])
+def test_batch_statistics_do_not_hide(hidden_by):
+    def normalised(params, x):
+        hidden = x @ params["a"]
+        return ((hidden - hidden.mean(axis=0)) / (hidden.std(axis=0) + 1e-3)) @ params["b"]
+
+    head = jnp.zeros((4, 2)) if hidden_by == "zero head" else jnp.ones((4, 2))
+    net = px.network((normalised, {"a": jax.random.normal(jax.random.key(0), (3, 4)), "b": head}))
+    x = np.repeat(X, 20, axis=0) if hidden_by == "sorted data" else X
+    assert couples_examples(net, x)
+
+
+def test_linen_dropout_is_switched_by_the_modules_own_argument():
+    class Dropped(nn.Module):
+        @nn.compact
+        def __call__(self, x, train=False):
+            return nn.Dropout(0.5, deterministic=not train)(nn.Dense(8)(x))
+
+    module = Dropped()
+    net = px.network((module, module.init(jax.random.key(0), X)))
+    zeros = [float((net.apply(net.params, X, key=key) == 0).mean()) for key in (None, jax.random.key(1))]
+    assert zeros[0] == 0.0
+    assert zeros[1] > 0.2
+    with pytest.raises(ValueError, match=r'with variables\["params"\]'):
+        px.network((module, {"kernel": X}))
+
+
+def test_a_key_that_an_equinox_module_insists_on_is_given():
+    class Insists(eqx.Module):
+        linear: eqx.nn.Linear
+
+        def __call__(self, x, key):
+            return self.linear(x)
+
+    net = px.network(Insists(eqx.nn.Linear(3, 2, key=jax.random.key(0))))
+    assert net.apply(net.params, X).shape == (6, 2)
 
 
 @pytest.mark.parametrize("obj", [3, lambda x: x, (1, 2), "net"])

@@ -39,8 +39,11 @@ def test_samples_have_the_networks_own_structure(posteriors, net):
 def test_draws_are_spread_evenly_over_chains(posteriors):
     hmc = posteriors["HMC"]
     flat = np.asarray(hmc.draws.network.layers[0].weight).reshape(12, 8, 2)
-    np.testing.assert_array_equal(hmc.sample(0, 4).layers[0].weight, flat[[0, 3, 6, 9]])
-    np.testing.assert_array_equal(hmc.sample(0, 24).layers[0].weight, np.concatenate([flat, flat]))
+    predicted = hmc.predict(np.zeros((1, 2)), draws=4).outputs
+    np.testing.assert_array_equal(predicted, hmc.predict(np.zeros((1, 2))).outputs[[0, 3, 6, 9]])
+    some = np.asarray(hmc.sample(0, 24).layers[0].weight)
+    np.testing.assert_array_equal(np.sort(some, axis=0), np.sort(np.concatenate([flat, flat]), axis=0))
+    assert not np.array_equal(hmc.sample(0, 1).layers[0].weight, hmc.sample(7, 1).layers[0].weight)
     assert hmc.predict(np.zeros((3, 2)), draws=100).outputs.shape == (12, 3, 2)
 
 
@@ -52,13 +55,12 @@ def test_the_mean_is_the_mean_of_the_draws(posteriors):
     assert np.all(np.asarray(vi.mean.layers[0].weight) == 0.0)
 
 
-def test_parameters_are_counted(net, moons):
+def test_parameters_are_counted(posteriors, net, moons):
     weights = 2 * 8 + 8 + 8 * 2 + 2
-    problem = px.Problem(net, px.Categorical())
-    count = lambda method, **length: px.fit(problem, moons[0], method, key=0, **length).num_parameters  # noqa: E731
-    assert count(px.MAP(), steps=1) == weights
-    assert count(px.VI(q.Normal()), steps=1) == 2 * weights
-    assert count(px.VI(q.KTied(1)), steps=1) == weights + (2 + 8) + 8 + (8 + 2) + 2
+    assert posteriors["MAP"].num_parameters == weights
+    assert posteriors["HMC"].num_parameters == 2 * 6 * weights
+    tied = px.fit(px.Problem(net, px.Categorical()), moons[0], px.VI(q.KTied(1)), steps=1, key=0)
+    assert tied.num_parameters == weights + (2 + 8) + 8 + (8 + 2) + 2  # biases stay mean-field
 
 
 @pytest.mark.parametrize("name", ["MAP", "VI", "HMC"])
@@ -130,7 +132,7 @@ def test_a_saved_posterior_comes_back_the_same(posteriors, net, name, tmp_path):
 
 def test_another_networks_posterior_is_refused(posteriors, tmp_path):
     posteriors["VI"].save(tmp_path / "run.posterior")
-    with pytest.raises(PosteriorFileError, match=r"leaf layers/0/weight is \(8, 2\) there, \(9, 2\) here"):
+    with pytest.raises(PosteriorFileError, match=r"leaf layers/0/weight is \(8, 2\) float32 there, \(9, 2\)"):
         px.load(tmp_path / "run.posterior", eqx.nn.MLP(2, 2, 9, 1, key=jax.random.key(0)))
     with pytest.raises(PosteriorFileError, match="lacks the leaves"):
         px.load(tmp_path / "run.posterior", eqx.nn.MLP(2, 2, 8, 2, key=jax.random.key(0)))
@@ -165,3 +167,11 @@ def test_a_damaged_file_is_the_one_documented_error_or_the_right_posterior(poste
 def test_a_missing_file_is_the_usual_error(net, tmp_path):
     with pytest.raises(FileNotFoundError):
         px.load(tmp_path / "none.posterior", net)
+
+
+def test_numbers_of_numpys_own_types_can_be_saved(net, moons, tmp_path):
+    prior = {"layers/*/w*": p.Normal(np.float32(0.5)), "layers/*/b*": p.Normal(2.0), "layers/*/*s": p.Normal(3.0)}
+    problem = px.Problem(net, px.Categorical(), prior, temperature=np.float32(0.5))
+    px.fit(problem, moons[0], px.MAP(), steps=1, key=0).save(tmp_path / "run.posterior")
+    again = px.load(tmp_path / "run.posterior", net)
+    assert again.problem.leaf_scales == problem.leaf_scales  # the patterns kept their order

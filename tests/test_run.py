@@ -1,5 +1,8 @@
 """The driver: chunks change nothing, keys decide everything, trouble stops it with a name."""
 
+import subprocess
+import sys
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -98,3 +101,19 @@ def test_members_run_on_all_devices(problem, moons):
     program = Program(Ensemble(px.MAP(), 2), target, None, members_mesh(2, None))
     states = program.start(jax.random.split(jax.random.key(0), 2), np.arange(2), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
+
+
+def test_double_precision_works_with_every_method():
+    """In a process of its own: the switch is global."""
+    code = """
+import jax; jax.config.update("jax_enable_x64", True)
+import numpy as np, posteriax as px
+from posteriax import families as q
+x = np.random.default_rng(0).normal(size=(20, 2)); y = x[:, :1]
+hmc, vi = (px.HMC(warmup=3), {"draws": 2}), (px.VI(q.Normal()), {"steps": 3})
+for dtype, (method, length) in ((np.float64, hmc), (np.float64, vi), (np.float32, hmc)):
+    problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), dtype)), px.Normal(scale=0.5))
+    posterior = px.fit(problem, (x, y), method, key=0, **length)
+    assert jax.tree.leaves(posterior.sample(0, 2))[0].dtype == dtype, (dtype, method)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

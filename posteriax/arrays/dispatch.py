@@ -46,7 +46,7 @@ def _contract(
     if array.estimator == "local":
         variance = contract(jnp.square(x), jnp.square(array.scale))
         # the square root's slope is infinite at 0, where an example is all zeros
-        scale = jnp.sqrt(variance + jnp.finfo(mean.dtype).tiny ** 0.5)
+        scale = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
         return mean + scale * jax.random.normal(array.key, mean.shape, mean.dtype)
     key_noise, key_in, key_out = jax.random.split(array.key, 3)
     noise = dataclasses.replace(array, key=key_noise).noise()
@@ -113,7 +113,7 @@ def _(table: GaussianArray, indices: ArrayLike, **params: Any) -> Any:
     # a row's noise comes from (example, row): the same token twice in one example is the same draw, and rows that
     # nobody looks up are never drawn
     scale = lax.gather_p.bind(table.scale, indices, **params)
-    rows = jnp.asarray(indices)[..., 0]
+    rows = jnp.clip(jnp.asarray(indices)[..., 0], 0, table.shape[0] - 1)
     examples = lax.broadcasted_iota(jnp.int32, rows.shape, table.example_axis or 0)
 
     def draw(example: jax.Array, row: jax.Array) -> jax.Array:

@@ -42,14 +42,15 @@ def _plan(estimator: Estimator, use: Use) -> Plan:
         return Plan()
     if use.primitive is None:
         return Plan(note=use.reason)
-    wanted = estimator
-    if estimator == "auto":
-        exact_local = use.primitive == "gather" or (use.primitive == "dot_general" and not use.other_axes)
-        # for an addition flipout is as good as local, and a sign is cheaper than a normal
-        wanted = "local" if exact_local else "flipout"
-    local_anyway = (
-        wanted == "local" and use.primitive in ("dot_general", "conv_general_dilated") and estimator == "local"
-    )
-    if use.example_axis is None and not local_anyway:
-        return Plan(note="the array it meets has no axis of examples of its own")
-    return Plan(wanted, use.example_axis)
+    if use.example_axis is not None:
+        return Plan(_least_noisy(use) if estimator == "auto" else estimator, use.example_axis)
+    by_output = use.primitive in ("dot_general", "conv_general_dilated") and use.meets_examples
+    if estimator == "local" and by_output:  # rows of examples and positions together: as asked for by name
+        return Plan("local")
+    return Plan(note="the array it meets has no axis of examples of its own")
+
+
+def _least_noisy(use: Use) -> str:
+    """The least noisy exact estimator. For an addition flipout is as good as local, and a sign is cheaper."""
+    exact_local = use.primitive == "gather" or (use.primitive == "dot_general" and not use.other_axes)
+    return "local" if exact_local else "flipout"

@@ -26,6 +26,7 @@ class Use:
     Args:
         primitive: "dot_general", "conv_general_dilated", "gather" or "add"; None if the leaf is to be one plain draw.
         example_axis: the axis of examples in the array that the leaf meets; None if it has none of its own.
+        meets_examples: whether that array depends on examples at all, if only merged with another axis.
         other_axes: whether one example meets the leaf several times there (positions of a sequence or an image).
         reason: in words, why `primitive` is None.
     """
@@ -33,6 +34,7 @@ class Use:
     primitive: str | None
     example_axis: int | None = None
     other_axes: bool = False
+    meets_examples: bool = True
     reason: str = ""
 
 
@@ -50,6 +52,9 @@ def find_uses(apply: Any, params: Any, example: Any) -> list[Use]:
         small, large = (_trace(apply, specs, example, size) for size in TRIAL_SIZES)
         if not _same_structure(small, large):
             raise ValueError("the program depends on the batch size")
+        if _holds(small, "custom_vjp_call"):
+            # Quax refuses it wherever it meets a traced value, and activations are traced values
+            return [Use(None, reason="the network has a function with a gradient of its own (custom_vjp)")] * count
     except Exception as error:
         reason = f"the network could not be traced at {TRIAL_SIZES} examples: {str(error).strip().splitlines()[0]}"
         return [Use(None, reason=reason)] * count
@@ -60,6 +65,18 @@ def _trace(apply: Any, params: Any, example: Any, size: int) -> Any:
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape), a.dtype), example)
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.make_jaxpr(lambda p, a, k: apply(p, a, key=k))(params, x, key).jaxpr
+
+
+def _holds(jaxpr: Any, name: str) -> bool:
+    """Whether a primitive whose name starts so is anywhere in the program."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name.startswith(name):
+            return True
+        for value in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns") and _holds(inner, name):
+                return True
+    return False
 
 
 def _same_structure(a: Any, b: Any) -> bool:
@@ -122,14 +139,14 @@ def _meeting(name: str, small: Any, large: Any, position: int) -> Use:
         batch_axis = small.params["dimension_numbers"].lhs_spec[0]
         if small.params["batch_group_count"] != 1 or any(axis != batch_axis for axis in axes or ()):
             return Use(None, reason="its convolution mixes examples")
-        return Use(name, axes[0] if axes else None, other_axes=True)
+        return Use(name, axes[0] if axes else None, other_axes=True, meets_examples=axes != ())
     if name == "gather" and not is_row_lookup(small.params, small.invars[0].aval.shape):
         return Use(None, reason="it is indexed otherwise than by rows")
     if name == "gather":
         rank -= 1  # the index vector's own axis
     if axes is None:
         return Use(name, None, other_axes=True)
-    return Use(name, axes[0] if axes else None, other_axes=rank > 1)
+    return Use(name, axes[0] if axes else None, other_axes=rank > 1, meets_examples=bool(axes))
 
 
 def is_row_lookup(params: dict[str, Any], shape: Sequence[int]) -> bool:

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import posteriax as px
+from posteriax.benchmarks.mlp import mlp, mlp_weights
 from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
 from posteriax.methods.ensemble import Ensemble
@@ -17,6 +17,7 @@ from posteriax.methods.method import Target
 from posteriax.program import Program, members_mesh
 
 LEAPFROGS, TRANSITIONS, STEP_SIZE = 100, 10, 1e-3
+SIZES = (2, 29, 29, 2)  # 1,017 weights
 HAND_WRITTEN = "hand-written loop"
 
 
@@ -37,13 +38,9 @@ def table(times: dict[str, np.ndarray]) -> Any:
     return ratio_table(times, HAND_WRITTEN, unit=1e-6, unit_name="µs", title=title)
 
 
-def _net() -> eqx.nn.MLP:
-    return eqx.nn.MLP(2, 2, 29, 2, key=jax.random.key(0))  # 1,017 weights
-
-
 def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
     """Seconds per leapfrog and chain, in the program that `px.fit` runs."""
-    problem = px.Problem(_net(), px.Categorical())
+    problem = px.Problem((mlp, mlp_weights(SIZES)), px.Categorical())
     method = px.HMC(
         step_size=STEP_SIZE, trajectory=STEP_SIZE * (LEAPFROGS - 0.5), jitter=0.0, start="network", warmup=1
     )
@@ -67,14 +64,10 @@ def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
 def hand_written(x: Any, y: Any) -> Callable[[], float]:
     """Leapfrogs of the same log joint with nothing around them: no momentum draws, no accept, no record."""
     x, y = jnp.asarray(x), jnp.asarray(y)
-    weights = [(layer.weight.T, layer.bias) for layer in _net().layers]
+    weights = mlp_weights(SIZES)
 
     def log_joint(weights: Any) -> jax.Array:
-        hidden = x
-        for i, (kernel, bias) in enumerate(weights):
-            hidden = hidden @ kernel + bias
-            hidden = jax.nn.relu(hidden) if i < 2 else hidden
-        log_probs = jnp.take_along_axis(jax.nn.log_softmax(hidden), y[:, None], axis=1)
+        log_probs = jnp.take_along_axis(jax.nn.log_softmax(mlp(weights, x)), y[:, None], axis=1)
         return log_probs.sum() - 0.5 * sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(weights))
 
     gradient = jax.grad(log_joint)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ import optax
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax.benchmarks.mlp import mlp, mlp_weights
 from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
 from posteriax.data.batches import Minibatches
@@ -53,8 +53,7 @@ def _data() -> tuple[jax.Array, jax.Array]:
 
 def through_driver(x: jax.Array, y: jax.Array, method: Any) -> Callable[[], float]:
     """Seconds per step of a method, in the program that `px.fit` runs."""
-    net = eqx.nn.MLP(784, 10, 400, 2, key=jax.random.key(0))
-    problem = px.Problem(net, px.Categorical(), p.Normal(scale=0.3))
+    problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), p.Normal(scale=0.3))
     target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
     program = Program(Ensemble(method, 1), target, Minibatches.of(len(y), BATCH), members_mesh(1, None))
     keys = jax.random.split(jax.random.key(0), 1)
@@ -74,12 +73,7 @@ def through_driver(x: jax.Array, y: jax.Array, method: Any) -> Callable[[], floa
 
 def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[], float]:
     """The same work as plain JAX, as fast as it is easily written: the yardstick."""
-    sizes = [(784, 400), (400, 400), (400, 10)]
-    keys = jax.random.split(jax.random.key(0), len(sizes))
-    weights = [
-        (jax.random.normal(k, size) * np.sqrt(2 / size[0]), jnp.zeros(size[1]))
-        for k, size in zip(keys, sizes, strict=True)
-    ]
+    weights = mlp_weights((784, 400, 400, 10))
     params = {"mean": weights}
     if mean_field:
         params["log_scale"] = jax.tree.map(lambda w: jnp.full_like(w, np.log(0.01)), weights)
@@ -90,18 +84,14 @@ def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[]
         kl: Any = 0.0
         if mean_field:
             leaves, treedef = jax.tree.flatten(w)
-            scales = jax.tree.leaves(jax.tree.map(jnp.exp, params["log_scale"]))
+            rhos = jax.tree.leaves(params["log_scale"])
             noisy = [
-                m + s * jax.random.normal(jax.random.fold_in(key, i), m.shape)
-                for i, (m, s) in enumerate(zip(leaves, scales, strict=True))
+                m + jnp.exp(r) * jax.random.normal(jax.random.fold_in(key, i), m.shape)
+                for i, (m, r) in enumerate(zip(leaves, rhos, strict=True))
             ]
-            kl = sum((0.5 * (m**2 + s**2) / 0.09 - jnp.log(s)).sum() for m, s in zip(leaves, scales, strict=True))
+            kl = sum((0.5 * (m**2 + jnp.exp(2 * r)) / 0.09 - r).sum() for m, r in zip(leaves, rhos, strict=True))
             w = jax.tree.unflatten(treedef, noisy)
-        hidden = x
-        for i, (kernel, bias) in enumerate(w):
-            hidden = hidden @ kernel + bias
-            hidden = jax.nn.relu(hidden) if i < 2 else hidden
-        log_probs = jnp.take_along_axis(jax.nn.log_softmax(hidden), y[:, None], axis=1)
+        log_probs = jnp.take_along_axis(jax.nn.log_softmax(mlp(w, x)), y[:, None], axis=1)
         return kl - BATCHES * log_probs.sum()
 
     def step(carry: Any, i: jax.Array) -> tuple[Any, None]:

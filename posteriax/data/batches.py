@@ -33,7 +33,7 @@ class Minibatches:
     def order(self, key: jax.Array, epoch: Any) -> jax.Array:
         """The examples of every batch of an epoch, (K, size)."""
         order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
-        padded = jnp.resize(order, (self.per_epoch * self.size,))
+        padded = jnp.resize(order, (self.per_epoch * self.size,)).astype(jnp.int32)
         return padded.reshape(self.size, self.per_epoch).T  # the padding falls on different batches
 
     def take(self, data: tuple[Any, Any], order: jax.Array, index: Any) -> Batch:

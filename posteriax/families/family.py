@@ -1,12 +1,12 @@
 """What variational inference asks of a family, and what all diagonal Gaussians share."""
 
+import math
 from abc import abstractmethod
 from typing import Any, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from numpyro.distributions.kl import kl_divergence
 
 from posteriax.arrays import Plan
 from posteriax.arrays.gaussian import gaussian_array
@@ -56,6 +56,10 @@ class DiagonalGaussian:
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:
         """Mean and standard deviation of every entry, in the leaf's shape."""
 
+    def log_scale(self, variational: Variational) -> jax.Array:
+        """Log of the standard deviations; a family that learns them in the log domain has it for nothing."""
+        return jnp.log(self.moments(variational)[1])
+
     def for_leaf(self, leaf: Leaf) -> Self:
         return self
 
@@ -66,14 +70,19 @@ class DiagonalGaussian:
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean, scale = self.moments(variational)
-        return mean + scale * jax.random.normal(key, mean.shape, mean.dtype)
+        # the barrier keeps XLA from drawing the same noise again in the backward pass
+        return mean + scale * jax.lax.optimization_barrier(jax.random.normal(key, mean.shape, mean.dtype))
 
     def mean(self, variational: Variational) -> jax.Array:
         return self.moments(variational)[0]
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         if self.exact_kl(prior):
-            return kl_divergence(dist.Normal(*self.moments(variational)), prior).sum()
+            # NumPyro's closed form with the log of the scale taken from the family: a log for every weight is dear
+            base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+            mean, scale = self.moments(variational)
+            quadratic = (jnp.square(scale) + jnp.square(mean - base.loc)) / (2 * jnp.square(base.scale))
+            return (quadratic + jnp.log(base.scale) - self.log_scale(variational) - 0.5).sum()
         # the entropy is known, so that only the prior's term is noisy
         return -self.entropy(variational) - prior.log_prob(self.sample(variational, key)).sum()
 
@@ -82,4 +91,4 @@ class DiagonalGaussian:
         return isinstance(base, dist.Normal)
 
     def entropy(self, variational: Variational) -> jax.Array:
-        return (jnp.log(self.moments(variational)[1]) + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum()
+        return (self.log_scale(variational) + 0.5 * math.log(2 * math.pi * math.e)).sum()

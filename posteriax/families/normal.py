@@ -39,3 +39,6 @@ class Normal(DiagonalGaussian):
 
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:
         return variational["mean"], jnp.exp(variational["log_scale"])
+
+    def log_scale(self, variational: Variational) -> jax.Array:
+        return variational["log_scale"]

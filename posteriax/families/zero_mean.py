@@ -42,3 +42,6 @@ class ZeroMeanNormal(DiagonalGaussian):
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:
         scale = jnp.exp(variational["log_scale"])
         return jnp.zeros_like(scale), scale
+
+    def log_scale(self, variational: Variational) -> jax.Array:
+        return variational["log_scale"]

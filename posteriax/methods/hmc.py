@@ -72,6 +72,11 @@ class HMC:
             raise ValueError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}")
 
     def prepare(self, target: Target) -> tuple[str, ...]:
+        for name, leaf in zip(target.problem.leaf_names, jax.tree.leaves(target.problem.unknowns), strict=True):
+            if jnp.finfo(leaf.dtype).bits < 32:
+                raise TypeError(
+                    f"HMC needs params of at least float32 to accept or reject: leaf {name} is {leaf.dtype}"
+                )
         return ()
 
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
@@ -83,7 +88,8 @@ class HMC:
             start = climb(target, start, batch)
         chain = blackjax.hmc.init(start, lambda w: target.problem.log_joint(w, batch))
         first = self.step_size or trajectory_length(self, target) / 20
-        return State(chain, _adaptation(self)[0](jnp.float32(first)), jnp.zeros((), jnp.int32))
+        adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), _adaptation(self)[0](first))
+        return State(chain, adaptation, jnp.zeros((), jnp.int32))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         import blackjax
@@ -94,8 +100,8 @@ class HMC:
         if self.step_size is None:
             step_size = jnp.exp(jnp.where(warming, adaptation.log_step_size, adaptation.log_step_size_avg))
         else:
-            step_size = jnp.float32(self.step_size)
-        stretch = 1.0 + self.jitter * jax.random.uniform(key_length, minval=-1.0, maxval=1.0)
+            step_size = jnp.asarray(self.step_size, jnp.float32)
+        stretch = 1.0 + self.jitter * jax.random.uniform(key_length, (), jnp.float32, minval=-1.0, maxval=1.0)
         length = trajectory_length(self, target) * stretch
         leapfrogs = jnp.clip(jnp.ceil(length / step_size), 1, self.max_leapfrogs).astype(jnp.int32)
         # the last bit of freedom: a step that divides the trajectory, never longer than the adapted one
@@ -110,7 +116,7 @@ class HMC:
         )
         if self.step_size is None:
             update = _adaptation(self)[1](adaptation, result.acceptance_rate)
-            adaptation = jax.tree.map(lambda new, old: jnp.where(warming, new, old), update, adaptation)
+            adaptation = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adaptation)
         info = Info(
             acceptance=result.acceptance_rate,
             accepted=result.is_accepted,
@@ -191,6 +197,11 @@ def metric(target: Target) -> Any:
         raise TypeError("fixed-length HMC neither looks for U-turns nor rescales")
 
     return Metric(sample_momentum, kinetic_energy, unused, unused)
+
+
+def _real(value: Any) -> Any:
+    """float32 for what is real, whatever the precision of the weights: a step size needs no more."""
+    return jnp.float32 if jnp.issubdtype(jnp.result_type(value), jnp.floating) else jnp.int32
 
 
 def _adaptation(method: HMC) -> Any:

@@ -12,6 +12,7 @@ import jax
 import optax
 
 from posteriax.methods.method import Target
+from posteriax.methods.optimizer import optimize, optimizer_for
 from posteriax.posterior import DrawsPosterior, Posterior
 from posteriax.problem import Batch, Unknowns
 from posteriax.trace import Trace
@@ -52,8 +53,7 @@ class MAP:
 
         (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.unknowns)
         optimizer = optimizer_for(self.optimizer, target.steps)
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.unknowns)
-        state = State(optax.apply_updates(state.unknowns, updates), optimizer_state)
+        state = State(*optimize(optimizer, gradient, state.unknowns, state.optimizer))
         return state, Info(log_joint=-value, nll_per_example=-log_likelihood / target.num_examples)
 
     def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
@@ -69,11 +69,6 @@ class State(NamedTuple):
 class Info(NamedTuple):
     log_joint: jax.Array  # its estimate from the step's batch
     nll_per_example: jax.Array
-
-
-def optimizer_for(optimizer: optax.GradientTransformation | None, steps: int) -> optax.GradientTransformation:
-    """The user's optimiser, or Adam with a step size that falls to 0: noise then leaves no trace in the result."""
-    return optimizer or optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1)))
 
 
 def climb(target: Target, start: Unknowns, batch: Batch, steps: int = 500) -> Unknowns:

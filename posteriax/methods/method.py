@@ -22,12 +22,14 @@ class Target:
         example: shape and dtype of one example of x.
         num_examples: N.
         steps: how many steps the run will take, for schedules.
+        couples_examples: whether the network's outputs for one example depend on the others in its batch.
     """
 
     problem: Problem
     example: Any
     num_examples: int
     steps: int
+    couples_examples: bool = False
 
 
 class Method(Protocol):

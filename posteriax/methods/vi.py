@@ -20,8 +20,8 @@ from posteriax.arrays.estimators import ESTIMATORS, Estimator
 from posteriax.families.family import Family, Variational
 from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
-from posteriax.methods.map import optimizer_for
 from posteriax.methods.method import Target
+from posteriax.methods.optimizer import optimize, optimizer_for
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 from posteriax.problem import Batch, Problem, Unknowns
@@ -105,8 +105,7 @@ class VI:
 
         (_, (log_likelihood, kl)), gradient = jax.value_and_grad(loss, has_aux=True)(state.variational)
         optimizer = optimizer_for(self.optimizer, target.steps)
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.variational)
-        variational = optax.apply_updates(state.variational, updates)
+        variational, optimizer_state = optimize(optimizer, gradient, state.variational, state.optimizer)
         info = Info(log_likelihood - kl, -log_likelihood / target.num_examples, kl)
         return State(variational, optimizer_state, state.step + 1), info
 
@@ -143,6 +142,8 @@ def leaves_of(method: VI, target: Target) -> tuple[LeafInference, ...]:
     families = families_of(method.family, problem)
     if method.estimator == "weight":
         plans = [Plan()] * len(families)
+    elif target.couples_examples:
+        plans = [Plan(note="the network's outputs couple the examples of a batch")] * len(families)
     else:
         uses = find_uses(problem.network.apply, problem.network.params, target.example)
         plans = plan_estimators(method.estimator, uses)
@@ -161,10 +162,13 @@ def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list
     count = len(leaf_paths(params))
     if not isinstance(family, Mapping):
         return [family] * count + [Normal()] * (len(names) - count)
-    own = {pattern: value for pattern, value in family.items() if pattern.startswith("likelihood/")}
-    of_network = {pattern: value for pattern, value in family.items() if pattern not in own}
-    chosen = choose_by_path(of_network, names[:count], "family", leaves=describe_leaves(params))
-    return chosen + [own.get(name, Normal()) for name in names[count:]]
+    own = names[count:]
+    leaves = [*describe_leaves(params), *own]
+    defaults: dict[str, Family] = {"likelihood/**": Normal()} if own else {}
+    named = {pattern: value for pattern, value in family.items() if pattern.startswith("likelihood/")}
+    of_network = {pattern: value for pattern, value in family.items() if pattern not in named}
+    chosen = choose_by_path(of_network, names[:count], "family", leaves=leaves)
+    return chosen + choose_by_path({**defaults, **named}, own, "family", leaves=leaves)
 
 
 def random_outputs(

@@ -14,7 +14,7 @@ from posteriax import families as q
 from posteriax.methods.method import Target
 from posteriax.methods.vi import leaves_of, random_outputs
 
-DRAWS = 10_000
+DRAWS = 4_000
 KEY = jax.random.key(0)
 
 

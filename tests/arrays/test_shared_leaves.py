@@ -89,7 +89,7 @@ def test_opaque_calls_fall_back_to_one_draw_and_say_so(apply):
     x = jnp.ones((3, 2))
     outputs, plan, variational = setup(apply, (2, 2), x)
     assert plan.estimator == "weight"
-    assert plan.note.startswith("it is used by")
+    assert plan.note.startswith(("it is used by", "the network has a function with a gradient of its own"))
     gradient = jax.grad(lambda v: outputs(jax.random.key(0), v).sum())(variational)
     assert np.isfinite(gradient["w"]["log_scale"]).all()
     assert np.abs(gradient["w"]["mean"]).max() > 0
@@ -111,3 +111,45 @@ def test_examples_merged_with_positions_are_not_taken_for_examples():
     _, plan, _ = setup(merged, (3, 2), jnp.ones((4, 5, 3)))
     assert plan.estimator == "weight"
     assert "no axis of examples" in plan.note
+
+
+def test_a_custom_gradient_on_activations_only_still_trains():
+    @jax.custom_vjp
+    def squash(h):
+        return jnp.tanh(h)
+
+    squash.defvjp(lambda h: (jnp.tanh(h), h), lambda h, g: (g * (1 - jnp.tanh(h) ** 2),))
+    net = (lambda params, x: squash(x @ params["w"]), {"w": 0.1 * np.ones((2, 2), np.float32)})
+    x = np.ones((4, 2), np.float32)
+    posterior = px.fit(px.Problem(net, px.Normal(scale=1.0)), (x, x), px.VI(q.Normal()), steps=2, key=0)
+    assert "custom_vjp" in posterior.trace.notes[0]
+
+
+def test_local_is_not_used_where_the_leaf_meets_no_examples():
+    """x (a c): the product a c is shared by all examples, so noise on its entries would be noise of another leaf."""
+    fixed = jnp.ones((2, 3))
+    _, plan, _ = setup(lambda params, x: x @ (fixed @ params["w"]), (3, 2), jnp.ones((4, 2)), "local")
+    assert plan.estimator == "weight"
+
+
+def test_a_network_that_couples_examples_gets_plain_draws():
+    def normalised(params, x):
+        hidden = x @ params["w"]
+        return (hidden - hidden.mean(axis=0)) / (hidden.std(axis=0) + 1e-3)
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 16, 2)).astype(np.float32)
+    net = (normalised, {"w": rng.normal(size=(2, 2)).astype(np.float32)})
+    notes = px.fit(px.Problem(net, px.Normal(scale=1.0)), (x, y), px.VI(q.Normal()), steps=1, key=0).trace.notes
+    assert "w: one shared draw per step, because the network's outputs couple the examples of a batch" in notes
+
+
+@pytest.mark.parametrize("estimator", ["local", "flipout", "weight"])
+def test_half_precision_has_the_right_noise(estimator):
+    def half(params, x):
+        return x.astype(jnp.float16) @ params["w"].astype(jnp.float16)
+
+    outputs, _, _ = setup(half, (4, 1), jnp.ones((1, 4)), estimator, scale=0.01)
+    n = 5000
+    draws = np.asarray(jax.vmap(outputs)(jax.random.split(jax.random.key(1), n)), np.float64)
+    assert draws.std() == pytest.approx(0.02, rel=5 / np.sqrt(2 * n) + 0.01)  # 0.01 sqrt(4), and float16's rounding

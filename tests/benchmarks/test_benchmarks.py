@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from posteriax.benchmarks import leapfrog
 from posteriax.benchmarks.timing import interleave, ratio_table
@@ -20,6 +21,7 @@ def test_ratios_are_taken_round_by_round():
     assert list(table.columns[2].cells) == ["1.00", "2.00"]
 
 
+@pytest.mark.slow
 def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
     monkeypatch.setattr(leapfrog, "LEAPFROGS", 3)
     monkeypatch.setattr(leapfrog, "TRANSITIONS", 2)
