@@ -13,6 +13,12 @@ class Interrupted(KeyboardInterrupt):
     Args:
         message: how far it came and how to resume.
         posterior: what it had inferred by then; None if a sampler had not drawn anything yet.
+
+    >>> try:
+    ...     raise Interrupted("MAP was stopped at step 10 of 100", posterior="what was done")
+    ... except Interrupted as stopped:
+    ...     stopped.posterior
+    'what was done'
     """
 
     def __init__(self, message: str, posterior: Any = None):
