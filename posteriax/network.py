@@ -108,9 +108,10 @@ def couples_examples(net: Network, x: Any) -> bool:
     rows = np.linspace(0, n - 1, min(n, 8)).astype(int)
     copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first one beside copies of the last one
     rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda w: w + jnp.asarray(rng.normal(size=w.shape), w.dtype), net.params)
+    params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
+    apply = jax.jit(net.apply)
     with_others, with_copies = (
-        np.asarray(net.apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
+        np.asarray(apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
         for r in (rows, copies)
     )
     scale = np.abs(with_others).max()

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import optax
 
 
@@ -12,11 +11,6 @@ def optimizer_for(optimizer: optax.GradientTransformation | None, steps: int) ->
 
 
 def optimize(optimizer: optax.GradientTransformation, gradient: Any, params: Any, state: Any) -> tuple[Any, Any]:
-    """New params and optimiser state.
-
-    The barriers change no value. Without them XLA computes the gradient (and the noise in it) again for each of the
-    arrays that the optimiser updates, and copies the whole state because those updates read each other's old values.
-    """
-    gradient = jax.lax.optimization_barrier(gradient)
-    updates, state = jax.lax.optimization_barrier(optimizer.update(gradient, state, params))
+    """New params and optimiser state."""
+    updates, state = optimizer.update(gradient, state, params)
     return optax.apply_updates(params, updates), state
