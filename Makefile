@@ -11,10 +11,10 @@ test: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 check-all: .venv/.dev
-	$(BIN)/pytest -n 2 -m ""
+	$(BIN)/pytest -n 2 --dist worksteal -m ""
 
 lint: .venv/.dev
 	$(BIN)/ruff check --fix .
