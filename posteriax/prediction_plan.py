@@ -47,14 +47,12 @@ def plan_prediction(problem: Problem, x: Any, total: int, *, reduce: bool) -> Pr
     shapes = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
     while True:
         run, needed = _compiled(problem, treedef, shapes, draws, rows, reduce)
-        if needed <= BYTE_BUDGET // 2 or (rows == 1 and draws == 1):
+        if needed <= BYTE_BUDGET // 2 or (draws == 1 and (rows == 1 or whole)):
             return PredictionPlan(run, draws, rows)
         if rows > 1 and not whole:
             rows = -(-rows // 2)
         else:
             draws = -(-draws // 2)
-            if whole and draws == 1:
-                return PredictionPlan(*_compiled(problem, treedef, shapes, 1, rows, reduce)[:1], 1, rows)
 
 
 @lru_cache(maxsize=32)
