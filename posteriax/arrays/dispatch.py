@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import ArrayLike
 
 from posteriax.arrays.gaussian import GaussianArray
+from posteriax.arrays.noise import standard_normal
 from posteriax.arrays.uses import is_row_lookup
 
 
@@ -47,7 +48,7 @@ def _contract(
         variance = contract(jnp.square(x), jnp.square(array.scale))
         # the square root's slope is infinite at 0, where an example is all zeros
         scale = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
-        return mean + scale * jax.random.normal(array.key, mean.shape, mean.dtype)
+        return mean + scale * standard_normal(array.key, mean.shape, mean.dtype, unless_nan=mean)
     key_noise, key_in, key_out = jax.random.split(array.key, 3)
     noise = dataclasses.replace(array, key=key_noise).noise()
     in_shape, out_shape = sign_axes(mean.shape)
@@ -135,7 +136,7 @@ def _add(x: Any, array: GaussianArray) -> Any:
     shape = list(array.mean.shape)
     shape[axis] = jnp.shape(x)[axis]  # the draws differ between examples, and nowhere else
     if array.estimator == "local":
-        noise = array.scale * jax.random.normal(array.key, shape, array.mean.dtype)
+        noise = array.scale * standard_normal(array.key, shape, array.mean.dtype, unless_nan=array.mean)
     else:
         key_noise, key_signs = jax.random.split(array.key)
         noise = dataclasses.replace(array, key=key_noise).noise() * signs(key_signs, shape, array.mean.dtype)

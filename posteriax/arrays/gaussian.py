@@ -6,6 +6,8 @@ import jax.core
 import jax.numpy as jnp
 import quax
 
+from posteriax.arrays.noise import standard_normal
+
 
 class GaussianArray(quax.ArrayValue):
     """Behaves as one draw of mean + scale * noise.
@@ -30,7 +32,7 @@ class GaussianArray(quax.ArrayValue):
 
     def noise(self) -> jax.Array:
         """One draw less its mean, before broadcasting."""
-        return self.scale * jax.random.normal(self.key, self.mean.shape, self.mean.dtype)
+        return self.scale * standard_normal(self.key, self.mean.shape, self.mean.dtype, unless_nan=self.mean)
 
     def materialise(self) -> jax.Array:
         return jnp.broadcast_to(self.mean + self.noise(), self.broadcast_shape)

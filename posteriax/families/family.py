@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 
 from posteriax.arrays import Plan
 from posteriax.arrays.gaussian import gaussian_array
+from posteriax.arrays.noise import standard_normal
 from posteriax.priors import Leaf
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
@@ -70,7 +71,7 @@ class DiagonalGaussian:
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean, scale = self.moments(variational)
-        return mean + scale * jax.random.normal(key, mean.shape, mean.dtype)
+        return mean + scale * standard_normal(key, mean.shape, mean.dtype, unless_nan=mean)
 
     def mean(self, variational: Variational) -> jax.Array:
         return self.moments(variational)[0]

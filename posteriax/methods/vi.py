@@ -96,11 +96,12 @@ class VI:
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem, leaves = target.problem, leaves_of(self, target)
         kl_weight = 1.0 if self.kl_schedule is None else self.kl_schedule(state.step)
+        key_outputs, key_kl = jax.random.split(key)
 
         def loss(variational: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            unknowns, outputs = random_outputs(problem, leaves, variational, key, batch.x)
+            unknowns, outputs = random_outputs(problem, leaves, variational, key_outputs, batch.x)
             log_likelihood = problem.log_likelihood_of_outputs(unknowns, outputs, batch)
-            kl, complexity = _complexity(problem, leaves, variational, key)
+            kl, complexity = _complexity(problem, leaves, variational, key_kl)
             return -log_likelihood / problem.temperature + kl_weight * complexity, (log_likelihood, kl)
 
         (_, (log_likelihood, kl)), gradient = jax.value_and_grad(loss, has_aux=True)(state.variational)
@@ -175,15 +176,16 @@ def random_outputs(
     problem: Problem, leaves: tuple[LeafInference, ...], variational: Any, key: jax.Array, x: Any
 ) -> tuple[Unknowns, Any]:
     """The network's outputs with every leaf drawn by its own estimator, and the leaves as they were drawn."""
+    *keys, own_key = jax.random.split(key, len(leaves) + 1)
     arrays = [
-        leaf.family.array(variational[leaf.name], jax.random.fold_in(key, i), leaf.plan)
-        for i, leaf in enumerate(leaves)
+        leaf.family.array(variational[leaf.name], leaf_key, leaf.plan)
+        for leaf, leaf_key in zip(leaves, keys, strict=True)
     ]
     unknowns: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), arrays)
     apply = problem.network.apply
     if any(isinstance(array, quax.Value) for array in arrays):  # plain draws need no dispatch
         apply = quax.quaxify(apply)
-    outputs = apply(unknowns.network, x, key=jax.random.fold_in(key, len(leaves)))
+    outputs = apply(unknowns.network, x, key=own_key)
     return unknowns, outputs
 
 
@@ -192,9 +194,10 @@ def _complexity(
 ) -> tuple[jax.Array, jax.Array]:
     """KL(q || p), and the objective's whole term in q and p: the same at T = 1."""
     priors = problem.leaf_priors
+    keys = jax.random.split(key, len(leaves))
     kl = sum(
-        leaf.family.kl(variational[leaf.name], prior, jax.random.fold_in(jax.random.fold_in(key, i), 1))
-        for i, (leaf, prior) in enumerate(zip(leaves, priors, strict=True))
+        leaf.family.kl(variational[leaf.name], prior, leaf_key)
+        for leaf, prior, leaf_key in zip(leaves, priors, keys, strict=True)
     )
     t = problem.temperature
     if t == 1.0:
