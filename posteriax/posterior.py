@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax.arrays.random_array import RandomArray
 from posteriax.checks import as_key, check_count, check_inputs
+from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.likelihoods import Normal
 from posteriax.network import Params
@@ -58,6 +60,11 @@ class Posterior:
     def num_parameters(self) -> int:
         """How many numbers the posterior is made of."""
 
+    @property
+    def template(self) -> Unknowns:
+        """Shapes and kinds of one draw: arrays, or array types for what is no plain array."""
+        return self.problem.unknowns
+
     @abstractmethod
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
         """Those of `total` draws that `indices` names, with a leading axis; the same whether taken at once or not."""
@@ -68,6 +75,8 @@ class Posterior:
         A posterior that consists of draws gives them in random order, none a second time before all were given once.
         """
         n, key = check_count("n", n), as_key(key)
+        if any(isinstance(leaf, RandomArray) for leaf in _leaves(self.template)):
+            raise TypeError("factors that are added to inputs and outputs are no params to sample: use .predict(x)")
         if self.support is None:
             return self.draw(key, np.arange(n), n).network
         rounds = [
@@ -94,7 +103,7 @@ class Posterior:
         likelihood = self.problem.likelihood
         total = check_count("draws", draws if draws is not None else self.support or DEFAULT_DRAWS)
         total = min(total, self.support or total)
-        plan = plan_prediction(self.problem, x, total, reduce=reduce)
+        plan = plan_prediction(self.problem, x, total, self.template, reduce=reduce)
         of_class = not isinstance(likelihood, Normal)
         if reduce:
             sums = self._reduced(plan, x, total, as_key(key))
@@ -175,7 +184,8 @@ class VariationalPosterior(Posterior):
 
     Args:
         families: the family of every leaf, by path.
-        variational: its parameters, by path, with a leading axis of members.
+        variational: the parameters of every block of leaves, by the path of its first leaf, with a leading axis of
+            members.
     """
 
     families: dict[str, Family]
@@ -186,12 +196,31 @@ class VariationalPosterior(Posterior):
         return jax.tree.leaves(self.variational)[0].shape[0]
 
     @property
+    def components(self) -> int:
+        """How many components each member has, if its families are of a mixture."""
+        return max(family.components or 1 for family in self.families.values())
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return blocks_of(tuple(self.families.values()), self.problem.leaf_infos)
+
+    @property
     def support(self) -> int | None:
-        return None
+        endless = any(family.random for family in self.families.values())
+        return None if endless else self.members * self.components
+
+    @property
+    def template(self) -> Unknowns:
+        draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
 
     @property
     def mean(self) -> Params:
-        means = [jax.vmap(family.mean)(self.variational[name]).mean(axis=0) for name, family in self.families.items()]
+        means: list[Any] = [None] * len(self.families)
+        for block in self.blocks:
+            joined = jax.vmap(block.family.mean)(self.variational[block.name]).mean(axis=0)
+            for i, leaf in zip(block.indices, block.part(joined), strict=True):
+                means[i] = leaf
         return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means).network
 
     @property
@@ -199,21 +228,36 @@ class VariationalPosterior(Posterior):
         return sum(leaf.size for leaf in jax.tree.leaves(self.variational))
 
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
-        families = tuple(self.families.values())
-        variational = [self.variational[name] for name in self.families]
-        leaves = _draw_leaves(families, variational, key, jnp.asarray(indices), jnp.asarray(indices) % self.members)
+        # draws go round the members, and round the components of each
+        members, components = indices % self.members, indices // self.members % self.components
+        choices = (jnp.asarray(choice) for choice in (indices, members, components))
+        variational = {block.name: self.variational[block.name] for block in self.blocks}
+        leaves = _draw_leaves(self.blocks, variational, key, *choices)
         return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), leaves)
 
 
 @partial(jax.jit, static_argnums=0)
 def _draw_leaves(
-    families: tuple[Family, ...], variational: list[Variational], key: jax.Array, indices: jax.Array, members: jax.Array
-) -> list[jax.Array]:
-    """Draw number `index` of every leaf from that member, for all indices."""
+    blocks: tuple[Block, ...],
+    variational: dict[str, Variational],
+    key: jax.Array,
+    indices: jax.Array,
+    members: jax.Array,
+    components: jax.Array,
+) -> list[Any]:
+    """Draw number `index` of every leaf from that member and component, for all indices."""
 
-    def one(index: jax.Array, member: jax.Array) -> list[jax.Array]:
-        key_draw = jax.random.fold_in(key, index)
-        own = jax.tree.map(lambda leaf: leaf[member], variational)
-        return [family.sample(own[i], jax.random.fold_in(key_draw, i)) for i, family in enumerate(families)]
+    def one(index: jax.Array, member: jax.Array, component: jax.Array) -> list[Any]:
+        keys = jax.random.split(jax.random.fold_in(key, index), len(blocks))
+        drawn: dict[int, Any] = {}
+        for block, block_key in zip(blocks, keys, strict=True):
+            own = jax.tree.map(lambda leaf: leaf[member], variational[block.name])
+            value = block.family.sample(block.family.component(own, component), block_key)
+            drawn |= dict(zip(block.indices, block.part(value), strict=True))
+        return [drawn[i] for i in range(len(drawn))]
 
-    return jax.vmap(one)(indices, members)
+    return jax.vmap(one)(indices, members, components)
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, RandomArray))

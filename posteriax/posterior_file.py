@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax.families.blocks import blocks_of
 from posteriax.network import network
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.problem import Problem, Unknowns
@@ -93,17 +94,26 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         stored = list(about["families"])
         _check_names(stored, names)
         families = {name: from_plain(about["families"][name]) for name in names}
+        blocks = blocks_of(tuple(families.values()), problem.leaf_infos)
         variational: Any = {
-            name: {key.rsplit(":", 1)[1]: a for key, a in arrays.items() if key.rsplit(":", 1)[0] == f"leaf:{name}"}
-            for name in names
+            block.name: {
+                key.rsplit(":", 1)[1]: a for key, a in arrays.items() if key.rsplit(":", 1)[0] == f"leaf:{block.name}"
+            }
+            for block in blocks
         }
-        means = [jax.eval_shape(jax.vmap(families[name].mean), variational[name]) for name in names]
-        _check_leaves(names, [(mean.shape[1:], mean.dtype) for mean in means], problem)
+        for block in blocks:
+            mean = jax.eval_shape(jax.vmap(block.family.mean), variational[block.name])
+            leaves = jax.tree.leaves(problem.unknowns)
+            expected = jax.eval_shape(
+                block.join, [leaves[i] if i in block.indices else None for i in range(len(leaves))]
+            )
+            _check_leaf(block.name, mean.shape[1:], mean.dtype, expected)
         return VariationalPosterior(problem, trace, families, variational)
     stored = [name.removeprefix("leaf:") for name in arrays if name.startswith("leaf:")]
     _check_names(stored, names)
     leaves = [arrays[f"leaf:{name}"] for name in names]
-    _check_leaves(names, [(leaf.shape[2:], leaf.dtype) for leaf in leaves], problem)
+    for name, leaf, own in zip(names, leaves, jax.tree.leaves(problem.unknowns), strict=True):
+        _check_leaf(name, leaf.shape[2:], leaf.dtype, own)
     draws: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), leaves)
     return DrawsPosterior(problem, trace, draws)
 
@@ -114,8 +124,7 @@ def _check_names(stored: list[str], names: list[str]) -> None:
         raise PosteriorFileError(f"fitted to another network: it lacks the leaves {missing} and has {extra} instead")
 
 
-def _check_leaves(names: list[str], stored: list[tuple[Any, Any]], problem: Problem) -> None:
-    for name, (shape, dtype), leaf in zip(names, stored, jax.tree.leaves(problem.unknowns), strict=True):
-        if (tuple(shape), dtype) != (leaf.shape, leaf.dtype):
-            there, here = f"{tuple(shape)} {dtype}", f"{leaf.shape} {leaf.dtype}"
-            raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} there, {here} here")
+def _check_leaf(name: str, shape: tuple[int, ...], dtype: Any, own: Any) -> None:
+    if (tuple(shape), dtype) != (own.shape, own.dtype):
+        there, here = f"{tuple(shape)} {dtype}", f"{own.shape} {own.dtype}"
+        raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} there, {here} here")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import quax
 
 from posteriax.likelihoods import Normal
 from posteriax.network import couples_examples
@@ -35,18 +36,20 @@ class PredictionPlan(NamedTuple):
             yield start, jax.tree.map(lambda a, index=index: np.asarray(a[index]), x)
 
 
-def plan_prediction(problem: Problem, x: Any, total: int, *, reduce: bool) -> PredictionPlan:
+def plan_prediction(problem: Problem, x: Any, total: int, template: Unknowns, *, reduce: bool) -> PredictionPlan:
     """So many draws and examples at once that the budget holds: by what the compiler says the program needs."""
     leaves, treedef = jax.tree.flatten(x)
     n = leaves[0].shape[0]
     # a network that looks at its whole batch must get all examples at once, whatever the memory
     whole = n > EXAMPLES_AT_ONCE and couples_examples(problem.network, x)
     rows = n if whole else min(n, EXAMPLES_AT_ONCE)
-    draw_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.unknowns))
+    specs, kind = jax.tree.flatten(template)
+    one_draw = (kind, tuple((spec.shape, spec.dtype) for spec in specs))
+    draw_bytes = sum(spec.size * spec.dtype.itemsize for spec in specs)
     draws = int(np.clip(BYTE_BUDGET // (8 * draw_bytes), 1, total))  # drawing needs a few copies
     shapes = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
     while True:
-        run, needed = _compiled(problem, treedef, shapes, draws, rows, reduce)
+        run, needed = _compiled(problem, one_draw, treedef, shapes, draws, rows, reduce)
         if needed <= BYTE_BUDGET // 2 or (draws == 1 and (rows == 1 or whole)):
             return PredictionPlan(run, draws, rows)
         if rows > 1 and not whole:
@@ -56,9 +59,12 @@ def plan_prediction(problem: Problem, x: Any, total: int, *, reduce: bool) -> Pr
 
 
 @lru_cache(maxsize=32)
-def _compiled(problem: Problem, treedef: Any, shapes: Any, draws: int, rows: int, reduce: bool) -> tuple[Any, int]:
+def _compiled(
+    problem: Problem, one_draw: Any, treedef: Any, shapes: Any, draws: int, rows: int, reduce: bool
+) -> tuple[Any, int]:
     """The network over draws and examples, compiled, and the bytes it needs beside its inputs."""
-    stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((draws, *leaf.shape), leaf.dtype), problem.unknowns)
+    kind, specs = one_draw
+    stacked = jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((draws, *shape), dtype) for shape, dtype in specs])
     x = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *shape), dtype) for shape, dtype in shapes])
     count = jax.ShapeDtypeStruct((), jnp.int32)
     run = jax.jit(partial(_reduce if reduce else _apply, problem)).lower(stacked, x, count).compile()
@@ -69,7 +75,16 @@ def _compiled(problem: Problem, treedef: Any, shapes: Any, draws: int, rows: int
 
 def _apply(problem: Problem, draws: Unknowns, x: Any, count: Any) -> jax.Array:
     # one draw after another: vmapped draws would need the working memory of all of them at once
-    return jax.lax.map(lambda params: problem.network.apply(params, x), draws.network)
+    return jax.lax.map(lambda params: _outputs(problem, params, x), draws.network)
+
+
+def _outputs(problem: Problem, params: Any, x: Any) -> Any:
+    apply = problem.network.apply
+    if any(
+        isinstance(leaf, quax.Value) for leaf in jax.tree.leaves(params, is_leaf=lambda a: isinstance(a, quax.Value))
+    ):
+        apply = quax.quaxify(apply)
+    return apply(params, x)
 
 
 def _reduce(problem: Problem, draws: Unknowns, x: Any, count: Any) -> Any:
@@ -78,6 +93,6 @@ def _reduce(problem: Problem, draws: Unknowns, x: Any, count: Any) -> Any:
 
     def of(index: Any) -> Any:
         one: Unknowns = jax.tree.map(lambda leaf: leaf[index], draws)
-        return sum_one(problem.likelihood, one.likelihood, problem.network.apply(one.network, x))  # type: ignore[arg-type]
+        return sum_one(problem.likelihood, one.likelihood, _outputs(problem, one.network, x))  # type: ignore[arg-type]
 
     return jax.lax.fori_loop(1, count, lambda i, sums: sums.plus(of(i)), of(0))

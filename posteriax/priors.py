@@ -36,6 +36,17 @@ class Leaf:
     def fan_in(self) -> int:
         return math.prod(self.shape) // self.shape[self.out_axis]
 
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """The leaf as a matrix of its inputs by its outputs, or the other way round where outputs come first."""
+        outputs = self.shape[self.out_axis]
+        return (outputs, self.fan_in) if self.out_axis == 0 else (self.fan_in, outputs)
+
+    @property
+    def in_axis(self) -> int:
+        """The axis that counts the inputs (the input channels of a convolution): the one beside the outputs'."""
+        return 1 if self.out_axis == 0 else len(self.shape) - 2
+
 
 class Prior(Protocol):
     """A rule that gives each leaf its NumPyro distribution."""
@@ -160,6 +171,53 @@ class NormalMixture:
 
 
 @dataclass(frozen=True)
+class LogUniform:
+    """p(w) proportional to 1 / |w|: every order of magnitude is as likely. Not normalisable, so only for VI.
+
+    It favours noise: the KL of N(mu, alpha mu^2) falls to 0 as alpha grows, and a zero-mean Gaussian has none at all.
+
+    >>> LogUniform().distribution(Leaf("w", (3,)))
+    LogUniformPrior(...)
+    """
+
+    def distribution(self, leaf: Leaf) -> dist.Distribution:
+        return LogUniformPrior()
+
+
+@dataclass(frozen=True)
+class ARD:
+    """N(0, s_ij^2) with the best scale for every weight (automatic relevance determination). Only for VI.
+
+    >>> ARD().distribution(Leaf("w", (3,)))
+    ARDPrior(...)
+    """
+
+    def distribution(self, leaf: Leaf) -> dist.Distribution:
+        return ARDPrior()
+
+
+class _WithoutDensity(dist.Distribution):
+    """A prior that exists only as a term of Gaussian variational objectives."""
+
+    support = dist.constraints.real
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        raise ValueError(f"{type(self).__name__} has no density: it serves VI with Gaussian families only")
+
+
+class LogUniformPrior(_WithoutDensity):
+    """What :class:`LogUniform` gives a leaf."""
+
+
+class ARDPrior(_WithoutDensity):
+    """What :class:`ARD` gives a leaf."""
+
+
+def has_density(prior: dist.Distribution) -> bool:
+    return not isinstance(prior, _WithoutDensity)
+
+
+@dataclass(frozen=True)
 class Given:
     """A NumPyro distribution taken as it is."""
 
@@ -200,6 +258,8 @@ def typical_scale(distribution: dist.Distribution) -> float:
 
     Samplers measure lengths in it.
     """
+    if not has_density(distribution):
+        return 1.0  # no sampler takes it
     try:
         scale = float(jnp.sqrt(jnp.mean(distribution.variance)))
     except NotImplementedError:

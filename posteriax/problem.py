@@ -19,7 +19,7 @@ from posteriax.checks import check_data, check_positive
 from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax.likelihoods import Likelihood
 from posteriax.network import Network, Params, network
-from posteriax.priors import Leaf, Normal, Prior, as_prior, typical_scale
+from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
 
 
 class Unknowns(NamedTuple):
@@ -86,6 +86,21 @@ class Problem:
         return leaf_paths(self.network.params) + own
 
     @property
+    def leaf_infos(self) -> list[Leaf]:
+        """What priors and families may know of every leaf of `unknowns`, in its flattening order."""
+        shapes = [leaf.shape for leaf in jax.tree.leaves(self.unknowns)]
+        return [Leaf(n, shape, self.network.out_axis) for n, shape in zip(self.leaf_names, shapes, strict=True)]
+
+    def require_density(self, method: str) -> None:
+        """Raise if some leaf's prior exists only for Gaussian variational families."""
+        for name, prior in zip(self.leaf_names, self.leaf_priors, strict=True):
+            if not has_density(prior):
+                raise ValueError(
+                    f"{method} needs priors with a density, but {name} has {type(prior).__name__}: it serves px.VI "
+                    f"with Gaussian families; give another prior, such as p.Normal(scale=1.0)"
+                )
+
+    @property
     def leaf_priors(self) -> list[dist.Distribution]:
         """The prior of every leaf of `unknowns`, in its flattening order."""
         return jax.tree.leaves(self.priors, is_leaf=lambda node: isinstance(node, dist.Distribution))
@@ -119,6 +134,7 @@ class Problem:
 
     def sample_prior(self, key: jax.Array) -> Unknowns:
         """One draw of all unknowns from their priors."""
+        self.require_density("a start from the prior")
         leaves, treedef = jax.tree.flatten(self.unknowns)
         keys = jax.random.split(key, len(leaves))
         draws = [

@@ -16,8 +16,14 @@ KNOWN: dict[str, type] = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{name}": getattr(module, name)
     for module, names in (
         (likelihoods, ("Categorical", "Bernoulli", "Normal")),
-        (priors, ("Normal", "HeNormal", "Laplace", "Logistic", "StudentT", "NormalMixture")),
-        (families, ("Normal", "Point", "KTied", "ZeroMeanNormal")),
+        (priors, ("Normal", "HeNormal", "Laplace", "Logistic", "StudentT", "NormalMixture", "LogUniform", "ARD")),
+        (
+            families,
+            (
+                *("Normal", "KTied", "MatrixNormal", "FullCovariance", "LowRank", "Rank1", "PointPerComponent"),
+                *("MultiplicativeNormal", "ZeroMeanNormal", "ZeroMeanNoise", "Dropout", "Point"),
+            ),
+        ),
     )
     for name in names
 }

@@ -77,7 +77,9 @@ def test_the_working_memory_of_prediction_is_bounded(monkeypatch):
     problem = px.Problem(eqx.nn.MLP(2, 2, 16_384, 1, key=jax.random.key(0)), px.Categorical())
     monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 8 * 2**20)
     for reduce in (False, True):
-        plan = prediction_plan.plan_prediction(problem, np.zeros((5000, 2), np.float32), 100, reduce=reduce)
+        plan = prediction_plan.plan_prediction(
+            problem, np.zeros((5000, 2), np.float32), 100, problem.unknowns, reduce=reduce
+        )
         assert plan.rows < 1024
         analysis = plan.run.memory_analysis()
         assert analysis.temp_size_in_bytes + analysis.output_size_in_bytes <= 8 * 2**20

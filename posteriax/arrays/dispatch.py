@@ -1,185 +1,98 @@
-"""What a program does with a Gaussian array: the rules that Quax dispatches to.
+"""What a program does with a random array: the primitives that Quax hands to the array's own methods.
 
-Only what lowers the noise or only moves entries about has a rule; any other operation takes one draw of the array,
-which is always right. A rule may assume that the array is used once: :mod:`posteriax.arrays.uses` saw to it.
+Any other operation takes one draw of the array, which is always right. A Gaussian array may assume that it is used
+once: :mod:`posteriax.arrays.uses` saw to it.
 """
 
-import dataclasses
-import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import quax
 from jax import lax
 from jaxtyping import ArrayLike
 
-from posteriax.arrays.gaussian import GaussianArray
-from posteriax.arrays.noise import standard_normal
+from posteriax.arrays.random_array import Contraction, RandomArray
 from posteriax.arrays.uses import is_row_lookup
 
 
-def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
-    """Random +1 and -1, thirty-two from each random word."""
-    count = math.prod(shape)
-    words = jax.random.bits(key, (-(-count // 32), 1), jnp.uint32)
-    bits = (words >> jnp.arange(32, dtype=jnp.uint32)) & 1
-    return (1 - 2 * bits.reshape(-1)[:count].astype(dtype)).reshape(shape)
+def _product(array: Any, x: Any, params: dict[str, Any], *, array_first: bool) -> Any:
+    """dot_general of data and an array, in either order."""
+    contracted, batch = params["dimension_numbers"]
+    of_array, of_x = contracted if array_first else contracted[::-1]
 
+    def apply(x: Any, w: Any) -> Any:
+        return lax.dot_general_p.bind(w, x, **params) if array_first else lax.dot_general_p.bind(x, w, **params)
 
-# --- products and convolutions: the same three estimators around one bilinear contraction ---
-
-
-def _contract(
-    array: GaussianArray,
-    x: Any,
-    contract: Callable[[Any, Any], Any],
-    sign_axes: Callable[[tuple[int, ...]], tuple[list[int], list[int]]],
-) -> Any:
-    """`contract(x, array)` with the array's estimator.
-
-    `sign_axes(out_shape)` gives the shapes of flipout's two sets of signs, which broadcast against x and the output.
-    """
-    if array.is_broadcast:
-        return contract(x, array.materialise())
-    mean = contract(x, array.mean)
-    if array.estimator == "local":
-        variance = contract(jnp.square(x), jnp.square(array.scale))
-        # the square root's slope is infinite at 0, where an example is all zeros
-        scale = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
-        return mean + scale * standard_normal(array.key, mean.shape, mean.dtype, unless_nan=mean)
-    key_noise, key_in, key_out = jax.random.split(array.key, 3)
-    noise = dataclasses.replace(array, key=key_noise).noise()
-    in_shape, out_shape = sign_axes(mean.shape)
-    perturbation = contract(x * signs(key_in, in_shape, mean.dtype), noise)
-    return mean + perturbation * signs(key_out, out_shape, mean.dtype)
+    if batch[0]:
+        return apply(x, array.materialise())
+    free_x = [axis for axis in range(jnp.ndim(x)) if axis not in of_x]
+    free_array = [axis for axis in range(len(array.shape)) if axis not in of_array]
+    first_x, first_array = (len(free_array), 0) if array_first else (0, len(free_x))
+    axis = array.example_axis
+    examples = (axis, first_x + free_x.index(axis)) if axis in free_x else None
+    outputs = {own: first_array + i for i, own in enumerate(free_array)}
+    return array.contract(Contraction(apply, x, dict(zip(of_array, of_x, strict=True)), outputs, examples))
 
 
 @quax.register(lax.dot_general_p)
-def _(lhs: ArrayLike, rhs: GaussianArray, **params: Any) -> Any:
-    (contracted, _), _ = params["dimension_numbers"]
-
-    def sign_axes(out: tuple[int, ...]) -> tuple[list[int], list[int]]:
-        shape, axis = jnp.shape(lhs), rhs.example_axis
-        free = [a for a in range(len(shape)) if a not in contracted]
-        in_shape = [n if a == axis or a in contracted else 1 for a, n in enumerate(shape)]
-        return in_shape, [n if i >= len(free) or free[i] == axis else 1 for i, n in enumerate(out)]
-
-    return _contract(rhs, lhs, lambda x, w: lax.dot_general_p.bind(x, w, **params), sign_axes)
+def _(lhs: ArrayLike, rhs: RandomArray, **params: Any) -> Any:
+    return _product(rhs, lhs, params, array_first=False)
 
 
 @quax.register(lax.dot_general_p)
-def _(lhs: GaussianArray, rhs: ArrayLike, **params: Any) -> Any:
-    (_, contracted), _ = params["dimension_numbers"]
-
-    def sign_axes(out: tuple[int, ...]) -> tuple[list[int], list[int]]:
-        shape, axis = jnp.shape(rhs), lhs.example_axis
-        free = [a for a in range(len(shape)) if a not in contracted]
-        own = len(out) - len(free)  # the array's own axes come first in the output
-        in_shape = [n if a == axis or a in contracted else 1 for a, n in enumerate(shape)]
-        return in_shape, [n if i < own or free[i - own] == axis else 1 for i, n in enumerate(out)]
-
-    return _contract(lhs, rhs, lambda x, w: lax.dot_general_p.bind(w, x, **params), sign_axes)
+def _(lhs: RandomArray, rhs: ArrayLike, **params: Any) -> Any:
+    return _product(lhs, rhs, params, array_first=True)
 
 
 @quax.register(lax.conv_general_dilated_p)
-def _(lhs: ArrayLike, rhs: GaussianArray, **params: Any) -> Any:
+def _(lhs: ArrayLike, rhs: RandomArray, **params: Any) -> Any:
     numbers = params["dimension_numbers"]
 
-    def sign_axes(out: tuple[int, ...]) -> tuple[list[int], list[int]]:
-        keep_in, keep_out = numbers.lhs_spec[:2], numbers.out_spec[:2]  # examples and channels; constant over space
-        in_shape = [n if a in keep_in else 1 for a, n in enumerate(jnp.shape(lhs))]
-        return in_shape, [n if a in keep_out else 1 for a, n in enumerate(out)]
+    def apply(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated_p.bind(x, w, **params)
 
-    return _contract(rhs, lhs, lambda x, w: lax.conv_general_dilated_p.bind(x, w, **params), sign_axes)
-
-
-# --- embeddings ---
+    if params["batch_group_count"] != 1:
+        return apply(lhs, rhs.materialise())
+    (examples, channels), (out, into) = numbers.lhs_spec[:2], numbers.rhs_spec[:2]
+    return rhs.contract(
+        Contraction(
+            apply,
+            lhs,
+            inputs={into: channels},
+            outputs={out: numbers.out_spec[1]},
+            examples=(examples, numbers.out_spec[0]),
+            groups=params["feature_group_count"],
+        )
+    )
 
 
 @quax.register(lax.gather_p)
-def _(table: GaussianArray, indices: ArrayLike, **params: Any) -> Any:
-    if table.is_broadcast or not is_row_lookup(params, table.shape):
+def _(table: RandomArray, indices: ArrayLike, **params: Any) -> Any:
+    if not is_row_lookup(params, table.shape):
         return lax.gather_p.bind(table.materialise(), indices, **params)
-    mean = lax.gather_p.bind(table.mean, indices, **params)
-    row_axes = params["dimension_numbers"].offset_dims  # where a looked-up row lies in the output
-    kept = [a for a in range(mean.ndim) if a not in row_axes]  # the output's axes that come from the indices'
-    axis = kept[table.example_axis]  # type: ignore[index]
-    if table.estimator == "flipout":
-        key_noise, key_signs = jax.random.split(table.key)
-        noise = lax.gather_p.bind(dataclasses.replace(table, key=key_noise).noise(), indices, **params)
-        shape = [n if a in (axis, row_axes[-1]) else 1 for a, n in enumerate(mean.shape)]
-        return mean + noise * signs(key_signs, shape, mean.dtype)
-    # a row's noise comes from (example, row): the same token twice in one example is the same draw, and rows that
-    # nobody looks up are never drawn
-    scale = lax.gather_p.bind(table.scale, indices, **params)
-    rows = jnp.clip(jnp.asarray(indices)[..., 0], 0, table.shape[0] - 1)
-    examples = lax.broadcasted_iota(jnp.int32, rows.shape, table.example_axis or 0)
-
-    def draw(example: jax.Array, row: jax.Array) -> jax.Array:
-        key = jax.random.fold_in(jax.random.fold_in(table.key, example), row)
-        return jax.random.normal(key, (table.shape[1],), mean.dtype)
-
-    noise = jax.vmap(draw)(examples.reshape(-1), rows.reshape(-1))
-    noise = noise.reshape(*rows.shape, *[1] * (len(row_axes) - 1), table.shape[1])
-    return mean + scale * jnp.moveaxis(noise, range(-len(row_axes), 0), row_axes)
-
-
-# --- additions: biases ---
-
-
-def _add(x: Any, array: GaussianArray) -> Any:
-    axis = array.example_axis
-    if axis is None or array.mean.ndim == 0 or array.mean.shape[axis] != 1:
-        return jnp.add(x, array.materialise())
-    shape = list(array.mean.shape)
-    shape[axis] = jnp.shape(x)[axis]  # the draws differ between examples, and nowhere else
-    if array.estimator == "local":
-        noise = array.scale * standard_normal(array.key, shape, array.mean.dtype, unless_nan=array.mean)
-    else:
-        key_noise, key_signs = jax.random.split(array.key)
-        noise = dataclasses.replace(array, key=key_noise).noise() * signs(key_signs, shape, array.mean.dtype)
-    return jnp.add(x, array.mean + noise)
+    return table.look_up(lax.gather_p, indices, params)
 
 
 @quax.register(lax.add_p)
-def _(x: ArrayLike, y: GaussianArray) -> Any:
-    return _add(x, y)
+def _(x: ArrayLike, y: RandomArray) -> Any:
+    return y.add_to(x)
 
 
 @quax.register(lax.add_p)
-def _(x: GaussianArray, y: ArrayLike) -> Any:
-    return _add(y, x)
+def _(x: RandomArray, y: ArrayLike) -> Any:
+    return x.add_to(y)
 
 
-# --- moving entries about: the entries are independent, so any rearrangement is again a Gaussian array ---
-
-
-def _rearrange(array: GaussianArray, move: Callable[[Any], Any]) -> Any:
-    if array.is_broadcast:
-        return move(array.materialise())
-    mean, scale = move(array.mean), move(array.scale)
-    return dataclasses.replace(array, mean=mean, scale=scale, broadcast_shape=mean.shape)
-
-
-def _register_rearrangement(primitive: Any) -> None:
+def _register_movement(primitive: Any) -> None:
     @quax.register(primitive)
-    def _(x: GaussianArray, **params: Any) -> Any:
-        return _rearrange(x, lambda a: primitive.bind(a, **params))
+    def _(x: RandomArray, **params: Any) -> Any:
+        return x.move(primitive, params)
 
 
 for _primitive in (lax.transpose_p, lax.reshape_p, lax.squeeze_p, lax.convert_element_type_p, lax.copy_p):
-    _register_rearrangement(_primitive)
+    _register_movement(_primitive)
 
 
 @quax.register(lax.broadcast_in_dim_p)
-def _(x: GaussianArray, **params: Any) -> Any:
-    if x.is_broadcast:
-        return lax.broadcast_in_dim_p.bind(x.materialise(), **params)
-    compact = [1] * len(params["shape"])
-    for own, axis in enumerate(params["broadcast_dimensions"]):
-        compact[axis] = x.shape[own]
-    return dataclasses.replace(
-        x, mean=x.mean.reshape(compact), scale=x.scale.reshape(compact), broadcast_shape=tuple(params["shape"])
-    )
+def _(x: RandomArray, **params: Any) -> Any:
+    return x.broadcast(lax.broadcast_in_dim_p, params)

@@ -1,10 +1,11 @@
-"""Gaussian noise that is computed once.
+"""Gaussian noise that is computed once, and random signs.
 
 Noise is used twice in a step: by the draw, and by the gradient of its scale. XLA's CPU compiler fuses the inverse error
-function that makes it into every reader, so that it was computed four times over, by Adam's three updates too. It
+function that makes it into every reader, so that it would be computed four times over, by Adam's three updates too. It
 does not fuse across a conditional.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,3 +27,11 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan
         lambda: jax.random.normal(key, shape, dtype),
         lambda: jnp.zeros(shape, dtype),
     )
+
+
+def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
+    """Random +1 and -1, thirty-two from each random word."""
+    count = math.prod(shape)
+    words = jax.random.bits(key, (-(-count // 32), 1), jnp.uint32)
+    bits = (words >> jnp.arange(32, dtype=jnp.uint32)) & 1
+    return (1 - 2 * bits.reshape(-1)[:count].astype(dtype)).reshape(shape)

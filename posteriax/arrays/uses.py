@@ -29,6 +29,8 @@ class Use:
         meets_examples: whether that array depends on examples at all, if only merged with another axis.
         other_axes: whether one example meets the leaf several times there (positions of a sequence or an image).
         reason: in words, why `primitive` is None.
+        dispatchable: whether an array type can be handed to the program at all.
+        in_loop: the use inside a loop, where that is the reason: for arrays whose draw is made outside it.
     """
 
     primitive: str | None
@@ -36,6 +38,8 @@ class Use:
     other_axes: bool = False
     meets_examples: bool = True
     reason: str = ""
+    dispatchable: bool = True
+    in_loop: "Use | None" = None
 
 
 def find_uses(apply: Any, params: Any, example: Any) -> list[Use]:
@@ -54,10 +58,11 @@ def find_uses(apply: Any, params: Any, example: Any) -> list[Use]:
             raise ValueError("the program depends on the batch size")
         if _holds(small, "custom_vjp_call"):
             # Quax refuses it wherever it meets a traced value, and activations are traced values
-            return [Use(None, reason="the network has a function with a gradient of its own (custom_vjp)")] * count
+            reason = "the network has a function with a gradient of its own (custom_vjp)"
+            return [Use(None, reason=reason, dispatchable=False)] * count
     except Exception as error:
         reason = f"the network could not be traced at {TRIAL_SIZES} examples: {str(error).strip().splitlines()[0]}"
-        return [Use(None, reason=reason)] * count
+        return [Use(None, reason=reason, dispatchable=False)] * count
     return [_follow(small, large, i) for i in range(count)]
 
 
@@ -119,9 +124,23 @@ def _follow(small: Any, large: Any, index: int, *, inner: bool = False) -> Use:
         elif position in _CONTRACTIONS.get(name, ()):
             return _meeting(name, eqn, large.eqns[n], position)
         elif name in ("scan", "while"):
-            return Use(None, reason="it is used in a loop")
+            return Use(None, reason="it is used in a loop", in_loop=_inside_scan(eqn, large.eqns[n], position))
         else:
             return Use(None, reason=f"it is used by {name}")
+
+
+def _inside_scan(small: Any, large: Any, position: int) -> Use | None:
+    """The use of a constant of a scan within its body, if it has one."""
+    if small.primitive.name != "scan" or position >= small.params["num_consts"]:
+        return None
+    body, twin = small.params["jaxpr"].jaxpr, large.params["jaxpr"].jaxpr
+    if not _same_structure(body, twin):
+        return None
+    try:
+        use = _follow(body, twin, position, inner=True)
+    except _PassesOut:
+        return None
+    return use if use.primitive is not None else use.in_loop
 
 
 def _meeting(name: str, small: Any, large: Any, position: int) -> Use:

@@ -5,8 +5,16 @@
 {'**': KTied(k=2, scale=0.01), '**/bias': Point()}
 """
 
+from posteriax.families.dropout import Dropout as Dropout
 from posteriax.families.family import Family as Family
+from posteriax.families.full_covariance import FullCovariance as FullCovariance
 from posteriax.families.ktied import KTied as KTied
+from posteriax.families.low_rank import LowRank as LowRank
+from posteriax.families.matrix_normal import MatrixNormal as MatrixNormal
+from posteriax.families.multiplicative import MultiplicativeNormal as MultiplicativeNormal
 from posteriax.families.normal import Normal as Normal
 from posteriax.families.point import Point as Point
+from posteriax.families.rank1 import PointPerComponent as PointPerComponent
+from posteriax.families.rank1 import Rank1 as Rank1
+from posteriax.families.zero_mean import ZeroMeanNoise as ZeroMeanNoise
 from posteriax.families.zero_mean import ZeroMeanNormal as ZeroMeanNormal

@@ -1,56 +1,113 @@
-"""What variational inference asks of a family, and what all diagonal Gaussians share."""
+"""What variational inference asks of a family, and what all Gaussian families share."""
 
 import math
-from abc import abstractmethod
-from typing import Any, Protocol, Self
+from abc import ABC, abstractmethod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax.arrays import Plan
-from posteriax.arrays.gaussian import gaussian_array
+from posteriax.arrays.gaussian import GaussianArray
 from posteriax.arrays.noise import standard_normal
-from posteriax.priors import Leaf
+from posteriax.families.cross_entropy import cross_entropy, cross_entropy_note
+from posteriax.priors import Leaf, has_density
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 
 
-class Family(Protocol):
-    """The shape of q(w) for one leaf w. Settings only: the variational parameters are passed in."""
+class Family(ABC):
+    """The shape of q(w) for one leaf w. Settings only: the variational parameters are passed in.
+
+    A family of a mixture has `components`; one index then chooses the component of all leaves of the network.
+    """
+
+    components: int | None = None
+    joint: bool = False  # whether one q spans all leaves of this family, raveled into one vector
+    random: bool = True  # whether draws (of one component) differ
 
     def for_leaf(self, leaf: Leaf) -> "Family":
         """The family that serves this leaf: itself, or a simpler one where it has no meaning (a tied bias)."""
-        ...
+        return self
 
+    @abstractmethod
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         """Starting variational parameters around the network's own value of the leaf."""
-        ...
 
-    def array(self, variational: Variational, key: jax.Array, plan: Plan) -> Any:
+    def component(self, variational: Variational, index: Any) -> Variational:
+        """The variational parameters of one component of a mixture."""
+        return variational
+
+    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         """The leaf as the network gets it in training: a draw, or a random array with the planned estimator."""
-        ...
+        return self.sample(variational, keys[0])
 
-    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+    @abstractmethod
+    def sample(self, variational: Variational, key: jax.Array) -> Any:
         """One draw of the leaf."""
-        ...
 
+    @abstractmethod
     def mean(self, variational: Variational) -> jax.Array: ...
 
+    @abstractmethod
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
-        """KL(q || prior) in nats, summed over the leaf: in closed form, or its one-draw estimate (`exact_kl`)."""
-        ...
+        """KL(q || prior) in nats, summed over the leaf: in closed form, or an estimate that `kl_note` tells of."""
 
-    def exact_kl(self, prior: dist.Distribution) -> bool:
-        """Whether `kl` is in closed form."""
-        ...
-
+    @abstractmethod
     def entropy(self, variational: Variational) -> jax.Array:
         """-E_q[log q] in nats, summed over the leaf."""
-        ...
+
+    def kl_note(self, prior: dist.Distribution) -> str:
+        """How the KL is estimated; empty if it is in closed form."""
+        return ""
+
+    def plan_note(self, plan: Plan) -> str:
+        """Why examples share a draw, though the estimator asked for would not; empty if it was to be had."""
+        return ""
+
+    def check_plan(self, leaf: Leaf, plan: Plan) -> None:
+        """Raise if the family cannot enter the network in this way."""
+        return
+
+    def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
+        """Raise if this prior gives the family no KL."""
+        if not has_density(prior):
+            raise ValueError(
+                f"{type(self).__name__} for {leaf.path} needs a prior with a density, but {type(prior).__name__} has "
+                f"none: it serves Gaussian families such as q.Normal() and q.MultiplicativeNormal()"
+            )
 
 
-class DiagonalGaussian:
+class Gaussian(Family):
+    """Any Gaussian. A family says its mean, its noise, its marginal variances and its entropy."""
+
+    @abstractmethod
+    def variance(self, variational: Variational) -> jax.Array:
+        """The variance of every entry, in the leaf's shape."""
+
+    @abstractmethod
+    def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
+        """One draw less its mean."""
+
+    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+        return self.mean(variational) + self.noise(variational, key)
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        # the entropy is always known, so that only the prior's term can be noisy
+        term = cross_entropy(prior, self.mean(variational), self.variance(variational))
+        if term is None:
+            term = -prior.log_prob(self.sample(variational, key)).sum()
+        return term - self.entropy(variational)
+
+    def kl_note(self, prior: dist.Distribution) -> str:
+        return cross_entropy_note(prior)
+
+    def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
+        return  # every prior has a cross-entropy with a Gaussian, or a density
+
+
+class DiagonalGaussian(Gaussian):
     """Independent Gaussian entries. A family says only how mean and scale come from its parameters."""
 
     @abstractmethod
@@ -61,34 +118,33 @@ class DiagonalGaussian:
         """Log of the standard deviations; a family that learns them in the log domain has it for nothing."""
         return jnp.log(self.moments(variational)[1])
 
-    def for_leaf(self, leaf: Leaf) -> Self:
+    def for_leaf(self, leaf: Leaf) -> Any:
         return self
 
-    def array(self, variational: Variational, key: jax.Array, plan: Plan) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         if plan.estimator == "weight":
-            return self.sample(variational, key)
-        return gaussian_array(*self.moments(variational), key, plan.estimator, plan.example_axis)
-
-    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+            return self.sample(variational, keys[0])
         mean, scale = self.moments(variational)
-        return mean + scale * standard_normal(key, mean.shape, mean.dtype, unless_nan=mean)
+        return GaussianArray(mean, scale, keys, plan.estimator, plan.example_axis, mean.shape)
 
     def mean(self, variational: Variational) -> jax.Array:
         return self.moments(variational)[0]
 
-    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
-        if self.exact_kl(prior):
-            # NumPyro's closed form, but with the log of the scale from the family: a log for every weight is dear
-            base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
-            mean, scale = self.moments(variational)
-            quadratic = (jnp.square(scale) + jnp.square(mean - base.loc)) / (2 * jnp.square(base.scale))
-            return (quadratic + jnp.log(base.scale) - self.log_scale(variational) - 0.5).sum()
-        # the entropy is known, so that only the prior's term is noisy
-        return -self.entropy(variational) - prior.log_prob(self.sample(variational, key)).sum()
+    def variance(self, variational: Variational) -> jax.Array:
+        return jnp.square(self.moments(variational)[1])
 
-    def exact_kl(self, prior: dist.Distribution) -> bool:
-        base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
-        return isinstance(base, dist.Normal)
+    def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
+        mean, scale = self.moments(variational)
+        return scale * standard_normal(key, mean.shape, mean.dtype, unless_nan=mean)
 
     def entropy(self, variational: Variational) -> jax.Array:
-        return (self.log_scale(variational) + 0.5 * math.log(2 * math.pi * math.e)).sum()
+        # the log of the scale from the family: a log for every weight is dear
+        return gaussian_entropy(self.log_scale(variational))
+
+    def plan_note(self, plan: Plan) -> str:
+        return plan.note
+
+
+def gaussian_entropy(log_scale: jax.Array) -> jax.Array:
+    """The entropy of independent Gaussians, summed."""
+    return (log_scale + 0.5 * math.log(2 * math.pi * math.e)).sum()

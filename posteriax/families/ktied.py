@@ -2,15 +2,20 @@
 
     q(W) = prod_ij N(W_ij; M_ij, A_ij^2),   A = U V',   U (m x k) and V (n x k) positive, learned in the log domain
 
-Parameters: m n + k (m + n) instead of 2 m n. (METHODS E.1)
+Parameters: m n + k (m + n) instead of 2 m n. The variances A^2 have rank k (k + 1) / 2, so the `local` estimator's
+variance of an output needs no matrix either. (METHODS E.1)
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from posteriax.arrays import Plan
+from posteriax.arrays.gaussian import VarianceFactors
 from posteriax.checks import check_count, check_positive
 from posteriax.families.family import DiagonalGaussian, Variational
 from posteriax.families.normal import Normal
@@ -39,22 +44,40 @@ class KTied(DiagonalGaussian):
         check_count("k", self.k)
         check_positive("scale", self.scale)
 
-    def for_leaf(self, leaf: Leaf) -> DiagonalGaussian:  # type: ignore[override]
-        return Normal(self.scale) if leaf.is_bias else self
+    def for_leaf(self, leaf: Leaf) -> DiagonalGaussian:
+        if leaf.is_bias:
+            return Normal(self.scale)
+        rank = min(leaf.matrix_shape)
+        if self.k > rank:
+            raise ValueError(
+                f"q.KTied(k={self.k}) for {leaf.path} {leaf.shape}: the scales of a {leaf.matrix_shape} matrix have "
+                f"rank {rank} at the most; take k <= {rank}, or q.Normal() for this leaf by path"
+            )
+        return self
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
-        outputs_first = leaf.out_axis == 0
-        rows = leaf.shape[0] if outputs_first else math.prod(leaf.shape[:-1])
-        columns = value.size // rows
+        rows, columns = leaf.matrix_shape
         start = 0.5 * (math.log(self.scale) - math.log(self.k))  # k products of two factors sum to `scale`
-        key_u, key_v = jax.random.split(key)
-        return {
-            "mean": value,
-            "log_u": start + 0.1 * jax.random.normal(key_u, (rows, self.k), value.dtype),
-            "log_v": start + 0.1 * jax.random.normal(key_v, (columns, self.k), value.dtype),
-        }
+        factors = start + 0.1 * jax.random.normal(key, (rows + columns, self.k), value.dtype)
+        return {"mean": value, "log_u": factors[:rows], "log_v": factors[rows:]}
 
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:
         mean = variational["mean"]
         scale = jnp.exp(variational["log_u"]) @ jnp.exp(variational["log_v"]).T
         return mean, scale.reshape(mean.shape)
+
+    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+        array = super().array(variational, keys, plan, examples)
+        rows, columns = variational["log_u"].shape[0], variational["log_v"].shape[0]
+        if plan.estimator != "local" or self.k * (self.k + 1) // 2 * (rows + columns) >= rows * columns:
+            return array
+        return dataclasses.replace(array, factors=_variance_factors(variational))
+
+
+def _variance_factors(variational: Variational) -> VarianceFactors:
+    """A_ij^2 = sum_(r <= s) c_rs (U_ir U_is) (V_jr V_js), with c = 1 for r = s and 2 otherwise."""
+    u, v, shape = jnp.exp(variational["log_u"]), jnp.exp(variational["log_v"]), variational["mean"].shape
+    pairs = [(r, s) for r in range(u.shape[1]) for s in range(r, u.shape[1])]
+    left = jnp.stack([(1 if r == s else 2) * u[:, r] * u[:, s] for r, s in pairs], axis=1)
+    right = jnp.stack([v[:, r] * v[:, s] for r, s in pairs], axis=1)
+    return VarianceFactors(left, right, split=1 if u.shape[0] == shape[0] else len(shape) - 1)

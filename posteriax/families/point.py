@@ -4,19 +4,17 @@ q(w) = delta(w - mu),   "KL" = -log p(mu)   (the delta's infinite constant is le
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.arrays import Plan
-from posteriax.families.family import Variational
+from posteriax.families.family import Family, Variational
 from posteriax.priors import Leaf
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Family):
     """One value for the leaf, trained under its prior: for biases, embeddings, normalisation scales.
 
     >>> from posteriax import families as q
@@ -24,14 +22,10 @@ class Point:
     {'**': Normal(scale=0.01), '**/bias': Point()}
     """
 
-    def for_leaf(self, leaf: Leaf) -> "Point":
-        return self
+    random = False
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
-
-    def array(self, variational: Variational, key: jax.Array, plan: Plan) -> Any:
-        return variational["value"]
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         return variational["value"]
@@ -41,9 +35,6 @@ class Point:
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         return -prior.log_prob(variational["value"]).sum()
-
-    def exact_kl(self, prior: dist.Distribution) -> bool:
-        return True
 
     def entropy(self, variational: Variational) -> jax.Array:
         return jnp.zeros(())

@@ -1,19 +1,22 @@
-"""Variance layers: Gaussians whose means are exactly zero.
+"""Variance layers: noise around zero, of learned size.
 
-    q(w) = prod_ij N(w_ij; 0, sigma_ij^2)
+    w_ij = sigma_ij z_ij,   z ~ N(0, 1),   B(1/2) - 1/2   or   U(0, 1) - 1/2
 
-All that the network has learned is in the variances; a single draw knows little, an average over draws knows it all.
+All that the network has learned is in the sizes; a single draw knows little, an average over draws knows it all.
+(METHODS D.1)
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 
 from posteriax.checks import check_positive
-from posteriax.families.family import DiagonalGaussian, Variational
+from posteriax.families.family import DiagonalGaussian, Family, Variational
 from posteriax.families.normal import Normal
-from posteriax.priors import Leaf
+from posteriax.priors import Leaf, LogUniformPrior, has_density
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class ZeroMeanNormal(DiagonalGaussian):
     def __post_init__(self) -> None:
         check_positive("smallest", self.smallest)
 
-    def for_leaf(self, leaf: Leaf) -> DiagonalGaussian:  # type: ignore[override]
+    def for_leaf(self, leaf: Leaf) -> DiagonalGaussian:
         return Normal() if leaf.is_bias else self
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
@@ -45,3 +48,65 @@ class ZeroMeanNormal(DiagonalGaussian):
 
     def log_scale(self, variational: Variational) -> jax.Array:
         return variational["log_scale"]
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        if isinstance(prior, LogUniformPrior):  # exactly constant in the scales
+            return jnp.zeros(())
+        return super().kl(variational, prior, key)
+
+    def kl_note(self, prior: dist.Distribution) -> str:
+        return "" if isinstance(prior, LogUniformPrior) else super().kl_note(prior)
+
+
+@dataclass(frozen=True)
+class ZeroMeanNoise(Family):
+    """Bernoulli or uniform noise around zero, one draw per step shared by the batch; biases stay mean-field.
+
+    The entropy of Bernoulli noise does not depend on the sizes, and its KL leaves it out, as that of a point does.
+
+    Args:
+        noise: "bernoulli", w = size (B(1/2) - 1/2), or "uniform", w = size (U(0, 1) - 1/2).
+        smallest: the sizes start at the sizes of the network's own weights, but not below this.
+
+    >>> from posteriax import families as q
+    >>> q.ZeroMeanNoise("uniform")
+    ZeroMeanNoise(noise='uniform', smallest=0.01)
+    """
+
+    noise: Literal["bernoulli", "uniform"] = "bernoulli"
+    smallest: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.noise not in ("bernoulli", "uniform"):
+            raise ValueError(f'noise must be "bernoulli" or "uniform", got {self.noise!r}')
+        check_positive("smallest", self.smallest)
+
+    def for_leaf(self, leaf: Leaf) -> Family:
+        return Normal() if leaf.is_bias else self
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        return {"log_size": jnp.log(jnp.maximum(2 * jnp.abs(value), self.smallest))}
+
+    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+        size = jnp.exp(variational["log_size"])
+        if self.noise == "uniform":
+            return size * (jax.random.uniform(key, size.shape, size.dtype) - 0.5)
+        return size * (jax.random.bernoulli(key, 0.5, size.shape).astype(size.dtype) - 0.5)
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return jnp.zeros_like(variational["log_size"])
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        if isinstance(prior, LogUniformPrior):
+            return jnp.zeros(())
+        return -prior.log_prob(self.sample(variational, key)).sum() - self.entropy(variational)
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        return variational["log_size"].sum() if self.noise == "uniform" else jnp.zeros(())
+
+    def kl_note(self, prior: dist.Distribution) -> str:
+        return "" if isinstance(prior, LogUniformPrior) else "KL estimated with one draw per step"
+
+    def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
+        if not isinstance(prior, LogUniformPrior) and not has_density(prior):
+            super().check_prior(leaf, prior)

@@ -72,6 +72,7 @@ class HMC:
             raise ValueError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}")
 
     def prepare(self, target: Target) -> tuple[str, ...]:
+        target.problem.require_density("HMC")
         for name, leaf in zip(target.problem.leaf_names, jax.tree.leaves(target.problem.unknowns), strict=True):
             if jnp.finfo(leaf.dtype).bits < 32:
                 raise TypeError(

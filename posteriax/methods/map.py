@@ -39,6 +39,7 @@ class MAP:
     samples: ClassVar[bool] = False
 
     def prepare(self, target: Target) -> tuple[str, ...]:
+        target.problem.require_density("MAP")
         return ()
 
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":

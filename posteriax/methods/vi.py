@@ -7,7 +7,7 @@ At T = 1 this is the negative ELBO. The expectation over w is one draw (or one r
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -17,6 +17,8 @@ import quax
 
 from posteriax.arrays import Plan, find_uses, plan_estimators
 from posteriax.arrays.estimators import ESTIMATORS, Estimator
+from posteriax.arrays.random_array import KEYS_PER_LEAF
+from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
@@ -34,7 +36,7 @@ class VI:
 
     Args:
         family: one family for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
-        estimator: how noise enters the network: "auto", "weight", "flipout" or "local"
+        estimator: how noise enters the network: "auto", "weight", "factor", "flipout" or "local"
             (see :mod:`posteriax.arrays.estimators`).
         optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
             Adam whose step size falls from 3e-3 to 0 along a cosine.
@@ -62,7 +64,7 @@ class VI:
             raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {self.estimator!r}")
         families = self.family.values() if isinstance(self.family, Mapping) else [self.family]
         for family in families:
-            if not hasattr(family, "for_leaf"):
+            if not hasattr(family, "kl_note"):
                 raise TypeError(
                     f"family must be one of posteriax.families (such as q.Normal()) or a dictionary of them by path, "
                     f"got {family!r}"
@@ -70,38 +72,45 @@ class VI:
 
     def prepare(self, target: Target) -> tuple[str, ...]:
         """Settle families and estimators, and note where an estimator or a closed-form KL was not to be had."""
-        leaves = leaves_of(self, target)
+        leaves, priors = leaves_of(self, target), target.problem.leaf_priors
         if self.kl_schedule is not None:
             last = float(self.kl_schedule(target.steps))
             if abs(last - 1.0) > 1e-6:
                 raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({target.steps})")
-        shared = [
-            f"{leaf.name}: one shared draw per step, because {leaf.plan.note}" for leaf in leaves if leaf.plan.note
-        ]
-        estimated = [
-            f"{leaf.name}: KL estimated with one draw per step (no closed form for {type(prior).__name__})"
-            for leaf, prior in zip(leaves, target.problem.leaf_priors, strict=True)
-            if not leaf.family.exact_kl(prior)
-        ]
-        return (*shared, *estimated)
+        mixture_of(leaves)
+        for leaf in leaves:
+            for i in leaf.block.indices:
+                leaf.family.check_prior(leaf.info, priors[i])
+            leaf.family.check_plan(leaf.info, leaf.plan)
+        # an init that cannot be made says so here, not within a compiled program
+        jax.eval_shape(partial(self._variational, target), jax.random.key(0), target.problem.unknowns)
+        notes = {leaf.name: leaf.family.plan_note(leaf.plan) for leaf in leaves}
+        shared = [f"{name}: one shared draw per step, because {note}" for name, note in notes.items() if note]
+        kl_notes = {leaf.name: leaf.family.kl_note(leaf.block.prior(priors)) for leaf in leaves}
+        return (*shared, *(f"{name}: {note}" for name, note in kl_notes.items() if note))
+
+    def _variational(self, target: Target, key: jax.Array, start: Unknowns) -> dict[str, Variational]:
+        leaves, values = leaves_of(self, target), jax.tree.leaves(start)
+        keys = jax.random.split(key, len(leaves))
+        return {
+            leaf.name: leaf.family.init(leaf_key, leaf.block.join(values), leaf.info)
+            for leaf, leaf_key in zip(leaves, keys, strict=True)
+        }
 
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
-        variational = {
-            leaf.name: leaf.family.init(jax.random.fold_in(key, i), value, leaf.info)
-            for i, (leaf, value) in enumerate(zip(leaves_of(self, target), jax.tree.leaves(start), strict=True))
-        }
+        variational = self._variational(target, key, start)
         optimizer = optimizer_for(self.optimizer, target.steps)
         return State(variational, optimizer.init(variational), jnp.zeros((), jnp.int32))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem, leaves = target.problem, leaves_of(self, target)
         kl_weight = 1.0 if self.kl_schedule is None else self.kl_schedule(state.step)
-        key_outputs, key_kl = jax.random.split(key)
+        keys = leaf_keys(key, leaves)
 
         def loss(variational: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            unknowns, outputs = random_outputs(problem, leaves, variational, key_outputs, batch.x)
-            log_likelihood = problem.log_likelihood_of_outputs(unknowns, outputs, batch)
-            kl, complexity = _complexity(problem, leaves, variational, key_kl)
+            unknowns, outputs = random_outputs(problem, leaves, variational, keys, batch.x)
+            log_likelihood = _log_likelihood(problem, mixture_of(leaves), unknowns, outputs, batch)
+            kl, complexity = _complexity(problem, leaves, variational, keys[-1, 1])
             return -log_likelihood / problem.temperature + kl_weight * complexity, (log_likelihood, kl)
 
         (_, (log_likelihood, kl)), gradient = jax.value_and_grad(loss, has_aux=True)(state.variational)
@@ -111,7 +120,7 @@ class VI:
         return State(variational, optimizer_state, state.step + 1), info
 
     def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
-        families = {leaf.name: leaf.family for leaf in leaves_of(self, target)}
+        families = families_by_name(leaves_of(self, target), target.problem)
         return VariationalPosterior(target.problem, trace, families, states.variational)
 
 
@@ -128,33 +137,67 @@ class Info(NamedTuple):
 
 
 class LeafInference(NamedTuple):
-    """How one unknown is inferred."""
+    """How one block of unknowns, mostly a single leaf, is inferred."""
 
-    name: str
-    info: Leaf
-    family: Family
+    block: Block
     plan: Plan
+
+    @property
+    def name(self) -> str:
+        return self.block.name
+
+    @property
+    def info(self) -> Leaf:
+        return self.block.info
+
+    @property
+    def family(self) -> Family:
+        return self.block.family
+
+
+class Mixture(NamedTuple):
+    """What the families of a mixture agree on: how many components, and the likelihood they are trained with."""
+
+    components: int
+    likelihood: str
 
 
 @lru_cache(maxsize=16)
 def leaves_of(method: VI, target: Target) -> tuple[LeafInference, ...]:
     """Family and estimator of every unknown: settled once, before anything is compiled."""
     problem = target.problem
-    families = families_of(method.family, problem)
     if method.estimator == "weight":
-        plans = [Plan()] * len(families)
+        plans = []
     elif target.couples_examples:
-        plans = [Plan(note="the network's outputs couple the examples of a batch")] * len(families)
+        note = "the network's outputs couple the examples of a batch"
+        plans = [Plan(note=note, factors="shared")] * len(leaf_paths(problem.network.params))
     else:
         uses = find_uses(problem.network.apply, problem.network.params, target.example)
         plans = plan_estimators(method.estimator, uses)
-    names, values = problem.leaf_names, jax.tree.leaves(problem.unknowns)
-    infos = [Leaf(name, value.shape, problem.network.out_axis) for name, value in zip(names, values, strict=True)]
-    plans += [Plan()] * (len(names) - len(plans))  # the likelihood's own unknowns never meet the network
+    blocks = blocks_of(families_of(method.family, problem), problem.leaf_infos)
+    plans += [Plan()] * (len(problem.leaf_names) - len(plans))  # the likelihood's unknowns never meet the network
     return tuple(
-        LeafInference(info.path, info, family.for_leaf(info), plan)
-        for info, family, plan in zip(infos, families, plans, strict=True)
+        LeafInference(block, plans[block.indices[0]] if not block.family.joint else Plan()) for block in blocks
     )
+
+
+def mixture_of(leaves: tuple[LeafInference, ...]) -> Mixture | None:
+    """The mixture that some of the families are of; None if none is."""
+    mixtures = {
+        leaf.name: Mixture(leaf.family.components, getattr(leaf.family, "likelihood", "average"))
+        for leaf in leaves
+        if leaf.family.components is not None
+    }
+    if len(set(mixtures.values())) > 1:
+        found = ", ".join(f"{name}: {m.components} ({m.likelihood})" for name, m in mixtures.items())
+        raise ValueError(f"all mixture families of a network need the same components and likelihood, got {found}")
+    return next(iter(mixtures.values()), None)
+
+
+def families_by_name(leaves: tuple[LeafInference, ...], problem: Problem) -> dict[str, Family]:
+    """The family of every leaf, by path, in the order of the unknowns."""
+    chosen = {i: leaf.family for leaf in leaves for i in leaf.block.indices}
+    return {name: chosen[i] for i, name in enumerate(problem.leaf_names)}
 
 
 def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list[Family]:
@@ -172,21 +215,58 @@ def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list
     return chosen + choose_by_path({**defaults, **named}, own, "family", leaves=leaves)
 
 
+def leaf_keys(key: jax.Array, leaves: tuple[LeafInference, ...]) -> jax.Array:
+    """A row of keys for every block of leaves, and one for what else is random. One hash for all of them."""
+    return jax.random.split(key, (len(leaves) + 1, KEYS_PER_LEAF))
+
+
 def random_outputs(
-    problem: Problem, leaves: tuple[LeafInference, ...], variational: Any, key: jax.Array, x: Any
+    problem: Problem, leaves: tuple[LeafInference, ...], variational: Any, keys: jax.Array, x: Any
 ) -> tuple[Unknowns, Any]:
-    """The network's outputs with every leaf drawn by its own estimator, and the leaves as they were drawn."""
-    *keys, own_key = jax.random.split(key, len(leaves) + 1)
-    arrays = [
-        leaf.family.array(variational[leaf.name], leaf_key, leaf.plan)
-        for leaf, leaf_key in zip(leaves, keys, strict=True)
-    ]
-    unknowns: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), arrays)
-    apply = problem.network.apply
-    if any(isinstance(array, quax.Value) for array in arrays):  # plain draws need no dispatch
-        apply = quax.quaxify(apply)
-    outputs = apply(unknowns.network, x, key=own_key)
-    return unknowns, outputs
+    """The network's outputs with every leaf drawn by its own estimator, and the leaves as they were drawn.
+
+    With families of a mixture, the outputs of all components in a leading axis; other leaves are the same in all.
+    `keys` has a row for every block of leaves, and one for the network's own randomness.
+    """
+    examples = jax.tree.leaves(x)[0].shape[0]
+    mixture = mixture_of(leaves)
+
+    def drawn(leaf: LeafInference, keys: jax.Array, component: Any = None) -> list[Any]:
+        own = variational[leaf.name]
+        if component is not None:
+            own, keys = leaf.family.component(own, component), jax.vmap(jax.random.fold_in, (0, None))(keys, component)
+        return leaf.block.part(leaf.family.array(own, keys, leaf.plan, examples))
+
+    shared = {leaf.name: drawn(leaf, keys[i]) for i, leaf in enumerate(leaves) if not leaf.family.components}
+
+    def outputs(component: Any = None) -> tuple[Any, Any]:
+        arrays: list[Any] = [None] * len(problem.leaf_names)
+        for i, leaf in enumerate(leaves):
+            parts = shared[leaf.name] if leaf.name in shared else drawn(leaf, keys[i], component)
+            for index, array in zip(leaf.block.indices, parts, strict=True):
+                arrays[index] = array
+        unknowns: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), arrays)
+        apply = problem.network.apply
+        if any(isinstance(array, quax.Value) for array in arrays):  # plain draws need no dispatch
+            apply = quax.quaxify(apply)
+        return unknowns, apply(unknowns.network, x, key=keys[-1, 0])
+
+    if mixture is None:
+        return outputs()
+    own = jax.tree.unflatten(jax.tree.structure(problem.unknowns), range(len(problem.leaf_names))).likelihood
+    likelihood = jax.tree.map(lambda i: shared[problem.leaf_names[i]][0], own)
+    return Unknowns(None, likelihood), jax.vmap(lambda k: outputs(k)[1])(jnp.arange(mixture.components))
+
+
+def _log_likelihood(
+    problem: Problem, mixture: Mixture | None, unknowns: Unknowns, outputs: Any, batch: Batch
+) -> jax.Array:
+    if mixture is None:
+        return problem.log_likelihood_of_outputs(unknowns, outputs, batch)
+    each = jax.vmap(lambda o: problem.likelihood.log_prob(unknowns.likelihood, o, batch.y))(outputs)
+    if mixture.likelihood == "average":
+        return jnp.vdot(batch.weight, each.mean(axis=0))
+    return jnp.vdot(batch.weight, jax.nn.logsumexp(each, axis=0) - jnp.log(mixture.components))
 
 
 def _complexity(
@@ -196,8 +276,8 @@ def _complexity(
     priors = problem.leaf_priors
     keys = jax.random.split(key, len(leaves))
     kl = sum(
-        leaf.family.kl(variational[leaf.name], prior, leaf_key)
-        for leaf, prior, leaf_key in zip(leaves, priors, keys, strict=True)
+        leaf.family.kl(variational[leaf.name], leaf.block.prior(priors), leaf_key)
+        for leaf, leaf_key in zip(leaves, keys, strict=True)
     )
     t = problem.temperature
     if t == 1.0:

@@ -12,7 +12,7 @@ from flax import linen as nn
 import posteriax as px
 from posteriax import families as q
 from posteriax.methods.method import Target
-from posteriax.methods.vi import leaves_of, random_outputs
+from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
 
 DRAWS = 4_000
 KEY = jax.random.key(0)
@@ -88,7 +88,7 @@ def random_network(name, estimator):
     }
 
     def outputs(key, variational=variational):
-        return random_outputs(problem, leaves, variational, key, jnp.asarray(x))[1]
+        return random_outputs(problem, leaves, variational, leaf_keys(key, leaves), jnp.asarray(x))[1]
 
     return outputs, variational, {leaf.name: leaf.plan.estimator for leaf in leaves}
 
@@ -238,7 +238,9 @@ def test_the_same_network_gives_the_same_draws_in_every_framework():
             variational = {
                 leaf.name: leaf.family.init(KEY, v, leaf.info) for leaf, v in zip(leaves, values, strict=True)
             }
-            results[name, estimator] = random_outputs(problem, leaves, variational, jax.random.key(5), x)[1]
+            results[name, estimator] = random_outputs(
+                problem, leaves, variational, leaf_keys(jax.random.key(5), leaves), x
+            )[1]
     for (name, estimator), outputs in results.items():
         np.testing.assert_allclose(outputs, results["function", estimator], rtol=1e-5, atol=1e-6, err_msg=name)
 
@@ -262,7 +264,9 @@ def test_equinox_has_the_moments_of_the_same_function():
             leaf.name: leaf.family.init(KEY, value, leaf.info)
             for leaf, value in zip(leaves, jax.tree.leaves(problem.unknowns), strict=True)
         }
-        draws[name] = draw(lambda key, p=problem, ls=leaves, v=variational: random_outputs(p, ls, v, key, x)[1])
+        draws[name] = draw(
+            lambda key, p=problem, ls=leaves, v=variational: random_outputs(p, ls, v, leaf_keys(key, ls), x)[1]
+        )
     scale = draws["function"].std(axis=0)
     gap = np.abs(draws["equinox"].mean(axis=0) - draws["function"].mean(axis=0))
     np.testing.assert_array_less(gap, 5 * scale * np.sqrt(2 / DRAWS))

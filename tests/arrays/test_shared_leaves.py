@@ -8,7 +8,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax.methods.method import Target
-from posteriax.methods.vi import leaves_of, random_outputs
+from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
 
 STEPS = 6
 
@@ -49,7 +49,11 @@ def setup(apply, weight_shape, x, estimator="auto", scale=0.5):
     target = Target(problem, jax.ShapeDtypeStruct(x.shape[1:], jnp.float32), len(x), 1)
     leaves = leaves_of(px.VI(q.Normal(scale=scale), estimator=estimator), target)
     variational = {"w": leaves[0].family.init(jax.random.key(0), jnp.zeros(weight_shape), leaves[0].info)}
-    return lambda key, v=variational: random_outputs(problem, leaves, v, key, x)[1], leaves[0].plan, variational
+    return (
+        lambda key, v=variational: random_outputs(problem, leaves, v, leaf_keys(key, leaves), x)[1],
+        leaves[0].plan,
+        variational,
+    )
 
 
 @pytest.mark.parametrize("estimator", ["auto", "local", "flipout"])

@@ -1,0 +1,86 @@
+"""Blocks: the leaves that one q spans. Mostly one leaf each; a joint family spans all of its leaves as one vector."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax.families.family import Family
+from posteriax.priors import Leaf
+
+
+class Block(NamedTuple):
+    """One q.
+
+    Args:
+        name: the path of its leaf, or of the first of them.
+        info: the leaf as the family sees it: for a joint family, a vector of all weights.
+        family: its shape.
+        indices: which of the unknowns it spans.
+        shapes: their shapes.
+    """
+
+    name: str
+    info: Leaf
+    family: Family
+    indices: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def join(self, leaves: Sequence[Any]) -> Any:
+        """The block's part of all unknowns, as the family sees it."""
+        own = [leaves[i] for i in self.indices]
+        return jnp.concatenate([leaf.reshape(-1) for leaf in own]) if self.family.joint else own[0]
+
+    def part(self, value: Any) -> list[Any]:
+        """The inverse of `join`: the block's leaves."""
+        if not self.family.joint:
+            return [value]
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        return [flat.reshape(shape) for flat, shape in zip(jnp.split(value, ends), self.shapes, strict=True)]
+
+    def prior(self, priors: Sequence[dist.Distribution]) -> dist.Distribution:
+        """The prior of the block, as the family sees it."""
+        own = [priors[i] for i in self.indices]
+        if not self.family.joint:
+            return own[0]
+        bases = [prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior for prior in own]
+        if all(isinstance(base, dist.Normal) for base in bases):
+            return dist.Normal(*(self._spread([getattr(base, name) for base in bases]) for name in ("loc", "scale")))
+        return _Joined(self, own)
+
+    def _spread(self, values: list[Any]) -> jax.Array:
+        pairs = zip(values, self.shapes, strict=True)
+        return jnp.concatenate([jnp.broadcast_to(value, shape).reshape(-1) for value, shape in pairs])
+
+
+class _Joined(dist.Distribution):
+    """Several leaves' priors as one over their vector, for estimates of its density."""
+
+    def __init__(self, block: Block, priors: list[dist.Distribution]):
+        self.block, self.priors = block, priors
+        super().__init__(event_shape=block.info.shape)
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        leaves = self.block.part(value)
+        return sum((prior.log_prob(leaf).sum() for prior, leaf in zip(self.priors, leaves, strict=True)), jnp.zeros(()))
+
+
+def blocks_of(families: Sequence[Family], leaves: Sequence[Leaf]) -> tuple[Block, ...]:
+    """The blocks of all leaves, each with the family asked for it. Leaves with equal joint families share a block."""
+    groups: dict[Any, list[int]] = {}
+    for i, (family, leaf) in enumerate(zip(families, leaves, strict=True)):
+        groups.setdefault(family if family.joint else leaf.path, []).append(i)
+    blocks = []
+    for indices in groups.values():
+        own = [leaves[i] for i in indices]
+        family, info = families[indices[0]], own[0]
+        if family.joint:
+            info = Leaf(info.path, (sum(math.prod(leaf.shape) for leaf in own),), info.out_axis)
+        else:
+            family = family.for_leaf(info)
+        blocks.append(Block(info.path, info, family, tuple(indices), tuple(leaf.shape for leaf in own)))
+    return tuple(blocks)

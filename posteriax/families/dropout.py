@@ -1,0 +1,75 @@
+"""Monte-Carlo dropout: inputs of a leaf are switched off at random, in training and in prediction.
+
+    W' = diag(s) W,   s_i = 0 with probability rate, otherwise 1 / (1 - rate)
+
+The matrix itself is a point estimate under its prior.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from posteriax.arrays import FactorArray, Plan
+from posteriax.families.family import Family, Variational
+from posteriax.families.point import Point
+from posteriax.priors import Leaf
+
+
+@dataclass(frozen=True)
+class Dropout(Family):
+    """Dropout of the activations that enter a leaf, with no layer for it; biases are points.
+
+    In a convolution whole input channels are switched off. Masks are drawn per example in training; a draw of the
+    posterior is a network with some of its inputs switched off.
+
+    Args:
+        rate: the probability that an input is switched off.
+        axis: the leaf's axis of inputs; by default where the network's kind has it.
+
+    >>> from posteriax import families as q
+    >>> {"**": q.Dropout(0.1), "layers/0/*": q.Point()}
+    {'**': Dropout(rate=0.1), 'layers/0/*': Point()}
+    """
+
+    rate: float = 0.1
+    axis: int | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.rate < 1.0:
+            raise ValueError(f"rate must lie in [0, 1), got {self.rate}")
+
+    def for_leaf(self, leaf: Leaf) -> Family:
+        if leaf.is_bias:
+            return Point()
+        return self if self.axis is not None else dataclasses.replace(self, axis=leaf.in_axis)
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        return {"value": value}
+
+    def _mask(self, value: jax.Array, key: jax.Array, examples: int) -> jax.Array:
+        shape = [1] * value.ndim
+        shape[self.axis] = value.shape[self.axis]  # type: ignore[index]
+        kept = jax.random.bernoulli(key, 1 - self.rate, (examples, *shape))
+        return kept.astype(value.dtype) / (1 - self.rate)
+
+    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+        if plan.factors == "drawn":
+            return self.sample(variational, keys[0])
+        masks = self._mask(variational["value"], keys[0], examples if plan.factors == "per example" else 1)
+        return FactorArray(variational["value"], (masks,), plan.factor_axis)
+
+    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+        return variational["value"] * self._mask(variational["value"], key, 1)[0]
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["value"]
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        return -prior.log_prob(variational["value"]).sum()
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        return jnp.zeros(())

@@ -1,0 +1,78 @@
+"""A Gaussian with a covariance between all weights of a leaf, or of the network.
+
+    q(w) = N(mu, L L'),   L lower triangular
+
+Parameters: D + D (D + 1) / 2 for D weights; for small leaves and networks. (METHODS A.5)
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.arrays.noise import standard_normal
+from posteriax.checks import check_positive
+from posteriax.families import triangular
+from posteriax.families.family import Gaussian, Variational, gaussian_entropy
+from posteriax.priors import Leaf
+
+LARGEST = 10_000  # weights under one covariance: 200 MB for the triangle, and Adam keeps three of them
+
+
+@dataclass(frozen=True)
+class FullCovariance(Gaussian):
+    """One Gaussian with all covariances.
+
+    Args:
+        over: "leaf", a covariance for each leaf by itself, or "network", one across all leaves of this family.
+        scale: the standard deviation that every weight starts with.
+
+    >>> from posteriax import families as q
+    >>> q.FullCovariance(over="network")
+    FullCovariance(over='network', scale=0.01)
+    """
+
+    over: Literal["leaf", "network"] = "leaf"
+    scale: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_over(self.over)
+        check_positive("scale", self.scale)
+
+    @property
+    def joint(self) -> bool:  # type: ignore[override]
+        return self.over == "network"
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        if value.size > LARGEST:
+            raise ValueError(
+                f"q.FullCovariance for {leaf.path} would need the covariances of {value.size:,} weights "
+                f"({value.size * (value.size + 1) // 2:,} numbers); from {LARGEST:,} on, q.LowRank() or "
+                f"q.MatrixNormal() serve"
+            )
+        log_diagonal, lower = triangular.start(value.size, self.scale, value.dtype)
+        return {"mean": value, "log_diagonal": log_diagonal, "lower": lower}
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["mean"]
+
+    def variance(self, variational: Variational) -> jax.Array:
+        return jnp.square(_factor(variational)).sum(axis=1).reshape(variational["mean"].shape)
+
+    def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
+        mean = variational["mean"]
+        noise = standard_normal(key, (mean.size,), mean.dtype, unless_nan=mean)
+        return (_factor(variational) @ noise).reshape(mean.shape)
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        return gaussian_entropy(variational["log_diagonal"])
+
+
+def _factor(variational: Variational) -> jax.Array:
+    return triangular.factor(variational["log_diagonal"], variational["lower"])
+
+
+def check_over(over: str) -> None:
+    if over not in ("leaf", "network"):
+        raise ValueError(f'over must be "leaf" or "network", got {over!r}')

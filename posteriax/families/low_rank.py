@@ -1,0 +1,74 @@
+"""A Gaussian with independent noise and noise along a few directions.
+
+    q(w) = N(mu, S (I + F F') S),   S diagonal, F (D x rank)
+
+Parameters: D (2 + rank). The noise is S (e1 + F e2); the determinant that the entropy needs is one of rank x rank.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.arrays.noise import standard_normal
+from posteriax.checks import check_count, check_positive
+from posteriax.families.family import Gaussian, Variational, gaussian_entropy
+from posteriax.families.full_covariance import check_over
+from posteriax.priors import Leaf
+
+
+@dataclass(frozen=True)
+class LowRank(Gaussian):
+    """Diagonal plus low rank.
+
+    Args:
+        rank: how many directions.
+        over: "leaf", directions for each leaf by itself, or "network", across all leaves of this family.
+        scale: the standard deviation that every weight starts with.
+
+    >>> from posteriax import families as q
+    >>> q.LowRank(4)
+    LowRank(rank=4, over='leaf', scale=0.01)
+    """
+
+    rank: int = 4
+    over: Literal["leaf", "network"] = "leaf"
+    scale: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_count("rank", self.rank)
+        check_over(self.over)
+        check_positive("scale", self.scale)
+
+    @property
+    def joint(self) -> bool:  # type: ignore[override]
+        return self.over == "network"
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        # more directions than weights say nothing new: a bias of 2 gets 2
+        rank = min(self.rank, value.size)
+        return {
+            "mean": value,
+            "log_scale": jnp.full_like(value, jnp.log(self.scale)),
+            "directions": 0.1 * jax.random.normal(key, (*value.shape, rank), value.dtype),
+        }
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["mean"]
+
+    def variance(self, variational: Variational) -> jax.Array:
+        along = jnp.square(variational["directions"]).sum(axis=-1)
+        return jnp.exp(2 * variational["log_scale"]) * (1 + along)
+
+    def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
+        mean, directions = variational["mean"], variational["directions"]
+        key_own, key_common = jax.random.split(key)
+        own = standard_normal(key_own, mean.shape, mean.dtype, unless_nan=mean)
+        common = jax.random.normal(key_common, directions.shape[-1:], mean.dtype)
+        return jnp.exp(variational["log_scale"]) * (own + directions @ common)
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        flat = variational["directions"].reshape(-1, variational["directions"].shape[-1])
+        inner = jnp.eye(flat.shape[1], dtype=flat.dtype) + flat.T @ flat
+        return gaussian_entropy(variational["log_scale"]) + 0.5 * jnp.linalg.slogdet(inner)[1]

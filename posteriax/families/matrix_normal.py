@@ -1,0 +1,88 @@
+"""The matrix normal: a covariance of rows and one of columns.
+
+    q(W) = MN(M, A A', B B'),   W = M + A E B',   Cov(W_ab, W_cd) = (A A')_ac (B B')_bd
+
+A and B lower triangular. Parameters: m n + m (m + 1) / 2 + n (n + 1) / 2. (METHODS A.1)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.arrays import KroneckerArray, Plan
+from posteriax.arrays.noise import standard_normal
+from posteriax.checks import check_positive
+from posteriax.families import triangular
+from posteriax.families.family import DiagonalGaussian, Gaussian, Variational, gaussian_entropy
+from posteriax.families.normal import Normal
+from posteriax.priors import Leaf
+
+LARGEST = 10_000  # rows or columns of one factor
+
+
+@dataclass(frozen=True)
+class MatrixNormal(Gaussian):
+    """A Kronecker covariance for each weight matrix; leaves without two axes stay mean-field.
+
+    A convolution kernel is taken as a matrix of its inputs (positions and channels) by its output channels.
+
+    Args:
+        scale: the standard deviation that every weight starts with.
+
+    >>> from posteriax import families as q
+    >>> q.MatrixNormal()
+    MatrixNormal(scale=0.01)
+    """
+
+    scale: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+
+    def for_leaf(self, leaf: Leaf) -> "Gaussian | DiagonalGaussian":
+        return Normal(self.scale) if leaf.is_bias else self
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        rows, columns = leaf.matrix_shape
+        if max(rows, columns) > LARGEST:
+            raise ValueError(
+                f"q.MatrixNormal for {leaf.path} {leaf.shape} would need a covariance of {max(rows, columns):,} rows; "
+                f"it serves up to {LARGEST:,}: give another family to this leaf by path"
+            )
+        left, right = (triangular.start(n, self.scale**0.5, value.dtype) for n in (rows, columns))
+        return {"mean": value, "log_left": left[0], "left": left[1], "log_right": right[0], "right": right[1]}
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["mean"]
+
+    def variance(self, variational: Variational) -> jax.Array:
+        left, right = (jnp.square(factor).sum(axis=1) for factor in factors(variational))
+        return jnp.outer(left, right).reshape(variational["mean"].shape)
+
+    def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
+        mean = variational["mean"]
+        left, right = factors(variational)
+        noise = standard_normal(key, (left.shape[0], right.shape[0]), mean.dtype, unless_nan=mean)
+        return (left @ noise @ right.T).reshape(mean.shape)
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        log_left, log_right = variational["log_left"], variational["log_right"]
+        # the determinant of a Kronecker product: every row has the columns' scales, every column the rows'
+        return gaussian_entropy(log_left[:, None] + log_right)
+
+    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+        mean = variational["mean"]
+        if plan.estimator != "local" or mean.ndim != 2 or plan.example_axis is None:
+            return self.sample(variational, keys[0])
+        return KroneckerArray(mean, *factors(variational), keys, plan.example_axis)
+
+    def plan_note(self, plan: Plan) -> str:
+        return plan.note
+
+
+def factors(variational: Variational) -> tuple[jax.Array, jax.Array]:
+    """A and B."""
+    left = triangular.factor(variational["log_left"], variational["left"])
+    return left, triangular.factor(variational["log_right"], variational["right"])

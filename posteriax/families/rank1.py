@@ -1,0 +1,212 @@
+"""Rank-1 posteriors: one shared matrix, and noise on its inputs and outputs.
+
+    W' = W * r s',   q(s) = 1/K sum_k q_k(s),   the same for r;   W is a point estimate under its own prior
+
+One index k holds for the whole network, so that the K components are an ensemble that costs little more than one
+network. With `noise="point"` it is BatchEnsemble. (METHODS B)
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from posteriax.arrays import FactorArray, Plan
+from posteriax.checks import check_count, check_positive
+from posteriax.families.factor_noise import NOISES, Noise
+from posteriax.families.family import Family, Variational
+from posteriax.priors import Leaf
+
+PLACES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
+
+
+@dataclass(frozen=True)
+class Rank1(Family):
+    """A shared matrix with random factors on its inputs and outputs, in K components; biases are points in each.
+
+    The problem's prior is that of the shared matrix and the biases; the factors have their own. A convolution has
+    factors for its input and output channels. With the default estimator every example and component has its own
+    factors, and the weight matrix is never formed; ``estimator="factor"`` draws them once per component and step.
+    A training step costs as many network passes as there are components; ``posterior.predict(x, draws=n)`` spreads its
+    n draws evenly over them.
+
+    Args:
+        components: K.
+        noise: of the factors: "normal", "cauchy", "log_normal", "half_cauchy", or "point" for none (BatchEnsemble).
+        place: where factors are: "input", "output" or "both".
+        form: "multiplicative", or "additive": (x + s) W + r.
+        likelihood: of a training example: the "average" of its log-likelihoods under the components, or that of their
+            "mixture". Predictions are always the mixture.
+        start: the factors' first means: "sign", +1 or -1, or "normal", around 1.
+        start_value: the probability of +1, or the standard deviation around 1.
+        scale: the factors' first scale.
+        prior_mean, prior_scale: of the factors.
+
+    >>> from posteriax import families as q
+    >>> q.Rank1(4, noise="cauchy").components
+    4
+    """
+
+    components: int = 4
+    noise: Literal["normal", "cauchy", "log_normal", "half_cauchy", "point"] = "normal"
+    place: Literal["input", "output", "both"] = "both"
+    form: Literal["multiplicative", "additive"] = "multiplicative"
+    likelihood: Literal["average", "mixture"] = "average"
+    start: Literal["sign", "normal"] = "sign"
+    start_value: float = 0.5
+    scale: float = 0.0316  # sqrt(p / (1 - p)) for a dropout rate p of 0.001
+    prior_mean: float = 1.0
+    prior_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_count("components", self.components)
+        check_positive("scale", self.scale)
+        check_positive("prior_scale", self.prior_scale)
+        for name, allowed in (
+            ("noise", tuple(NOISES)),
+            ("place", tuple(PLACES)),
+            ("form", ("multiplicative", "additive")),
+            ("likelihood", ("average", "mixture")),
+            ("start", ("sign", "normal")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.additive and self._noise.positive:
+            raise ValueError(f'form="additive" needs factors of both signs, but noise={self.noise!r} is positive')
+        if not 0 <= self.start_value <= (1 if self.start == "sign" else float("inf")):
+            raise ValueError(f"start_value must be a probability or a standard deviation, got {self.start_value}")
+
+    @property
+    def _noise(self) -> Noise:
+        return NOISES[self.noise]
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        return self.noise != "point"
+
+    @property
+    def additive(self) -> bool:
+        return self.form == "additive"
+
+    def for_leaf(self, leaf: Leaf) -> Family:
+        return PointPerComponent(self.components, self.likelihood) if leaf.is_bias else self
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        variational = {"kernel": value}
+        axes = {"in": leaf.in_axis, "out": leaf.out_axis}
+        for i, place in enumerate(PLACES[self.place]):
+            # factors broadcast against the kernel: their shape says which axis they scale
+            shape = [self.components, *[1] * value.ndim]
+            shape[1 + axes[place] if axes[place] >= 0 else axes[place]] = value.shape[axes[place]]
+            key_location, key_scale = jax.random.split(jax.random.fold_in(key, i))
+            variational[place] = self._start(key_location, shape, value.dtype)
+            if self.random:
+                spread = 0.1 * jax.random.truncated_normal(key_scale, -2, 2, shape, value.dtype)
+                variational[f"log_scale_{place}"] = jnp.log(self.scale) + spread
+        return variational
+
+    def _start(self, key: jax.Array, shape: list[int], dtype: Any) -> jax.Array:
+        if self.additive or self._noise.positive:  # around 0, which is 1 in the log domain
+            return 0.1 * jax.random.normal(key, shape, dtype)
+        if self.start == "sign":
+            return jnp.where(jax.random.bernoulli(key, self.start_value, shape), 1.0, -1.0).astype(dtype)
+        return 1 + self.start_value * jax.random.normal(key, shape, dtype)
+
+    def component(self, variational: Variational, index: Any) -> Variational:
+        return {name: value if name == "kernel" else value[index] for name, value in variational.items()}
+
+    def _factors(self, variational: Variational, keys: Any, examples: int) -> tuple[jax.Array, ...]:
+        """Factors of one component, (examples, ...)."""
+        return tuple(
+            self._noise.draw(key, variational[place], variational.get(f"log_scale_{place}"), examples)
+            for place, key in zip(PLACES[self.place], keys, strict=False)
+        )
+
+    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+        if plan.factors == "drawn":
+            return self.sample(variational, keys[0])
+        each = examples if plan.factors == "per example" and self.random else 1
+        return FactorArray(
+            variational["kernel"], self._factors(variational, keys, each), plan.factor_axis, self.additive
+        )
+
+    def sample(self, variational: Variational, key: jax.Array) -> Any:
+        drawn = self._factors(variational, jax.random.split(key, 2), 1)
+        array = FactorArray(variational["kernel"], drawn, None, self.additive)
+        return array if self.additive else array.materialise()
+
+    def mean(self, variational: Variational) -> jax.Array:
+        if self.additive:
+            return variational["kernel"]
+        product: Any = 1.0
+        for place in PLACES[self.place]:
+            product = product * self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))
+        return variational["kernel"] * jnp.mean(product, axis=0)
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        kl = -prior.log_prob(variational["kernel"]).sum()
+        if not self.random:
+            return kl
+        mean = 0.0 if self.additive else self.prior_mean
+        for place, own in zip(PLACES[self.place], jax.random.split(key, 2), strict=False):
+            # a sum over the components, as in the paper: each is held to the prior (METHODS 0.2.8)
+            kl += self._noise.kl(own, variational[place], variational[f"log_scale_{place}"], mean, self.prior_scale)
+        return kl
+
+    def kl_note(self, prior: dist.Distribution) -> str:
+        return self._noise.kl_note if self.random else ""
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        return sum(
+            (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]))
+            for place in PLACES[self.place]
+            if self.random
+        ) + jnp.zeros(())
+
+    def check_plan(self, leaf: Leaf, plan: Plan) -> None:
+        if self.additive and plan.factors == "drawn":
+            why = plan.note or 'estimator="weight" was asked for'
+            raise ValueError(
+                f'q.Rank1(form="additive") for {leaf.path} is no weight that could be drawn, and {why}; take '
+                f'form="multiplicative", or another estimator'
+            )
+
+    def plan_note(self, plan: Plan) -> str:
+        return plan.note if plan.factors == "drawn" else ""
+
+
+@dataclass(frozen=True)
+class PointPerComponent(Family):
+    """A point estimate in every component of a mixture: what Rank1 does with biases.
+
+    >>> from posteriax import families as q
+    >>> q.PointPerComponent(4).components
+    4
+    """
+
+    components: int = 4
+    likelihood: Literal["average", "mixture"] = "average"
+    random = False
+
+    def __post_init__(self) -> None:
+        check_count("components", self.components)
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        return {"value": jnp.stack([value] * self.components)}
+
+    def component(self, variational: Variational, index: Any) -> Variational:
+        return {"value": variational["value"][index]}
+
+    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+        return variational["value"]
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["value"].mean(axis=0)
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        return -prior.log_prob(variational["value"]).sum()
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        return jnp.zeros(())

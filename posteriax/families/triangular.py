@@ -1,0 +1,29 @@
+"""Lower triangular factors of a covariance, as the numbers that are learned.
+
+    L = diag(exp(log_diagonal)) (I + S),   S strictly lower triangular
+
+Rows are scaled by their diagonal entry, so that one step size suits rows of any size.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def start(size: int, scale: float, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
+    """`log_diagonal` and the packed entries of S, for L = scale I."""
+    return jnp.full(size, math.log(scale), dtype), jnp.zeros(size * (size - 1) // 2, dtype)
+
+
+def factor(log_diagonal: jax.Array, lower: jax.Array) -> jax.Array:
+    """L.
+
+    >>> factor(jnp.zeros(2), jnp.array([3.0])).tolist()
+    [[1.0, 0.0], [3.0, 1.0]]
+    """
+    size = log_diagonal.shape[0]
+    rows, columns = np.tril_indices(size, -1)
+    unit = jnp.eye(size, dtype=lower.dtype).at[rows, columns].set(lower)
+    return jnp.exp(log_diagonal)[:, None] * unit
