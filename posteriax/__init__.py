@@ -17,6 +17,7 @@ from posteriax.methods import HMC as HMC
 from posteriax.methods import MAP as MAP
 from posteriax.methods import VI as VI
 from posteriax.methods import Ensemble as Ensemble
+from posteriax.methods import natural_gradient as natural_gradient
 from posteriax.network import Network as Network
 from posteriax.network import network as network
 from posteriax.network import paths as paths

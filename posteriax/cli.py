@@ -49,6 +49,13 @@ def make_app() -> Any:
         console().print(table(run_step(rounds, peers)))
 
     @bench.command()
+    def families(rounds: int = rounds_option) -> None:
+        """A step of every family over a deterministic one, its memory and its parameters: the same MLP."""
+        from posteriax.benchmarks.families import run_families, table
+
+        console().print(table(*run_families(rounds)))
+
+    @bench.command()
     def leapfrog(rounds: int = rounds_option, peers: bool = peers_option) -> None:
         """One HMC leapfrog over a hand-written loop, and two chains on two cores."""
         from posteriax.benchmarks.leapfrog import run_leapfrog, table

@@ -25,8 +25,8 @@ ESTIMATORS: tuple[Estimator, ...] = ("auto", "weight", "factor", "flipout", "loc
 class Plan(NamedTuple):
     """The estimator of one leaf, the axis of examples it needs, and, if a plain draw was forced, why.
 
-    `factors` says how a family of products enters: "drawn" (as a plain draw), "shared" or "per example", the latter
-    along `factor_axis`.
+    `factors` says how a family of products enters: "drawn" (as a plain draw), "shared" or "per example"; `factor_axis`
+    is the axis of examples that its factors meet.
     """
 
     estimator: str = "weight"
@@ -63,13 +63,11 @@ def _plan_factors(estimator: Estimator, use: Use, plan: Plan) -> Plan:
     if estimator == "weight" or not use.dispatchable:
         return plan
     met = use.in_loop or use
-    if (
-        estimator == "factor"
-        or met.example_axis is None
-        or met.primitive not in ("dot_general", "conv_general_dilated")
-    ):
+    contracts = met.primitive in ("dot_general", "conv_general_dilated") and met.example_axis is not None
+    if not contracts:
         return plan._replace(factors="shared")
-    return plan._replace(factors="per example", factor_axis=met.example_axis)
+    kind = "shared" if estimator == "factor" else "per example"
+    return plan._replace(factors=kind, factor_axis=met.example_axis)
 
 
 def _least_noisy(use: Use) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -36,28 +37,30 @@ class FactorArray(RandomArray):
     def materialise(self) -> jax.Array:
         if self.additive:
             raise TypeError("a leaf with additive factors can only be multiplied with data")
-        product = self.kernel
-        for factor in self.factors:  # of the first example, if they differ: still one draw
-            product = product * factor[0]
-        return product
+        return _multiply(self.kernel, self.factors)
 
     def contract(self, contraction: Contraction) -> Any:
-        x, kernel, after = contraction.x, self.kernel, []
+        x, kernel, before, after = contraction.x, self.kernel, [], []
         out_rank = jax.eval_shape(contraction.apply, x, kernel).ndim
         for factor in self.factors:
             axes = {axis - 1 for axis in range(1, factor.ndim) if factor.shape[axis] > 1}
             known = factor.shape[0] == 1 or contraction.examples is not None
             example = (None, None) if contraction.examples is None else contraction.examples
             if known and axes <= set(contraction.inputs):
-                placed = _place(factor, contraction.inputs, example[0], jnp.ndim(x), contraction.groups)
-                x = x + placed if self.additive else x * placed
+                before.append((factor, example[0]))
             elif known and axes <= set(contraction.outputs):
                 after.append(_place(factor, contraction.outputs, example[1], out_rank, 1))
             elif self.additive:
                 raise TypeError("additive factors need a product over the leaf's input axis")
             else:
                 kernel = kernel * factor[0]
-        out = contraction.apply(x, kernel)
+        if len(before) == 1 and not self.additive and before[0][0].shape[0] == 1:
+            out = _scaled_product(contraction)(x, kernel, before[0][0])
+        else:
+            for factor, axis in before:
+                placed = _place(factor, contraction.inputs, axis, jnp.ndim(x), contraction.groups)
+                x = x + placed if self.additive else x * placed
+            out = _over_components(contraction)(x, kernel)
         for placed in after:
             out = out + placed if self.additive else out * placed
         return out
@@ -72,6 +75,79 @@ class FactorArray(RandomArray):
             factors = tuple(factor.astype(dtype) for factor in self.factors)
             return dataclasses.replace(self, kernel=self.kernel.astype(dtype), factors=factors)
         return super().move(primitive, params)
+
+
+def _scaled_product(contraction: Contraction) -> Callable[[Any, Any, Any], Any]:
+    """The contraction with a factor on the data, shared by the examples of a component.
+
+    Where all components see the same data, as a network's first layer does, the factors' gradient comes by way of the
+    weights. By way of the data it would take one more product, for a gradient by the data that nothing else asks for.
+    """
+
+    def scaled(x: Any, kernel: Any, factor: Any) -> Any:
+        placed = _place(factor, contraction.inputs, None, jnp.ndim(x), contraction.groups)
+        return _over_components(contraction)(x * placed, kernel)
+
+    merged = jax.custom_batching.custom_vmap(scaled)
+
+    @merged.def_vmap
+    def _(size: int, batched: Any, x: Any, kernel: Any, factor: Any) -> tuple[Any, bool]:
+        if batched == [False, False, True] and contraction.groups == 1:
+            return _same_data(contraction, scaled)(x, kernel, factor), True
+        return jax.vmap(scaled, [0 if b else None for b in batched])(x, kernel, factor), True
+
+    return merged
+
+
+def _same_data(contraction: Contraction, scaled: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """`scaled` of the same data for factors (components, 1, ...) of all components."""
+    all_components = jax.vmap(scaled, (None, None, 0))
+    product = jax.custom_vjp(all_components)
+
+    def forward(x: Any, kernel: Any, factors: Any) -> Any:
+        return all_components(x, kernel, factors), (x, kernel, factors)
+
+    def backward(saved: Any, gradient: Any) -> Any:
+        x, kernel, factors = saved
+        by_weights = jax.vmap(lambda g: jax.linear_transpose(lambda w: contraction.apply(x, w), kernel)(g)[0])(gradient)
+        own = factors[:, 0]
+        summed = tuple(axis for axis in range(1, own.ndim) if own.shape[axis] == 1)
+        by_factors = (by_weights * kernel).sum(axis=summed, keepdims=True)[:, None]
+        (by_x,) = jax.linear_transpose(lambda x: all_components(x, kernel, factors), x)(gradient)
+        return by_x, (by_weights * own).sum(axis=0), by_factors
+
+    product.defvjp(forward, backward)
+    return product
+
+
+def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
+    """The contraction, with components of data merged into their axis of examples.
+
+    As an axis of its own, XLA would transpose a copy of the data for the gradient of the shared kernel.
+    """
+    apply = contraction.apply
+    if contraction.examples is None:
+        return apply
+    into, out_of = contraction.examples
+    merged = jax.custom_batching.custom_vmap(apply)
+
+    @merged.def_vmap
+    def _(size: int, batched: Any, x: Any, kernel: Any) -> tuple[Any, bool]:
+        if not batched[0] or batched[1]:
+            return jax.vmap(apply, [0 if b else None for b in batched])(x, kernel), True
+        rows = jnp.moveaxis(x, 0, into)
+        out = apply(rows.reshape(*x.shape[1 : into + 1], -1, *x.shape[into + 2 :]), kernel)
+        split = out.reshape(*out.shape[:out_of], size, -1, *out.shape[out_of + 1 :])
+        return jnp.moveaxis(split, out_of, 0), True
+
+    return merged
+
+
+def _multiply(kernel: jax.Array, factors: tuple[jax.Array, ...]) -> jax.Array:
+    """kernel * factor * factor; of the first example, if they differ: still one draw."""
+    for factor in factors:
+        kernel = kernel * factor[0]
+    return kernel
 
 
 def _place(factor: jax.Array, places: Any, example: int | None, rank: int, groups: int) -> jax.Array:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ DETERMINISTIC = "deterministic, hand-written"
 
 def run_step(rounds: int = 15, peers: bool = False) -> dict[str, np.ndarray]:
     """Time a step of each method, interleaved; with `peers`, of other libraries' mean-field layers too."""
-    x, y = _data()
+    x, y = random_data()
     weight = px.VI(q.Normal(), estimator="weight", optimizer=optax.adam(1e-3))
     cases = {
         DETERMINISTIC: hand_written(x, y, mean_field=False),
         "mean-field, hand-written": hand_written(x, y, mean_field=True),
-        "MAP": through_driver(x, y, px.MAP(optax.adam(1e-3))),
-        "mean-field, weight": through_driver(x, y, weight),
+        "MAP": timed(driver_program(x, y, px.MAP(optax.adam(1e-3))), x, y),
+        "mean-field, weight": timed(driver_program(x, y, weight), x, y),
     }
     if not peers:
         return interleave(cases, rounds)
@@ -45,24 +45,47 @@ def table(times: dict[str, np.ndarray]) -> Any:
     return ratio_table(times, DETERMINISTIC, unit=1e-3, unit_name="ms", title=title)
 
 
-def _data() -> tuple[jax.Array, jax.Array]:
+def random_data() -> tuple[jax.Array, jax.Array]:
     rng = np.random.default_rng(0)
     n = BATCH * BATCHES
     return jnp.asarray(rng.normal(size=(n, 784)), jnp.float32), jnp.asarray(rng.integers(0, 10, n), jnp.int32)
 
 
-def through_driver(x: jax.Array, y: jax.Array, method: Any) -> Callable[[], float]:
-    """Seconds per step of a method, in the program that `px.fit` runs."""
-    problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), p.Normal(scale=0.3))
+class DriverProgram(NamedTuple):
+    """The program that `px.fit` runs, compiled, with the bytes it needs and the parameters it trains."""
+
+    run: Any
+    keys: jax.Array
+    states: Any
+    bytes: int
+    parameters: int
+
+
+def driver_program(
+    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None
+) -> DriverProgram:
+    problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), prior or p.Normal(scale=0.3))
     target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
-    program = Program(Ensemble(method, 1), target, Minibatches.of(len(y), BATCH), members_mesh(1, None))
+    program = Program(Ensemble(method, 1), target, Minibatches.of(len(y), batch_size), members_mesh(1, None))
     keys = jax.random.split(jax.random.key(0), 1)
-    box = {"states": program.start(keys, jnp.arange(1), (x, y)), "step": 0}
+    states = program.start(keys, jnp.arange(1), (x, y))
+    run = program.chunk.lower(keys, states, (x, y), jnp.int32(0), jnp.int32(STEPS)).compile()
+    held = states.variational if hasattr(states, "variational") else states.unknowns
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(held))
+    memory = run.memory_analysis()
+    data = x.nbytes + y.nbytes
+    needed = 0 if memory is None else memory.temp_size_in_bytes + memory.argument_size_in_bytes - data
+    return DriverProgram(run, keys, states, needed, parameters)
+
+
+def timed(program: DriverProgram, x: jax.Array, y: jax.Array) -> Callable[[], float]:
+    """Seconds per step."""
+    box = {"states": program.states, "step": 0}
 
     def seconds() -> float:
         first = box["step"]
         began = time.perf_counter()
-        out = program.chunk(keys, box["states"], (x, y), jnp.int32(first), jnp.int32(first + STEPS))
+        out = program.run(program.keys, box["states"], (x, y), jnp.int32(first), jnp.int32(first + STEPS))
         jax.block_until_ready(out)
         took = time.perf_counter() - began
         box["states"], box["step"] = out[0], first + STEPS

@@ -17,17 +17,24 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
+from posteriax.arrays.noise import computed_once, standard_normal
+
 LARGEST = 10.0  # heavy tails would overflow a deep network
 
 
 class Noise(ABC):
-    """Location and log scale are arrays of factors; a draw of one component has a leading axis of examples."""
+    """Location and log scale are arrays of factors; a draw of one component has a leading axis of examples.
+
+    The kernel, which all components share, is what the noise will be multiplied with (see `computed_once`).
+    """
 
     positive: bool = False
     kl_note: str = ""
 
     @abstractmethod
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int) -> jax.Array: ...
+    def draw(
+        self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array
+    ) -> jax.Array: ...
 
     @abstractmethod
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
@@ -42,9 +49,13 @@ class Noise(ABC):
     def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array: ...
 
 
+def _cauchy(key: jax.Array, shape: Any, dtype: Any, kernel: jax.Array) -> jax.Array:
+    return computed_once(lambda: jax.random.cauchy(key, shape, dtype), unless_nan=kernel)
+
+
 class _Normal(Noise):
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int) -> jax.Array:
-        return location + jnp.exp(log_scale) * jax.random.normal(key, (examples, *location.shape), location.dtype)
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        return location + jnp.exp(log_scale) * standard_normal(key, (examples, *location.shape), location.dtype, kernel)
 
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
         return location
@@ -62,8 +73,8 @@ class _Normal(Noise):
 class _LogNormal(_Normal):
     positive = True
 
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int) -> jax.Array:
-        return jnp.exp(super().draw(key, location, log_scale, examples))
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        return jnp.exp(super().draw(key, location, log_scale, examples, kernel))
 
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
         return jnp.exp(location + 0.5 * jnp.exp(2 * log_scale))
@@ -78,8 +89,8 @@ class _LogNormal(_Normal):
 
 
 class _Cauchy(Noise):
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int) -> jax.Array:
-        noise = jax.random.cauchy(key, (examples, *location.shape), location.dtype)
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        noise = _cauchy(key, (examples, *location.shape), location.dtype, kernel)
         return jnp.clip(location + jnp.exp(log_scale) * noise, -LARGEST, LARGEST)
 
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
@@ -101,8 +112,8 @@ class _HalfCauchy(Noise):
     positive = True
     kl_note = "KL estimated with one draw per step (half-Cauchy factors)"
 
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int) -> jax.Array:
-        noise = jnp.abs(jax.random.cauchy(key, (examples, *location.shape), location.dtype))
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        noise = jnp.abs(_cauchy(key, (examples, *location.shape), location.dtype, kernel))
         return jnp.minimum(jnp.exp(location) + jnp.exp(log_scale) * noise, LARGEST)
 
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
@@ -122,7 +133,7 @@ class _HalfCauchy(Noise):
 
 
 class _Point(Noise):
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int) -> jax.Array:
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
         return location[None]
 
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:

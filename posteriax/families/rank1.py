@@ -120,7 +120,9 @@ class Rank1(Family):
     def _factors(self, variational: Variational, keys: Any, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""
         return tuple(
-            self._noise.draw(key, variational[place], variational.get(f"log_scale_{place}"), examples)
+            self._noise.draw(
+                key, variational[place], variational.get(f"log_scale_{place}"), examples, variational["kernel"]
+            )
             for place, key in zip(PLACES[self.place], keys, strict=False)
         )
 

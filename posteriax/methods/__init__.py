@@ -5,4 +5,5 @@ from posteriax.methods.hmc import HMC as HMC
 from posteriax.methods.map import MAP as MAP
 from posteriax.methods.method import Method as Method
 from posteriax.methods.method import Target as Target
+from posteriax.methods.natural_gradient import natural_gradient as natural_gradient
 from posteriax.methods.vi import VI as VI
