@@ -43,6 +43,11 @@ class Leaf:
         return (outputs, self.fan_in) if self.out_axis == 0 else (self.fan_in, outputs)
 
     @property
+    def outputs_axis(self) -> int:
+        """`out_axis`, counted from the front."""
+        return self.out_axis % len(self.shape)
+
+    @property
     def in_axis(self) -> int:
         """The axis that counts the inputs (the input channels of a convolution): the one beside the outputs'."""
         return 1 if self.out_axis == 0 else len(self.shape) - 2

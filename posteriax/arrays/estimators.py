@@ -51,7 +51,8 @@ def _plan(estimator: Estimator, use: Use) -> Plan:
     if use.primitive is None:
         return Plan(note=use.reason)
     if use.example_axis is not None:
-        return Plan(_least_noisy(use) if estimator == "auto" else estimator, use.example_axis)
+        by_sign = use.primitive == "add"  # flipout is as good as local there, and a sign is cheaper than a draw
+        return Plan("flipout" if by_sign else _least_noisy(use) if estimator == "auto" else estimator, use.example_axis)
     by_output = use.primitive in ("dot_general", "conv_general_dilated") and use.meets_examples
     if estimator == "local" and by_output:  # rows of examples and positions together: as asked for by name
         return Plan("local")
@@ -71,6 +72,6 @@ def _plan_factors(estimator: Estimator, use: Use, plan: Plan) -> Plan:
 
 
 def _least_noisy(use: Use) -> str:
-    """The least noisy exact estimator. For an addition flipout is as good as local, and a sign is cheaper."""
+    """The least noisy exact estimator."""
     exact_local = use.primitive == "gather" or (use.primitive == "dot_general" and not use.other_axes)
     return "local" if exact_local else "flipout"

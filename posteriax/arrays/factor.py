@@ -1,7 +1,6 @@
 """A shared matrix with factors on its inputs and outputs, as an array type."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,14 +20,18 @@ class FactorArray(RandomArray):
 
     Args:
         kernel: the shared array.
-        factors: each broadcasts against (examples, *kernel.shape), with length 1 along examples if all share it.
+        factors: each (examples, length of one of the kernel's axes), or (1, length) if all examples share it.
+        axes: the kernel's axis that each of them scales.
         example_axis: the axis of examples in the array that this one will meet.
+        of_component: whether the factors are those of one component, of several that are vmapped over.
         additive: the factors are added to inputs and outputs instead; then there is no such array, only its products.
     """
 
     kernel: jax.Array
     factors: tuple[jax.Array, ...]
+    axes: tuple[int, ...] = eqx.field(static=True)
     example_axis: int | None = eqx.field(static=True)
+    of_component: bool = eqx.field(static=True, default=False)
     additive: bool = eqx.field(static=True, default=False)
 
     def aval(self) -> jax.core.ShapedArray:
@@ -37,39 +40,51 @@ class FactorArray(RandomArray):
     def materialise(self) -> jax.Array:
         if self.additive:
             raise TypeError("a leaf with additive factors can only be multiplied with data")
-        return _multiply(self.kernel, self.factors)
+        return self._multiply(self.axes)
+
+    def _multiply(self, axes: Any) -> jax.Array:
+        """The kernel with its factors along some axes: those of the first example, if they differ; still one draw."""
+        kernel = self.kernel
+        for factor, axis in zip(self.factors, self.axes, strict=True):
+            if axis in axes:
+                kernel = kernel * along(axis, factor[0], kernel.ndim)
+        return kernel
 
     def contract(self, contraction: Contraction) -> Any:
-        x, kernel, before, after = contraction.x, self.kernel, [], []
-        out_rank = jax.eval_shape(contraction.apply, x, kernel).ndim
-        for factor in self.factors:
-            axes = {axis - 1 for axis in range(1, factor.ndim) if factor.shape[axis] > 1}
+        examples = (None, None) if contraction.examples is None else contraction.examples
+        before, after, others = [], [], []
+        for factor, axis in zip(self.factors, self.axes, strict=True):
             known = factor.shape[0] == 1 or contraction.examples is not None
-            example = (None, None) if contraction.examples is None else contraction.examples
-            if known and axes <= set(contraction.inputs):
-                before.append((factor, example[0]))
-            elif known and axes <= set(contraction.outputs):
-                after.append(_place(factor, contraction.outputs, example[1], out_rank, 1))
-            elif self.additive:
-                raise TypeError("additive factors need a product over the leaf's input axis")
+            if known and axis in contraction.inputs:
+                before.append((factor, contraction.inputs[axis], axis))
+            elif known and axis in contraction.outputs:
+                after.append((factor, contraction.outputs[axis]))
             else:
-                kernel = kernel * factor[0]
-        if len(before) == 1 and not self.additive and before[0][0].shape[0] == 1:
-            out = _scaled_product(contraction)(x, kernel, before[0][0])
+                others.append(axis)
+        if others and self.additive:
+            raise TypeError("additive factors need a product over the leaf's input axis")
+        kernel, x = self._multiply(others), contraction.x
+        # what is merged over components cannot be differentiated without any: their factors must be on the data
+        merges = self.of_component and before
+        if merges and len(before) == 1 and not self.additive and before[0][0].shape[0] == 1:
+            factor, axis, own_axis = before[0]
+            out = _scaled_product(contraction, own_axis, axis)(x, kernel, factor)
         else:
-            for factor, axis in before:
-                placed = _place(factor, contraction.inputs, axis, jnp.ndim(x), contraction.groups)
-                x = x + placed if self.additive else x * placed
-            out = _over_components(contraction)(x, kernel)
-        for placed in after:
-            out = out + placed if self.additive else out * placed
+            for factor, axis, _ in before:
+                x = self._combine(x, _beside(factor, axis, examples[0], jnp.ndim(x), contraction.groups))
+            out = (_over_components(contraction) if merges else contraction.apply)(x, kernel)
+        for factor, axis in after:
+            out = self._combine(out, _beside(factor, axis, examples[1], out.ndim, 1))
         return out
+
+    def _combine(self, data: Any, factor: jax.Array) -> Any:
+        return data + factor if self.additive else data * factor
 
     def move(self, primitive: Any, params: dict[str, Any]) -> Any:
         if primitive is lax.transpose_p:
-            order = params["permutation"]
-            moved = tuple(factor.transpose(0, *(1 + axis for axis in order)) for factor in self.factors)
-            return dataclasses.replace(self, kernel=self.kernel.transpose(order), factors=moved)
+            order = tuple(params["permutation"])
+            axes = tuple(order.index(axis) for axis in self.axes)
+            return dataclasses.replace(self, kernel=self.kernel.transpose(order), axes=axes)
         if primitive is lax.convert_element_type_p:
             dtype = params["new_dtype"]
             factors = tuple(factor.astype(dtype) for factor in self.factors)
@@ -77,7 +92,29 @@ class FactorArray(RandomArray):
         return super().move(primitive, params)
 
 
-def _scaled_product(contraction: Contraction) -> Callable[[Any, Any, Any], Any]:
+def along(axis: int, vector: jax.Array, rank: int) -> jax.Array:
+    """A vector as an array of a rank, along one of its axes.
+
+    >>> along(0, jnp.ones(3), rank=2).shape
+    (3, 1)
+    """
+    shape = [1] * rank
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
+def _beside(factor: jax.Array, axis: int, example: int | None, rank: int, groups: int) -> jax.Array:
+    """A factor (examples, length) as it broadcasts against data: along `axis`, and examples along `example`."""
+    factor = jnp.tile(factor, (1, groups))  # each group of a convolution has the same factors
+    if factor.shape[0] == 1:
+        return along(axis, factor[0], rank)
+    assert example is not None
+    shape = [1] * rank
+    shape[example], shape[axis] = factor.shape
+    return (factor if example < axis else factor.T).reshape(shape)
+
+
+def _scaled_product(contraction: Contraction, own_axis: int, axis: int) -> Callable[[Any, Any, Any], Any]:
     """The contraction with a factor on the data, shared by the examples of a component.
 
     Where all components see the same data, as a network's first layer does, the factors' gradient comes by way of the
@@ -85,22 +122,23 @@ def _scaled_product(contraction: Contraction) -> Callable[[Any, Any, Any], Any]:
     """
 
     def scaled(x: Any, kernel: Any, factor: Any) -> Any:
-        placed = _place(factor, contraction.inputs, None, jnp.ndim(x), contraction.groups)
-        return _over_components(contraction)(x * placed, kernel)
+        return _over_components(contraction)(x * _beside(factor, axis, None, jnp.ndim(x), contraction.groups), kernel)
 
     merged = jax.custom_batching.custom_vmap(scaled)
 
     @merged.def_vmap
     def _(size: int, batched: Any, x: Any, kernel: Any, factor: Any) -> tuple[Any, bool]:
         if batched == [False, False, True] and contraction.groups == 1:
-            return _same_data(contraction, scaled)(x, kernel, factor), True
+            return _same_data(contraction, own_axis, scaled)(x, kernel, factor), True
         return jax.vmap(scaled, [0 if b else None for b in batched])(x, kernel, factor), True
 
     return merged
 
 
-def _same_data(contraction: Contraction, scaled: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """`scaled` of the same data for factors (components, 1, ...) of all components."""
+def _same_data(
+    contraction: Contraction, own_axis: int, scaled: Callable[[Any, Any, Any], Any]
+) -> Callable[[Any, Any, Any], Any]:
+    """`scaled` of the same data, for factors (components, 1, length) of all components."""
     all_components = jax.vmap(scaled, (None, None, 0))
     product = jax.custom_vjp(all_components)
 
@@ -110,11 +148,11 @@ def _same_data(contraction: Contraction, scaled: Callable[[Any, Any, Any], Any])
     def backward(saved: Any, gradient: Any) -> Any:
         x, kernel, factors = saved
         by_weights = jax.vmap(lambda g: jax.linear_transpose(lambda w: contraction.apply(x, w), kernel)(g)[0])(gradient)
-        own = factors[:, 0]
-        summed = tuple(axis for axis in range(1, own.ndim) if own.shape[axis] == 1)
-        by_factors = (by_weights * kernel).sum(axis=summed, keepdims=True)[:, None]
+        others = tuple(1 + axis for axis in range(kernel.ndim) if axis != own_axis)
+        by_factors = (by_weights * kernel).sum(axis=others)[:, None]
+        on_kernel = jax.vmap(lambda factor: along(own_axis, factor, kernel.ndim))(factors[:, 0])
         (by_x,) = jax.linear_transpose(lambda x: all_components(x, kernel, factors), x)(gradient)
-        return by_x, (by_weights * own).sum(axis=0), by_factors
+        return by_x, (by_weights * on_kernel).sum(axis=0), by_factors
 
     product.defvjp(forward, backward)
     return product
@@ -141,29 +179,3 @@ def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
         return jnp.moveaxis(split, out_of, 0), True
 
     return merged
-
-
-def _multiply(kernel: jax.Array, factors: tuple[jax.Array, ...]) -> jax.Array:
-    """kernel * factor * factor; of the first example, if they differ: still one draw."""
-    for factor in factors:
-        kernel = kernel * factor[0]
-    return kernel
-
-
-def _place(factor: jax.Array, places: Any, example: int | None, rank: int, groups: int) -> jax.Array:
-    """A factor, reshaped to broadcast against data of a rank: its axes put at `places`, examples at `example`."""
-    shape = [1] * rank
-    order = [0, *(1 + own for own in sorted(places, key=lambda own: places[own]))]
-    for own, axis in places.items():
-        shape[axis] = factor.shape[1 + own]
-    if factor.shape[0] > 1:
-        assert example is not None
-        shape[example] = factor.shape[0]
-        before = sum(1 for axis in places.values() if axis < example)
-        order.insert(before, order.pop(0))
-    rest = [axis for axis in range(factor.ndim) if axis not in order]  # all of length 1
-    placed = factor.transpose(*order, *rest).reshape(shape)
-    if groups > 1 and math.prod(factor.shape[1:]) > 1:  # each group has the same factors
-        (axis,) = places.values()
-        placed = jnp.concatenate([placed] * groups, axis=axis)
-    return placed

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax.arrays import FactorArray, Plan
+from posteriax.arrays.factor import along
 from posteriax.families.family import Family, Variational
 from posteriax.families.point import Point
 from posteriax.priors import Leaf
@@ -50,20 +51,19 @@ class Dropout(Family):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
 
-    def _mask(self, value: jax.Array, key: jax.Array, examples: int) -> jax.Array:
-        shape = [1] * value.ndim
-        shape[self.axis] = value.shape[self.axis]  # type: ignore[index]
-        kept = jax.random.bernoulli(key, 1 - self.rate, (examples, *shape))
+    def _masks(self, value: jax.Array, key: jax.Array, examples: int) -> jax.Array:
+        kept = jax.random.bernoulli(key, 1 - self.rate, (examples, value.shape[self.axis]))  # type: ignore[index]
         return kept.astype(value.dtype) / (1 - self.rate)
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
-        masks = self._mask(variational["value"], keys[0], examples if plan.factors == "per example" else 1)
-        return FactorArray(variational["value"], (masks,), plan.factor_axis)
+        masks = self._masks(variational["value"], keys[0], examples if plan.factors == "per example" else 1)
+        return FactorArray(variational["value"], (masks,), (self.axis,), plan.factor_axis)  # type: ignore[arg-type]
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
-        return variational["value"] * self._mask(variational["value"], key, 1)[0]
+        value = variational["value"]
+        return value * along(self.axis, self._masks(value, key, 1)[0], value.ndim)  # type: ignore[arg-type]
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["value"]

@@ -6,7 +6,7 @@ One index k holds for the whole network, so that the K components are an ensembl
 network. With `noise="point"` it is BatchEnsemble. (METHODS B)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import jax
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax.arrays import FactorArray, Plan
+from posteriax.arrays.factor import along
 from posteriax.checks import check_count, check_positive
 from posteriax.families.factor_noise import NOISES, Noise
 from posteriax.families.family import Family, Variational
@@ -59,6 +60,8 @@ class Rank1(Family):
     scale: float = 0.0316  # sqrt(p / (1 - p)) for a dropout rate p of 0.001
     prior_mean: float = 1.0
     prior_scale: float = 0.1
+    in_axis: int | None = field(default=None, repr=False)  # of the leaf; found from the network's kind
+    out_axis: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_count("components", self.components)
@@ -91,15 +94,18 @@ class Rank1(Family):
         return self.form == "additive"
 
     def for_leaf(self, leaf: Leaf) -> Family:
-        return PointPerComponent(self.components, self.likelihood) if leaf.is_bias else self
+        if leaf.is_bias:
+            return PointPerComponent(self.components, self.likelihood)
+        return self if self.in_axis is not None else replace(self, in_axis=leaf.in_axis, out_axis=leaf.outputs_axis)
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        return tuple({"in": self.in_axis, "out": self.out_axis}[place] for place in PLACES[self.place])  # type: ignore[misc]
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         variational = {"kernel": value}
-        axes = {"in": leaf.in_axis, "out": leaf.out_axis}
-        for i, place in enumerate(PLACES[self.place]):
-            # factors broadcast against the kernel: their shape says which axis they scale
-            shape = [self.components, *[1] * value.ndim]
-            shape[1 + axes[place] if axes[place] >= 0 else axes[place]] = value.shape[axes[place]]
+        for i, (place, axis) in enumerate(zip(PLACES[self.place], self._axes, strict=True)):
+            shape = [self.components, value.shape[axis]]
             key_location, key_scale = jax.random.split(jax.random.fold_in(key, i))
             variational[place] = self._start(key_location, shape, value.dtype)
             if self.random:
@@ -130,22 +136,24 @@ class Rank1(Family):
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
         each = examples if plan.factors == "per example" and self.random else 1
+        factors = self._factors(variational, keys, each)
         return FactorArray(
-            variational["kernel"], self._factors(variational, keys, each), plan.factor_axis, self.additive
+            variational["kernel"], factors, self._axes, plan.factor_axis, of_component=True, additive=self.additive
         )
 
     def sample(self, variational: Variational, key: jax.Array) -> Any:
         drawn = self._factors(variational, jax.random.split(key, 2), 1)
-        array = FactorArray(variational["kernel"], drawn, None, self.additive)
+        array = FactorArray(variational["kernel"], drawn, self._axes, None, additive=self.additive)
         return array if self.additive else array.materialise()
 
     def mean(self, variational: Variational) -> jax.Array:
         if self.additive:
             return variational["kernel"]
-        product: Any = 1.0
-        for place in PLACES[self.place]:
-            product = product * self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))
-        return variational["kernel"] * jnp.mean(product, axis=0)
+        kernel, product = variational["kernel"], jnp.ones(())
+        for place, axis in zip(PLACES[self.place], self._axes, strict=True):
+            centres = self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))
+            product = product * jax.vmap(lambda centre, axis=axis: along(axis, centre, kernel.ndim))(centres)
+        return kernel * product.mean(axis=0)
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         kl = -prior.log_prob(variational["kernel"]).sum()
