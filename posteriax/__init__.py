@@ -1,5 +1,6 @@
 """Bayesian neural networks for JAX: one network, every posterior, and a measure of how far each is from the truth."""
 
+from posteriax import analysis as analysis
 from posteriax import data as data
 from posteriax import families as families
 from posteriax import metrics as metrics
@@ -17,6 +18,8 @@ from posteriax.methods import HMC as HMC
 from posteriax.methods import MAP as MAP
 from posteriax.methods import VI as VI
 from posteriax.methods import Ensemble as Ensemble
+from posteriax.methods import LinearKL as LinearKL
+from posteriax.methods import StaircaseKL as StaircaseKL
 from posteriax.methods import natural_gradient as natural_gradient
 from posteriax.network import Network as Network
 from posteriax.network import network as network

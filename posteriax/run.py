@@ -87,7 +87,9 @@ def fit(
     prepared = _prepare_data(problem, data, method, batch_size, run_key)
     total = length(prepared.per_epoch)
     coupled = couples_examples(problem.network, prepared.sample.x)
-    target = Target(problem, spec_of_example(prepared.sample.x), prepared.num_examples, total, coupled)
+    target = Target(
+        problem, spec_of_example(prepared.sample.x), prepared.num_examples, total, coupled, prepared.per_epoch
+    )
     notes = _look_at_coupling(method, coupled) + method.prepare(target)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None

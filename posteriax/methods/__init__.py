@@ -2,6 +2,8 @@
 
 from posteriax.methods.ensemble import Ensemble as Ensemble
 from posteriax.methods.hmc import HMC as HMC
+from posteriax.methods.kl_schedules import LinearKL as LinearKL
+from posteriax.methods.kl_schedules import StaircaseKL as StaircaseKL
 from posteriax.methods.map import MAP as MAP
 from posteriax.methods.method import Method as Method
 from posteriax.methods.method import Target as Target

@@ -22,6 +22,7 @@ class Target:
         example: shape and dtype of one example of x.
         num_examples: N.
         steps: how many steps the run will take, for schedules.
+        steps_per_epoch: how many of them see the whole data set once.
         couples_examples: whether the network's outputs for one example depend on the others in its batch.
     """
 
@@ -30,6 +31,7 @@ class Target:
     num_examples: int
     steps: int
     couples_examples: bool = False
+    steps_per_epoch: int = 1
 
 
 class Method(Protocol):

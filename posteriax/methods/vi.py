@@ -22,6 +22,7 @@ from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax.methods.kl_schedules import KLSchedule
 from posteriax.methods.method import Target
 from posteriax.methods.optimizer import optimize, optimizer_for
 from posteriax.posterior import Posterior, VariationalPosterior
@@ -40,7 +41,8 @@ class VI:
             (see :mod:`posteriax.arrays.estimators`).
         optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
             Adam whose step size falls from 3e-3 to 0 along a cosine.
-        kl_schedule: the weight of the KL term at each step, as a function of the step; it must end at 1.
+        kl_schedule: the weight of the KL term: ``px.LinearKL(epochs=...)``, ``px.StaircaseKL(...)``, or a function of
+            the step; it must end at 1.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -55,7 +57,7 @@ class VI:
     family: Family | Mapping[str, Family] = Normal()
     estimator: Estimator = "auto"
     optimizer: optax.GradientTransformation | None = None
-    kl_schedule: Callable[[Any], Any] | None = None
+    kl_schedule: KLSchedule | Callable[[Any], Any] | None = None
     full_batch: ClassVar[bool] = False
     samples: ClassVar[bool] = False
 
@@ -73,10 +75,9 @@ class VI:
     def prepare(self, target: Target) -> tuple[str, ...]:
         """Settle families and estimators, and note where an estimator or a closed-form KL was not to be had."""
         leaves, priors = leaves_of(self, target), target.problem.leaf_priors
-        if self.kl_schedule is not None:
-            last = float(self.kl_schedule(target.steps))
-            if abs(last - 1.0) > 1e-6:
-                raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({target.steps})")
+        last = float(self._kl_weight(target, target.steps))
+        if abs(last - 1.0) > 1e-6:
+            raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({target.steps})")
         mixture_of(leaves)
         for leaf in leaves:
             for i in leaf.block.indices:
@@ -88,6 +89,12 @@ class VI:
         shared = [f"{name}: one shared draw per step, because {note}" for name, note in notes.items() if note]
         kl_notes = {leaf.name: leaf.family.kl_note(leaf.block.prior(priors)) for leaf in leaves}
         return (*shared, *(f"{name}: {note}" for name, note in kl_notes.items() if note))
+
+    def _kl_weight(self, target: Target, step: Any) -> Any:
+        schedule = self.kl_schedule
+        if schedule is None:
+            return 1.0
+        return schedule(step) if callable(schedule) else schedule.weight(step, target.steps_per_epoch)
 
     def _variational(self, target: Target, key: jax.Array, start: Unknowns) -> dict[str, Variational]:
         leaves, values = leaves_of(self, target), jax.tree.leaves(start)
@@ -104,7 +111,7 @@ class VI:
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem, leaves = target.problem, leaves_of(self, target)
-        kl_weight = 1.0 if self.kl_schedule is None else self.kl_schedule(state.step)
+        kl_weight = self._kl_weight(target, state.step)
         keys = leaf_keys(key, leaves)
 
         def loss(variational: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:

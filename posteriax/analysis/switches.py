@@ -1,0 +1,70 @@
+"""Switches that show where a posterior holds its information: in its means, or in its variances. (METHODS D.1)"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.analysis.variational_leaves import as_normal, change_leaves, diagonal_moments
+from posteriax.checks import as_key
+from posteriax.families.family import Family, Variational
+from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.priors import Leaf
+
+
+def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
+    """The posterior with the means of its weights set to 0; biases keep theirs.
+
+    If predictions stay as good, all that those leaves know is in their variances.
+
+    Args:
+        posterior: of VI, with independent Gaussian entries.
+        leaves: the pattern of leaves.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=10, key=0)
+    >>> float(abs(px.analysis.zero_mean(posterior, "layers/0/*").mean.layers[0].weight).max())
+    0.0
+    """
+
+    def change(leaf: Leaf, family: Family, variational: Variational) -> tuple[Family, Variational] | None:
+        if leaf.is_bias:
+            return None
+        mean, scale = diagonal_moments(family, variational)  # type: ignore[arg-type]
+        return as_normal(jnp.zeros_like(mean), scale)
+
+    return change_leaves(posterior, leaves, change)
+
+
+def permute(posterior: Posterior, leaves: str = "**", *, key: Any = 0) -> VariationalPosterior:
+    """The posterior with the standard deviations of every weight shuffled within its leaf; the means stay.
+
+    If predictions become useless, those leaves held their information in the variances.
+
+    Args:
+        posterior: of VI, with independent Gaussian entries.
+        leaves: the pattern of leaves.
+        key: of the shuffle.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.ZeroMeanNormal()), steps=10, key=0)
+    >>> shuffled = px.analysis.permute(posterior)
+    """
+    base = as_key(key)
+
+    def change(leaf: Leaf, family: Family, variational: Variational) -> tuple[Family, Variational] | None:
+        if leaf.is_bias:
+            return None
+        mean, scale = diagonal_moments(family, variational)  # type: ignore[arg-type]
+        index = posterior.problem.leaf_names.index(leaf.path)
+        keys = jax.random.split(jax.random.fold_in(base, index), scale.shape[0])
+        shuffled = jax.vmap(lambda k, s: jax.random.permutation(k, s.reshape(-1)))(keys, scale)
+        return as_normal(mean, shuffled.reshape(scale.shape))
+
+    return change_leaves(posterior, leaves, change)

@@ -1,0 +1,56 @@
+"""Truncating trained standard deviations to a low rank.
+
+    sigma ~ sum_(r <= k) gamma_r u_r v_r',   clipped at 0
+
+A mean-field posterior whose scales survive this needs only k (m + n) numbers for them. (METHODS E.1)
+"""
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.analysis.variational_leaves import as_normal, change_leaves, diagonal_moments
+from posteriax.checks import check_count
+from posteriax.families.family import Family, Variational
+from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.priors import Leaf
+
+
+def truncate(posterior: Posterior, k: int, leaves: str = "**") -> VariationalPosterior:
+    """The posterior with the standard deviations of every weight matrix truncated to their first k singular values.
+
+    Convolution kernels are taken as matrices of inputs (positions and channels) by output channels; biases are left
+    as they are. The means do not change.
+
+    Args:
+        posterior: of mean-field VI, or of another family with independent Gaussian entries.
+        k: the rank; a rank as large as a matrix changes nothing of it.
+        leaves: the pattern of leaves to truncate.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=10, key=0)
+    >>> px.analysis.truncate(posterior, k=1).predict(x, draws=5).probs.shape
+    (500, 2)
+    """
+    k = check_count("k", k)
+
+    def change(leaf: Leaf, family: Family, variational: Variational) -> tuple[Family, Variational] | None:
+        if leaf.is_bias:
+            return None
+        mean, scale = diagonal_moments(family, variational)  # type: ignore[arg-type]
+        matrices = scale.reshape(scale.shape[0], *leaf.matrix_shape)
+        return as_normal(mean, jax.vmap(lambda m: truncate_matrix(m, k))(matrices).reshape(scale.shape))
+
+    return change_leaves(posterior, leaves, change)
+
+
+def truncate_matrix(matrix: jax.Array, k: int) -> jax.Array:
+    """The best approximation of rank k, with negative entries set to 0.
+
+    >>> truncate_matrix(jnp.array([[1.0, 2.0], [2.0, 4.0]]), k=1).round(3).tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
+    left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
+    return jnp.maximum((left[:, :k] * values[:k]) @ right[:k], 0.0)
