@@ -18,8 +18,14 @@ import posteriax as px
 from posteriax import checkpoint, run, tensor_file
 from posteriax import families as q
 
+MIXED = {
+    "layers/0/weight": q.Rank1(2),
+    "layers/0/bias": q.Rank1(2),
+    "layers/1/weight": q.MatrixNormal(),
+    "layers/1/bias": q.LowRank(1),
+}
 METHODS = {
-    "VI": (px.VI(q.Normal()), {"steps": 120, "batch_size": 25}),
+    "VI": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
     "MAP": (px.MAP(), {"steps": 120, "batch_size": 25}),
     "HMC": (px.HMC(warmup=20, max_leapfrogs=50), {"draws": 40, "chains": 2}),
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),

@@ -277,9 +277,7 @@ def test_the_mean_is_the_mean_of_draws(name):
     family, variational = started({**GAUSSIANS, **OTHERS}[name])
     if isinstance(family, Gaussian):
         pytest.skip("checked with the moments")
-    each = [
-        drawn(family, family.component(variational, k)).mean(axis=0) for k in range(family.components or 1)
-    ]
+    each = [drawn(family, family.component(variational, k)).mean(axis=0) for k in range(family.components or 1)]
     spread = drawn(family, family.component(variational, 0)).std(axis=0)
     mean = np.asarray(family.mean(variational)).ravel()
     np.testing.assert_array_less(np.abs(np.mean(each, axis=0) - mean), 5 * (spread + 0.1) / math.sqrt(DRAWS))
