@@ -33,6 +33,9 @@ class Rank1(Family):
     A training step costs as many network passes as there are components; ``posterior.predict(x, draws=n)`` spreads its
     n draws evenly over them.
 
+    A start of random signs makes components differ most, but with the prior around +1 every factor that starts at -1
+    costs 200 nats: give ``px.VI`` a ``kl_schedule=px.LinearKL(epochs=...)`` over most of the training with it.
+
     Args:
         components: K.
         noise: of the factors: "normal", "cauchy", "log_normal", "half_cauchy", or "point" for none (BatchEnsemble).
@@ -40,8 +43,8 @@ class Rank1(Family):
         form: "multiplicative", or "additive": (x + s) W + r.
         likelihood: of a training example: the "average" of its log-likelihoods under the components, or that of their
             "mixture". Predictions are always the mixture.
-        start: the factors' first means: "sign", +1 or -1, or "normal", around 1.
-        start_value: the probability of +1, or the standard deviation around 1.
+        start: the factors' first means: "normal", around 1, or "sign", +1 or -1.
+        start_value: the standard deviation around 1, or the probability of +1; 0.1 and 0.5 by default.
         scale: the factors' first scale.
         prior_mean, prior_scale: of the factors.
 
@@ -55,8 +58,8 @@ class Rank1(Family):
     place: Literal["input", "output", "both"] = "both"
     form: Literal["multiplicative", "additive"] = "multiplicative"
     likelihood: Literal["average", "mixture"] = "average"
-    start: Literal["sign", "normal"] = "sign"
-    start_value: float = 0.5
+    start: Literal["sign", "normal"] = "normal"
+    start_value: float | None = None
     scale: float = 0.0316  # sqrt(p / (1 - p)) for a dropout rate p of 0.001
     prior_mean: float = 1.0
     prior_scale: float = 0.1
@@ -78,8 +81,12 @@ class Rank1(Family):
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if self.additive and self._noise.positive:
             raise ValueError(f'form="additive" needs factors of both signs, but noise={self.noise!r} is positive')
-        if not 0 <= self.start_value <= (1 if self.start == "sign" else float("inf")):
+        if not 0 <= self._start_value <= (1 if self.start == "sign" else float("inf")):
             raise ValueError(f"start_value must be a probability or a standard deviation, got {self.start_value}")
+
+    @property
+    def _start_value(self) -> float:
+        return self.start_value if self.start_value is not None else {"sign": 0.5, "normal": 0.1}[self.start]
 
     @property
     def _noise(self) -> Noise:
@@ -117,8 +124,8 @@ class Rank1(Family):
         if self.additive or self._noise.positive:  # around 0, which is 1 in the log domain
             return 0.1 * jax.random.normal(key, shape, dtype)
         if self.start == "sign":
-            return jnp.where(jax.random.bernoulli(key, self.start_value, shape), 1.0, -1.0).astype(dtype)
-        return 1 + self.start_value * jax.random.normal(key, shape, dtype)
+            return jnp.where(jax.random.bernoulli(key, self._start_value, shape), 1.0, -1.0).astype(dtype)
+        return 1 + self._start_value * jax.random.normal(key, shape, dtype)
 
     def component(self, variational: Variational, index: Any) -> Variational:
         return {name: value if name == "kernel" else value[index] for name, value in variational.items()}

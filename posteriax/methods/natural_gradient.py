@@ -30,7 +30,7 @@ class NaturalState(NamedTuple):
 
 def natural_gradient(
     learning_rate: Any = 0.03,
-    precision_rate: float = 0.01,
+    precision_rate: Any = 0.01,
     momentum: float = 0.9,
     rest: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformation:
@@ -38,7 +38,7 @@ def natural_gradient(
 
     Args:
         learning_rate: eta, in units of the posterior's own scale: a number, or an Optax schedule.
-        precision_rate: rho, how fast the precision follows its one-step estimate.
+        precision_rate: rho, how fast the precision follows its one-step estimate: a number, or a schedule.
         momentum: beta, of the mean's gradient.
         rest: the optimiser of leaves of other families; Adam with 1e-3 by default.
 
@@ -51,10 +51,10 @@ def natural_gradient(
     """
     if not 0.0 <= momentum < 1.0:
         raise ValueError(f"momentum must lie in [0, 1), got {momentum}")
-    if not 0.0 < precision_rate <= 1.0:
+    if not callable(precision_rate) and not 0.0 < precision_rate <= 1.0:
         raise ValueError(f"precision_rate must lie in (0, 1], got {precision_rate}")
     others = rest or optax.adam(1e-3)
-    rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+    rate, precision = (r if callable(r) else (lambda _, r=r: r) for r in (learning_rate, precision_rate))
 
     def init(params: Mapping[str, Any]) -> NaturalState:
         natural, other = _part(params)
@@ -63,13 +63,15 @@ def natural_gradient(
 
     def update(gradient: Any, state: NaturalState, params: Any = None) -> tuple[Any, NaturalState]:
         natural, other = _part(params)
-        eta, updates, moments = rate(state.step), {}, {}
+        eta, rho = rate(state.step), precision(state.step)
+        updates: dict[str, Any] = {}
+        moments: dict[str, jax.Array] = {}
         for name, leaf in natural.items():
             own = gradient[name]
             moments[name] = momentum * state.momentum[name] + (1 - momentum) * own["mean"]
             unbiased = moments[name] / (1 - momentum ** (state.step + 1))
             step = _step_matrix if "left" in leaf else _step_normal
-            updates[name] = step(leaf, own, unbiased, eta, precision_rate)
+            updates[name] = step(leaf, own, unbiased, eta, rho)
         more, rest_state = others.update({name: gradient[name] for name in other}, state.rest, other)
         updates |= more
         return {name: updates[name] for name in params}, NaturalState(moments, rest_state, state.step + 1)
@@ -84,13 +86,13 @@ def _part(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return natural, {name: leaf for name, leaf in params.items() if name not in natural}
 
 
-def _step_normal(leaf: Any, gradient: Any, moment: jax.Array, eta: Any, rho: float) -> dict[str, jax.Array]:
+def _step_normal(leaf: Any, gradient: Any, moment: jax.Array, eta: Any, rho: Any) -> dict[str, jax.Array]:
     t = rho * gradient["log_scale"]
     # half of the log of the factor that the precision grows by
     return {"mean": -eta * jnp.exp(2 * leaf["log_scale"]) * moment, "log_scale": -0.5 * jnp.log1p(t + 0.5 * t * t)}
 
 
-def _step_matrix(leaf: Any, gradient: Any, moment: jax.Array, eta: Any, rho: float) -> dict[str, jax.Array]:
+def _step_matrix(leaf: Any, gradient: Any, moment: jax.Array, eta: Any, rho: Any) -> dict[str, jax.Array]:
     left, right = factors(leaf)
     rows, columns = left.shape[0], right.shape[0]
     matrix = moment.reshape(rows, columns)
@@ -102,7 +104,7 @@ def _step_matrix(leaf: Any, gradient: Any, moment: jax.Array, eta: Any, rho: flo
     return updates
 
 
-def _step_factor(factor: jax.Array, by_log: jax.Array, by_lower: jax.Array, rho: float) -> tuple[jax.Array, jax.Array]:
+def _step_factor(factor: jax.Array, by_log: jax.Array, by_lower: jax.Array, rho: Any) -> tuple[jax.Array, jax.Array]:
     """Steps of log_diagonal and S of L = diag(e^d) (I + S) (see families/triangular.py), for L <- L T.
 
     T is lower triangular, with -rho L' (gradient by L) below its diagonal, and on it the square root of what the

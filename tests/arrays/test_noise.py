@@ -1,0 +1,27 @@
+"""Noise that is computed once is the noise that was asked for."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.arrays.noise import signs, standard_normal
+
+
+def test_it_is_jax_noise_unless_the_result_is_lost_anyway():
+    key = jax.random.key(0)
+    noise = jax.jit(lambda base: standard_normal(key, (3, 4), jnp.float32, unless_nan=base))
+    np.testing.assert_array_equal(noise(jnp.zeros(2)), jax.random.normal(key, (3, 4)))
+    np.testing.assert_array_equal(noise(jnp.full(2, jnp.nan)), np.zeros((3, 4)))
+
+
+def test_under_vmap_every_key_has_its_own():
+    keys = jax.random.split(jax.random.key(0), 3)
+    noise = jax.vmap(lambda key: standard_normal(key, (5,), jnp.float32, unless_nan=jnp.zeros(1)))(keys)
+    np.testing.assert_allclose(noise, np.stack([jax.random.normal(key, (5,)) for key in keys]), rtol=1e-6)
+
+
+def test_signs_are_even_and_independent():
+    values = np.asarray(signs(jax.random.key(1), (400, 50), jnp.float32))
+    assert set(np.unique(values)) == {-1.0, 1.0}
+    assert abs(values.mean()) < 5 / np.sqrt(values.size)
+    assert np.abs(np.corrcoef(values.T) - np.eye(50)).max() < 6 / np.sqrt(400)
