@@ -1,5 +1,7 @@
 """The benchmarks time equal work. What they measure is for people to read; nothing here asserts a speed."""
 
+import io
+
 import jax
 import numpy as np
 import pytest
@@ -48,3 +50,20 @@ def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
     }
     assert len(jax.devices()) == 2
     np.testing.assert_array_equal(recorded["leapfrogs"], 3)
+
+
+def test_every_family_is_in_the_table_of_families():
+    from rich.console import Console
+
+    from posteriax import families as q
+    from posteriax.benchmarks.families import DETERMINISTIC, methods, table
+
+    timed = {DETERMINISTIC: np.array([1.0, 2.0])} | {name: np.array([2.0, 4.0]) for name in methods()}
+    console = Console(width=150, file=io.StringIO())
+    console.print(table(timed, {"MAP": (2**20, 478_410)}))
+    text = console.file.getvalue()
+    assert "478,410" in text
+    assert "2.00" in text
+    left_out = {"Family", "FullCovariance", "Point", "PointPerComponent"}
+    for name in {n for n, value in vars(q).items() if isinstance(value, type)} - left_out:
+        assert name in text
