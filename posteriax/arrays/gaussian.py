@@ -12,6 +12,8 @@ from jax import lax
 from posteriax.arrays.noise import signs, standard_normal
 from posteriax.arrays.random_array import Contraction, RandomArray
 
+TINY = 1e-16  # of a variance: far below rounding, but its square root has a slope
+
 
 class VarianceFactors(eqx.Module):
     """Variances of low rank: as a matrix of the first `split` axes by the others they are left right'."""
@@ -71,8 +73,7 @@ class GaussianArray(RandomArray):
         mean = apply(x, self.mean)
         if self.estimator == "local":
             variance = self._contract_variance(contraction)
-            # the square root's slope is infinite at 0, where an example is all zeros
-            scale = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
+            scale = jnp.sqrt(variance + TINY)  # whose slope would be infinite at 0, where an example is all zeros
             return mean + scale * standard_normal(self.keys[0], mean.shape, mean.dtype, unless_nan=mean)
         if contraction.examples is None:
             return super().contract(contraction)

@@ -7,6 +7,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 
+from posteriax.arrays.gaussian import TINY
 from posteriax.arrays.noise import standard_normal
 from posteriax.arrays.random_array import Contraction, RandomArray
 
@@ -45,8 +46,7 @@ class KroneckerArray(RandomArray):
         mean = contraction.apply(contraction.x, self.mean)
         projected = contraction.apply(contraction.x, along_inputs)
         square = jnp.sum(jnp.square(projected), axis=axis, keepdims=True)
-        # the square root's slope is infinite at 0, where an example is all zeros
-        length = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+        length = jnp.sqrt(square + TINY)
         noise = standard_normal(self.keys[0], mean.shape, mean.dtype, unless_nan=mean)
         mixed = jnp.moveaxis(jnp.tensordot(noise, along_outputs, (axis, 1 - free)), -1, axis)
         return mean + length * mixed
