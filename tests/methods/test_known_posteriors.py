@@ -36,8 +36,16 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("problem", known.PROBLEMS)
-@pytest.mark.parametrize("name", METHODS)
+ENSEMBLES = ("Ensemble of VI", "Ensemble of MAP")
+CASES = [
+    # ensembles run the same steps as their method: one problem suffices for every day
+    pytest.param(n, p, marks=pytest.mark.slow if n in ENSEMBLES and p == "correlated Gaussian" else [])
+    for n in METHODS
+    for p in known.PROBLEMS
+]
+
+
+@pytest.mark.parametrize(("name", "problem"), CASES)
 def test_recovers_the_known_posterior(name, problem):
     check_recovery(METHODS[name], known.PROBLEMS[problem]())
 
