@@ -131,7 +131,7 @@ SETTINGS = {
     "mixture weight": (lambda: p.NormalMixture(weight=1.5), ValueError, "strictly between 0 and 1"),
     "noise": (lambda: px.Normal(scale="guessed"), ValueError, '"learned" or "predicted"'),
     "rank": (lambda: q.KTied(k=0), ValueError, "k must be a whole number"),
-    "estimator": (lambda: px.VI(estimator="best"), ValueError, "auto, weight, flipout, local"),
+    "estimator": (lambda: px.VI(estimator="best"), ValueError, "auto, weight, factor, flipout, local"),
     "family": (lambda: px.VI("normal"), TypeError, "posteriax.families"),
     "step size": (lambda: px.HMC(step_size=0.0), ValueError, "step_size must be a positive number"),
     "start": (lambda: px.HMC(start="here"), ValueError, "prior, network, map"),

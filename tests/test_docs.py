@@ -11,7 +11,16 @@ import posteriax
 from posteriax import families, metrics, priors
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-TYPES_ONLY = {"Family", "Prior", "Predictive", "Posterior", "Leaf", "Given"}  # described, but not made by hand
+TYPES_ONLY = {
+    "Family",
+    "Prior",
+    "Predictive",
+    "Posterior",
+    "Leaf",
+    "Given",
+    "LogUniformPrior",
+    "ARDPrior",
+}  # described, but not made by hand
 
 
 def modules():

@@ -24,9 +24,9 @@ def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
     >>> (x, y), _ = px.data.two_moons()
-    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=10, key=0)
-    >>> float(abs(px.analysis.zero_mean(posterior, "layers/0/*").mean.layers[0].weight).max())
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal(), estimator="weight"), steps=10, key=0)
+    >>> float(abs(px.analysis.zero_mean(posterior, "weight").mean.weight).max())
     0.0
     """
 
@@ -52,8 +52,8 @@ def permute(posterior: Posterior, leaves: str = "**", *, key: Any = 0) -> Variat
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
     >>> (x, y), _ = px.data.two_moons()
-    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> posterior = px.fit(problem, (x, y), px.VI(q.ZeroMeanNormal()), steps=10, key=0)
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.ZeroMeanNormal(), estimator="weight"), steps=10, key=0)
     >>> shuffled = px.analysis.permute(posterior)
     """
     base = as_key(key)

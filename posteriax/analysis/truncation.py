@@ -29,8 +29,8 @@ def truncate(posterior: Posterior, k: int, leaves: str = "**") -> VariationalPos
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
     >>> (x, y), _ = px.data.two_moons()
-    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=10, key=0)
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal(), estimator="weight"), steps=10, key=0)
     >>> px.analysis.truncate(posterior, k=1).predict(x, draws=5).probs.shape
     (500, 2)
     """
