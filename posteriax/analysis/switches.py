@@ -5,9 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.analysis.variational_leaves import as_normal, change_leaves, diagonal_moments
+from posteriax.analysis.variational_leaves import change_leaves
 from posteriax.checks import as_key
-from posteriax.families.family import Family, Variational
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 
@@ -30,11 +29,8 @@ def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
     0.0
     """
 
-    def change(leaf: Leaf, family: Family, variational: Variational) -> tuple[Family, Variational] | None:
-        if leaf.is_bias:
-            return None
-        mean, scale = diagonal_moments(family, variational)  # type: ignore[arg-type]
-        return as_normal(jnp.zeros_like(mean), scale)
+    def change(leaf: Leaf, mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.zeros_like(mean), scale
 
     return change_leaves(posterior, leaves, change)
 
@@ -58,13 +54,10 @@ def permute(posterior: Posterior, leaves: str = "**", *, key: Any = 0) -> Variat
     """
     base = as_key(key)
 
-    def change(leaf: Leaf, family: Family, variational: Variational) -> tuple[Family, Variational] | None:
-        if leaf.is_bias:
-            return None
-        mean, scale = diagonal_moments(family, variational)  # type: ignore[arg-type]
+    def change(leaf: Leaf, mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
         index = posterior.problem.leaf_names.index(leaf.path)
         keys = jax.random.split(jax.random.fold_in(base, index), scale.shape[0])
         shuffled = jax.vmap(lambda k, s: jax.random.permutation(k, s.reshape(-1)))(keys, scale)
-        return as_normal(mean, shuffled.reshape(scale.shape))
+        return mean, shuffled.reshape(scale.shape)
 
     return change_leaves(posterior, leaves, change)

@@ -8,9 +8,8 @@ A mean-field posterior whose scales survive this needs only k (m + n) numbers fo
 import jax
 import jax.numpy as jnp
 
-from posteriax.analysis.variational_leaves import as_normal, change_leaves, diagonal_moments
+from posteriax.analysis.variational_leaves import change_leaves
 from posteriax.checks import check_count
-from posteriax.families.family import Family, Variational
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 
@@ -36,12 +35,9 @@ def truncate(posterior: Posterior, k: int, leaves: str = "**") -> VariationalPos
     """
     k = check_count("k", k)
 
-    def change(leaf: Leaf, family: Family, variational: Variational) -> tuple[Family, Variational] | None:
-        if leaf.is_bias:
-            return None
-        mean, scale = diagonal_moments(family, variational)  # type: ignore[arg-type]
+    def change(leaf: Leaf, mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
         matrices = scale.reshape(scale.shape[0], *leaf.matrix_shape)
-        return as_normal(mean, jax.vmap(lambda m: truncate_matrix(m, k))(matrices).reshape(scale.shape))
+        return mean, jax.vmap(lambda m: truncate_matrix(m, k))(matrices).reshape(scale.shape)
 
     return change_leaves(posterior, leaves, change)
 

@@ -81,6 +81,8 @@ class Rank1(Family):
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if self.additive and self._noise.positive:
             raise ValueError(f'form="additive" needs factors of both signs, but noise={self.noise!r} is positive')
+        if self._noise.positive:
+            check_positive("prior_mean", self.prior_mean)
         if not 0 <= self._start_value <= (1 if self.start == "sign" else float("inf")):
             raise ValueError(f"start_value must be a probability or a standard deviation, got {self.start_value}")
 

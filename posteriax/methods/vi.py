@@ -173,14 +173,13 @@ class Mixture(NamedTuple):
 def leaves_of(method: VI, target: Target) -> tuple[LeafInference, ...]:
     """Family and estimator of every unknown: settled once, before anything is compiled."""
     problem = target.problem
-    if method.estimator == "weight":
-        plans = []
-    elif target.couples_examples:
-        note = "the network's outputs couple the examples of a batch"
-        plans = [Plan(note=note, factors="shared")] * len(leaf_paths(problem.network.params))
-    else:
+    plans: list[Plan] = []
+    if method.estimator != "weight":
         uses = find_uses(problem.network.apply, problem.network.params, target.example)
-        plans = plan_estimators(method.estimator, uses)
+        plans = plan_estimators("factor" if target.couples_examples else method.estimator, uses)
+    if target.couples_examples:  # no draw of one example alone
+        note = "the network's outputs couple the examples of a batch"
+        plans = [plan._replace(note=note) for plan in plans]
     blocks = blocks_of(families_of(method.family, problem), problem.leaf_infos)
     plans += [Plan()] * (len(problem.leaf_names) - len(plans))  # the likelihood's unknowns never meet the network
     return tuple(
