@@ -2,6 +2,7 @@
 
 from posteriax import analysis as analysis
 from posteriax import data as data
+from posteriax import diagnostics as diagnostics
 from posteriax import families as families
 from posteriax import metrics as metrics
 from posteriax import priors as priors
@@ -16,6 +17,11 @@ from posteriax.likelihoods import Categorical as Categorical
 from posteriax.likelihoods import Normal as Normal
 from posteriax.methods import HMC as HMC
 from posteriax.methods import MAP as MAP
+from posteriax.methods import MCLMC as MCLMC
+from posteriax.methods import NUTS as NUTS
+from posteriax.methods import SGHMC as SGHMC
+from posteriax.methods import SGLD as SGLD
+from posteriax.methods import SWAG as SWAG
 from posteriax.methods import VI as VI
 from posteriax.methods import Ensemble as Ensemble
 from posteriax.methods import LinearKL as LinearKL
@@ -25,6 +31,7 @@ from posteriax.network import Network as Network
 from posteriax.network import network as network
 from posteriax.network import paths as paths
 from posteriax.posterior import Posterior as Posterior
+from posteriax.posterior_batch_statistics import with_batch_statistics as with_batch_statistics
 from posteriax.posterior_file import PosteriorFileError as PosteriorFileError
 from posteriax.posterior_file import load as load
 from posteriax.predictive import ClassPredictive as ClassPredictive

@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
 from posteriax.problem import Problem
 from posteriax.settings import to_plain
-from posteriax.tensor_file import read_tensors, write_tensors
+from posteriax.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
 
 KIND = "checkpoint"
 SHARD = "checkpoint shard"
@@ -81,8 +82,13 @@ class Checkpoint:
             drawn += [some] if some is not None else []
         return Saved(about["step"], restored, recorded, drawn, about["seconds"])
 
-    def save(self, step: int, states: Any, recorded: list[Any], drawn: list[Any], first: int, seconds: float) -> None:
-        """Store the run at `step`: the states, and what was recorded and drawn since step `first`."""
+    def save(
+        self, step: int, states: Any, recorded: list[Any], drawn: list[Any], first: int, seconds: float
+    ) -> list[Any]:
+        """Store the run at `step`: the states, and what was recorded and drawn since step `first`.
+
+        Returns the draws as they are now in the file, so that those in memory can go.
+        """
         arrays = {}
         for name in recorded[0]._fields:
             arrays[f"info:{name}"] = np.concatenate([getattr(chunk, name) for chunk in recorded])
@@ -97,6 +103,7 @@ class Checkpoint:
             about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
             write_tensors(self.folder / "state.tensors", about, state)
         self.shards = shards
+        return [_fill(drawn[0], file_arrays(self.folder / shard), "draw")] if drawn else []
 
     def _load_shard(self, shard: dict[str, str], info: type, draws: Any) -> tuple[Any, Any]:
         path = self.folder / shard["name"]
@@ -109,7 +116,7 @@ class Checkpoint:
         infos = info(**{name: arrays[f"info:{name}"] for name in info._fields})  # type: ignore[attr-defined]
         if "draw:0" not in arrays:
             return infos, None
-        return infos, _fill(draws, arrays, "draw")
+        return infos, _fill(draws, file_arrays(path), "draw")  # checked above, and read again where it is needed
 
     def _compare(self, stored: dict[str, str]) -> None:
         if stored == self.settings:
@@ -143,39 +150,43 @@ def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoin
         os.close(lock)
 
 
-def settings_of(ensemble: Ensemble, target: Target, key: jax.Array, data: Any, batch: Any) -> dict[str, str]:
+def settings_of(ensemble: Ensemble, target: Target, key: jax.Array, data: Any, batch: Any, thin: int) -> dict[str, str]:
     """What a run's result depends on, by name. Functions count by the computation they make of one step."""
     problem = target.problem
+    target = replace(target, data_axis=None)  # the axis exists only on the devices
     start = jax.eval_shape(partial(ensemble.method.init, target), key, problem.unknowns, batch)
     step = str(jax.make_jaxpr(partial(ensemble.method.step, target))(key, start, batch))
-    return {
+    # a sampler may be asked for more draws later: its steps do not know how many will follow
+    length = {} if ensemble.method.samples else {"steps": str(target.steps)}
+    return length | {
         "method": type(ensemble.method).__name__,
         "members": str(ensemble.members),
-        "steps": str(target.steps),
-        "warm-up": str(getattr(ensemble.method, "warmup", 0)),
+        "warm-up": str(target.warmup),
+        "steps from draw to draw": str(thin),
         "batch size": str(len(batch.weight)),
         "examples": str(target.num_examples),
         "key": str(np.asarray(jax.random.key_data(key)).tolist()),
         "temperature": str(problem.temperature),
         "prior": _plain(problem),
         "network": ", ".join(describe_leaves(problem.network.params)),
-        "starting weights": _digest(problem.network.params),
+        "starting weights": _digest((problem.network.params, ensemble.given_starts(problem))),
         "data": _digest(data),
         "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
         "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
     }
 
 
-def _fill(structure: Any, arrays: dict[str, np.ndarray], prefix: str) -> Any:
+def _fill(structure: Any, arrays: dict[str, np.ndarray] | dict[str, FileArray], prefix: str) -> Any:
     count = len(jax.tree.leaves(structure))
     return jax.tree.unflatten(jax.tree.structure(structure), [arrays[f"{prefix}:{i}"] for i in range(count)])
 
 
 def _plain(problem: Problem) -> str:
     try:
-        return str(to_plain(problem.prior))
+        text = str(to_plain(problem.prior))
     except TypeError:  # a prior of the user's own: the computation of a step tells it apart
         return type(problem.prior).__name__
+    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest(tree: Any) -> str:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax.batch_statistics import BatchStatistics, linen_statistics, nnx_statistics
 from posteriax.leaf_paths import describe_leaves
 
 Params = Any  # a pytree of arrays
@@ -29,6 +30,7 @@ class Network:
         params: the pytree of floating-point arrays to put a posterior on; their values are the starting point.
         out_axis: which axis of a weight counts its outputs: 0 in Equinox, -1 in Flax. He-scaled priors and tied
             families read it.
+        batch_statistics: how to measure and replace what its batch normalisation layers, if any, normalise by.
 
     >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
     >>> net.num_parameters
@@ -38,6 +40,7 @@ class Network:
     apply: Callable[..., Any]
     params: Params
     out_axis: int = -1
+    batch_statistics: BatchStatistics | None = None
 
     @property
     def num_parameters(self) -> int:
@@ -78,12 +81,12 @@ def network(obj: Any, *, batched: bool | None = None, out_axis: int | None = Non
             f"network must be an Equinox module, a Flax NNX module, a Linen (module, variables) pair or a "
             f"(function, params) pair, got {type(obj).__name__}"
         )
-    apply, params = adapted
+    apply, params, statistics = adapted
     params = jax.tree.map(jnp.asarray, params)
     _check_params(params)
     if not (takes_batch if batched is None else batched):
-        apply = _over_examples(apply)
-    return Network(apply, params, axis if out_axis is None else out_axis)
+        apply, statistics = _over_examples(apply), None
+    return Network(apply, params, axis if out_axis is None else out_axis, statistics)
 
 
 def paths(net: Any) -> list[str]:
@@ -118,7 +121,10 @@ def couples_examples(net: Network, x: Any) -> bool:
     return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
 
 
-def _equinox(module: eqx.Module) -> tuple[Callable[..., Any], Params]:
+Adapted = tuple[Callable[..., Any], Params, BatchStatistics | None]
+
+
+def _equinox(module: eqx.Module) -> Adapted:
     params, static = eqx.partition(module, eqx.is_inexact_array)
     takes_key = _takes_key(type(module).__call__)
 
@@ -128,13 +134,13 @@ def _equinox(module: eqx.Module) -> tuple[Callable[..., Any], Params]:
             module = eqx.nn.inference_mode(module)
         return module(x, key=key) if takes_key else module(x)
 
-    return apply, params
+    return apply, params, None
 
 
-def _nnx(nnx: Any, module: Any) -> tuple[Callable[..., Any], Params]:
+def _nnx(nnx: Any, module: Any) -> Adapted:
     graph, state, rest = nnx.split(module, nnx.Param, ...)
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def merge(params: Params, key: Any = None) -> Any:
         filled = nnx.clone(state)
         nnx.replace_by_pure_dict(filled, params)
         merged = nnx.merge(graph, filled, rest, copy=True)  # a copy: NNX would mutate variables of an outer trace
@@ -142,9 +148,12 @@ def _nnx(nnx: Any, module: Any) -> tuple[Callable[..., Any], Params]:
             merged.set_attributes(deterministic=True, raise_if_not_found=False)
         else:
             _reseed(nnx, merged, key)
-        return merged(x)
+        return merged
 
-    return apply, nnx.to_pure_dict(state)
+    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        return merge(params, key)(x)
+
+    return apply, nnx.to_pure_dict(state), nnx_statistics(nnx, merge, rest)
 
 
 def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
@@ -155,7 +164,7 @@ def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
         stream.count[...] = jnp.zeros_like(stream.count[...])
 
 
-def _linen(module: Any, variables: Any) -> tuple[Callable[..., Any], Params]:
+def _linen(module: Any, variables: Any) -> Adapted:
     if "params" not in variables:
         raise ValueError(
             f'a Linen network is (module, variables) with variables["params"], as module.init returns them; got the '
@@ -164,11 +173,13 @@ def _linen(module: Any, variables: Any) -> tuple[Callable[..., Any], Params]:
     rest = {name: collection for name, collection in variables.items() if name != "params"}
     switches = set(inspect.signature(type(module).__call__).parameters)
 
+    def switched(*, training: bool) -> dict[str, bool]:
+        on = {name: training for name in ("train", "training") if name in switches}
+        return on | ({"deterministic": not training} if "deterministic" in switches else {})
+
     def mode(key: Any) -> dict[str, bool]:
-        if "batch_stats" in rest:  # its switch also chooses the statistics: leave it as the user set it
-            return {}
-        on = {name: key is not None for name in ("train", "training") if name in switches}
-        return on | ({"deterministic": key is None} if "deterministic" in switches else {})
+        # with batch statistics the switch also chooses between them: leave it as the user set it
+        return {} if "batch_stats" in rest else switched(training=key is not None)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         rngs = None if key is None else {"dropout": key}
@@ -177,16 +188,16 @@ def _linen(module: Any, variables: Any) -> tuple[Callable[..., Any], Params]:
         outputs, _ = module.apply({**rest, "params": params}, x, rngs=rngs, mutable=list(rest), **mode(key))
         return outputs
 
-    return apply, variables["params"]
+    return apply, variables["params"], linen_statistics(module, variables, switched(training=False))
 
 
-def _function(function: Callable[..., Any], params: Params) -> tuple[Callable[..., Any], Params]:
+def _function(function: Callable[..., Any], params: Params) -> Adapted:
     takes_key = _takes_key(function)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         return function(params, x, key=key) if takes_key else function(params, x)
 
-    return apply, params
+    return apply, params, None
 
 
 def _over_examples(apply: Callable[..., Any]) -> Callable[..., Any]:

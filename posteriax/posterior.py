@@ -7,7 +7,7 @@ variational parameters. Both have a leading axis of members, so that an ensemble
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,11 @@ from posteriax.predictive import (
     ReducedNormalPredictive,
 )
 from posteriax.problem import Problem, Unknowns
+from posteriax.stored_draws import blocks_of_draws
 from posteriax.trace import Trace
+
+if TYPE_CHECKING:
+    from posteriax.diagnostics.diagnosis import Diagnosis
 
 DEFAULT_DRAWS = 100
 
@@ -113,6 +117,23 @@ class Posterior:
             return ClassPredictive(likelihood, outputs)
         return NormalPredictive(likelihood, outputs, unknowns)  # type: ignore[arg-type]
 
+    def diagnose(self, x: Any = None, draws: int | None = None) -> "Diagnosis":
+        """Can it be trusted? A table and a verdict to print: see :func:`posteriax.diagnostics.diagnose`.
+
+        Args:
+            x: test inputs, to compare chains by what they predict; without them only weights can be compared.
+            draws: how many draws of each chain to look at, evenly spread; all by default.
+        """
+        from posteriax.diagnostics.diagnosis import diagnose  # it knows all kinds of posteriors, so it comes after them
+
+        return diagnose(self, x, draws)
+
+    def to_arviz(self) -> Any:
+        """Draws and sampler statistics as ArviZ's InferenceData, for its plots. Needs ArviZ, and chains of draws."""
+        from posteriax.diagnostics.arviz_data import to_arviz
+
+        return to_arviz(self)
+
     def save(self, path: Any) -> None:
         """Write the posterior to a file that :func:`px.load` reads back. Safetensors and JSON: no code in it."""
         from posteriax.posterior_file import save  # it knows all kinds of posteriors, so it comes after them
@@ -154,7 +175,8 @@ class DrawsPosterior(Posterior):
     """A posterior given by draws: the states of chains, the members of an ensemble, or a single point.
 
     Args:
-        draws: all unknowns with two leading axes, (chains or members, draws of each).
+        draws: all unknowns with two leading axes, (chains or members, draws of each): arrays, or for large runs with a
+            checkpoint :class:`~posteriax.stored_draws.StoredDraws`, which are read from its folder.
     """
 
     draws: Unknowns
@@ -166,7 +188,7 @@ class DrawsPosterior(Posterior):
 
     @property
     def mean(self) -> Params:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf).mean(axis=(0, 1)), self.draws.network)
+        return jax.tree.map(_mean_of_draws, self.draws.network)
 
     @property
     def num_parameters(self) -> int:
@@ -175,7 +197,8 @@ class DrawsPosterior(Posterior):
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
         # evenly spread over chains and along them; repeated evenly where there are fewer draws than asked for
         chosen = (np.asarray(indices) * self.support) // total if total < self.support else indices % self.support
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(-1, *leaf.shape[2:])[chosen]), self.draws)
+        each = jax.tree.leaves(self.draws)[0].shape[1]
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen // each, chosen % each]), self.draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,6 +280,11 @@ def _draw_leaves(
         return [drawn[i] for i in range(len(drawn))]
 
     return jax.vmap(one)(indices, members, components)
+
+
+def _mean_of_draws(leaf: Any) -> jax.Array:
+    total = sum(block.sum(axis=(0, 1), dtype=np.float64) for block in blocks_of_draws(leaf))
+    return jnp.asarray(total / (leaf.shape[0] * leaf.shape[1]), leaf.dtype)
 
 
 def _leaves(tree: Any) -> list[Any]:

@@ -34,6 +34,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "prior": to_plain(problem.prior),
         "temperature": float(problem.temperature),
         "notes": list(posterior.trace.notes),
+        "warmup": posterior.trace.warmup,
     }  # not how long it took: the same posterior is the same file
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
@@ -43,7 +44,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     elif isinstance(posterior, DrawsPosterior):
         about["kind"] = "draws"
         leaves = jax.tree.leaves(posterior.draws)
-        arrays |= {f"leaf:{name}": np.asarray(leaf) for name, leaf in zip(problem.leaf_names, leaves, strict=True)}
+        arrays |= {f"leaf:{name}": leaf for name, leaf in zip(problem.leaf_names, leaves, strict=True)}
     else:
         raise TypeError(f"cannot save a {type(posterior).__name__}")
     write_tensors(Path(path), about, arrays)
@@ -86,7 +87,7 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         network(net), from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
     )
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
-    trace = Trace(traced, tuple(about["notes"]))
+    trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"])
     names = problem.leaf_names
     if about["kind"] not in ("variational", "draws"):
         raise PosteriorFileError(f"it holds an unknown kind of posterior, {about['kind']!r}")

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax.checks import check_positive
+from posteriax.empirical_covariance import EmpCov as EmpCov
 
 
 @dataclass(frozen=True)
@@ -279,3 +280,8 @@ def typical_scale(distribution: dist.Distribution) -> float:
         low, high = jnp.quantile(draws, jnp.array([0.16, 0.84]))
         scale = float(high - low) / 2
     return scale
+
+
+# at the end: they are made of the priors above
+from posteriax.prior_sweeps import family_sweep as family_sweep  # noqa: E402
+from posteriax.prior_sweeps import scale_sweep as scale_sweep  # noqa: E402

@@ -23,7 +23,7 @@ from posteriax.problem import Batch
 STEPS_PER_CHUNK = 1000  # at the most
 CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
 
-Data = Any  # (x, y) on the device, or a Batch with a leading axis of steps
+Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
 
 
 class Program:
@@ -33,25 +33,33 @@ class Program:
         ensemble: the method and how many members run it.
         target: the problem and the run's facts.
         minibatches: how batches are cut from data on the device; None for the full batch, or if batches are fed.
-        mesh: the devices.
+        mesh: the devices, with the axes "members" and "data".
+        thin: steps from one kept draw to the next, for samplers.
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
     """
 
     def __init__(
-        self, ensemble: Ensemble, target: Target, minibatches: Minibatches | None, mesh: Mesh, fed: int | None = None
+        self,
+        ensemble: Ensemble,
+        target: Target,
+        minibatches: Minibatches | None,
+        mesh: Mesh,
+        fed: int | None = None,
+        thin: int = 1,
     ):
         self.method, self.target, self.members, self.mesh = ensemble.method, target, ensemble.members, mesh
-        self.warmup: int = getattr(ensemble.method, "warmup", 0)
+        self.thin = thin
         self.capacity = self._capacity(fed)
         split, everywhere, second = P("members"), P(), P(None, "members")
+        examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
         start = over_members(partial(_start, ensemble, target, fed is not None), shared=1)
-        self.start = jax.jit(spread(start, in_specs=(split, split, everywhere), out_specs=split))
-        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity)
+        self.start = jax.jit(spread(start, in_specs=(split, split, examples), out_specs=split))
+        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
         self.chunk = jax.jit(
             spread(
                 chunk,
-                in_specs=(split, split, everywhere, everywhere, everywhere),
+                in_specs=(split, split, examples, everywhere, everywhere),
                 out_specs=(split, split, split, second, second),
             ),
             donate_argnums=1,
@@ -62,12 +70,16 @@ class Program:
         bytes_per_step = fed or 1
         if self.method.samples:
             leaves = jax.tree.leaves(self.target.problem.unknowns)
-            bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves)
+            bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.thin
         return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.target.steps)))
 
-    def place(self, tree: Any, *, split: bool) -> Any:
-        """Put arrays on the devices: split along their leading axis of members, or a copy on each."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P("members") if split else P()))
+    def place(self, tree: Any, over: str | None = None) -> Any:
+        """Put arrays on the devices: split along their leading axis over an axis of devices, or a copy on each."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P(over) if over else P()))
+
+    def draws_until(self, step: int) -> int:
+        """How many draws are kept of the first `step` steps."""
+        return max(step - self.target.warmup, 0) // self.thin
 
 
 class Streams(NamedTuple):
@@ -83,10 +95,15 @@ def streams(key: jax.Array) -> Streams:
 
 
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
-    """As many devices as divide the members evenly."""
-    devices = list(mesh.devices.flat) if mesh is not None else jax.devices()
+    """As many devices as divide the members evenly, by as many as the mesh's axis "data" has, if it has one."""
+    devices = np.array(jax.devices()) if mesh is None else mesh.devices
+    of_data = 1
+    if mesh is not None and "data" in mesh.axis_names:
+        axis = mesh.axis_names.index("data")
+        of_data, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
+    devices = devices.reshape(-1, of_data)
     count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
-    return Mesh(np.array(devices[:count]), ("members",))
+    return Mesh(devices[:count], ("members", "data"))
 
 
 def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
@@ -106,10 +123,18 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
 def _start(ensemble: Ensemble, target: Target, fed: bool, key: jax.Array, member: jax.Array, data: Data) -> Any:
     key_start, key_init = jax.random.split(streams(key).start)
     start = ensemble.start(target.problem, key_start, member)
-    batch = _fed_batch(data, 0) if fed else full_batch(data)
+    batch = _fed_batch(data, 0) if fed else _whole(data)
     state = ensemble.method.init(target, key_init, start, batch)
     # weak types would compile the chunk twice
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+
+
+def _put(buffers: Any, values: Any, place: jax.Array) -> Any:
+    return jax.tree.map(lambda buffer, value: buffer.at[place].set(value), buffers, values)
+
+
+def _whole(data: Data) -> Batch:
+    return data if isinstance(data, Batch) else full_batch(data)
 
 
 def _fed_batch(data: Batch, index: Any) -> Batch:
@@ -122,6 +147,7 @@ def _chunk(
     minibatches: Minibatches | None,
     fed: bool,
     capacity: int,
+    thin: int,
     keys: jax.Array,
     states: Any,
     data: Data,
@@ -131,7 +157,8 @@ def _chunk(
     """Steps `first` to `last` of the members of one device; ends early at a value that is not finite.
 
     Returns the states, the step reached and whether all is well (of this device), and what every step recorded and
-    drew, with leading axes (capacity, members).
+    drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is not yet due at the
+    chunk's end is in the last place, and will be in the next chunk's first.
     """
     per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
 
@@ -139,11 +166,11 @@ def _chunk(
         if fed:
             batch = _fed_batch(data, step - first)
         elif minibatches is None:
-            batch = full_batch(data)
+            batch = _whole(data)
         else:
             batch = minibatches.take(data, order, step % per_epoch)
         state, info = method.step(target, jax.random.fold_in(streams(key).steps, step), state, batch)
-        return state, info, method.draw(state) if method.samples else None  # type: ignore[attr-defined]
+        return state, info, method.draw(target, state) if method.samples else None  # type: ignore[attr-defined]
 
     def order_of(key: jax.Array, epoch: jax.Array) -> jax.Array:
         return minibatches.order(streams(key).order, epoch)  # type: ignore[union-attr]
@@ -151,7 +178,12 @@ def _chunk(
     all_members = over_members(one, shared=1)
     order = jnp.zeros((keys.shape[0], per_epoch, size), jnp.int32)
     shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
-    room = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+    places = (capacity, capacity // thin + 2)
+    room = tuple(
+        jax.tree.map(lambda s, n=n: jnp.zeros((n, *s.shape), s.dtype), shape)
+        for n, shape in zip(places, shapes, strict=True)
+    )
+    draws_before = jnp.maximum(first - target.warmup, 0) // thin
 
     def going(carry: Any) -> jax.Array:
         step, _, _, well, _ = carry
@@ -163,7 +195,8 @@ def _chunk(
             new = lambda: over_members(order_of, shared=1)(keys, step // per_epoch)  # noqa: E731
             order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
         states, info, drawn = all_members(keys, states, order, step)
-        room = jax.tree.map(lambda buffer, value: buffer.at[step - first].set(value), room, (info, drawn))
+        place = jnp.maximum(step - target.warmup, 0) // thin - draws_before
+        room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
         return step + 1, states, order, jnp.isfinite(info[0]).all(), room
 
     carry = (first, states, order, jnp.array(True), room)

@@ -15,23 +15,25 @@ import numpy as np
 from jax.sharding import Mesh
 
 from posteriax.arrays.uses import spec_of_example
-from posteriax.checkpoint import Checkpoint, Saved, open_checkpoint, settings_of
+from posteriax.checkpoint import Checkpoint, CheckpointError, Saved, open_checkpoint, settings_of
 from posteriax.checks import as_key, check_count, check_positive
-from posteriax.data.batches import Minibatches
+from posteriax.data.batches import Minibatches, full_batch
 from posteriax.data.sources import Feed, HostArrays, Loader, is_large, is_loader
 from posteriax.interrupt import Interrupted, Stop, listen
 from posteriax.leaf_paths import leaf_paths
 from posteriax.methods.ensemble import Ensemble
-from posteriax.methods.method import Method, Sampler, Target
+from posteriax.methods.method import Lengths, Method, Sampler, Target
 from posteriax.network import couples_examples
 from posteriax.posterior import Posterior
 from posteriax.problem import Batch, Problem
 from posteriax.program import Program, members_mesh, streams
 from posteriax.progress import Progress
+from posteriax.stored_draws import join_draws
 from posteriax.trace import Trace
 
 DEFAULT_BATCH_SIZE = 64
 SECONDS_PER_CHUNK = 0.5  # between two looks at a run
+WAITING_BYTES = 64 * 2**20  # of draws in memory that a checkpoint does not have yet
 
 
 def fit(
@@ -56,16 +58,20 @@ def fit(
         problem: network, likelihood, prior, temperature.
         data: ``(x, y)``, arrays with a leading axis of examples; x may be a pytree of arrays. Memory maps and arrays
             over 2 GB stay on the host. Or a loader: ``len(loader)`` batches ``(x, y)``, iterated anew every epoch.
-        method: ``px.MAP()``, ``px.VI(family)``, ``px.HMC()``, or an ``px.Ensemble`` of any of them.
+        method: ``px.MAP()``, ``px.VI(family)``, ``px.HMC()`` and other samplers, ``px.SWAG()``, or an ``px.Ensemble``
+            of any of them.
         key: an int or a JAX key. The same key gives the same posterior.
         epochs: passes over the data, for methods that optimise (or `steps`, single steps).
         draws: kept draws of each chain, for methods that sample.
         chains: for samplers, short for ``px.Ensemble(method, chains)``.
         batch_size: examples per step; 64 by default. Methods that need the whole data set take none.
-        checkpoint: a folder. If it holds this run, the run goes on where it was, to the same bits.
+        checkpoint: a folder. If it holds this run, the run goes on where it was, to the same bits. A sampler's run
+            goes on for more draws if `draws` is larger than before. Draws over 256 MB stay there on disk, and the
+            posterior reads them as it needs them.
         checkpoint_every: seconds between two writes to it.
         progress: show a progress bar; by default if standard error is a terminal.
-        mesh: the devices that members are placed on; by default all.
+        mesh: the devices that members are placed on; by default all. For methods that need the whole data set, an
+            axis named "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
 
     Raises:
         Interrupted: on Ctrl-C, after the chunk at hand; its ``.posterior`` is what was inferred by then.
@@ -83,29 +89,36 @@ def fit(
     ensemble = _as_ensemble(method, chains)
     method, run_key = ensemble.method, as_key(key)
     check_positive("checkpoint_every", checkpoint_every)
-    length = partial(_length, method, epochs=epochs, steps=steps, draws=draws)
+    members = members_mesh(ensemble.members, mesh)
     prepared = _prepare_data(problem, data, method, batch_size, run_key)
-    total = length(prepared.per_epoch)
-    coupled = couples_examples(problem.network, prepared.sample.x)
+    lengths = _lengths(method, prepared.per_epoch)
+    total = _steps(method, prepared.per_epoch, lengths, epochs=epochs, steps=steps, draws=draws)
     target = Target(
-        problem, spec_of_example(prepared.sample.x), prepared.num_examples, total, coupled, prepared.per_epoch
+        problem,
+        spec_of_example(prepared.sample.x),
+        prepared.num_examples,
+        total,
+        couples_examples(problem.network, prepared.sample.x),
+        prepared.per_epoch,
+        lengths.warmup,
+        _data_axis(method, members),
     )
-    notes = _look_at_coupling(method, coupled) + method.prepare(target)
+    notes = _look_at_coupling(method, target.couples_examples) + method.prepare(target)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
-    program = Program(ensemble, target, minibatches, members_mesh(ensemble.members, mesh), batch_bytes)
+    program = Program(ensemble, target, minibatches, members, batch_bytes, lengths.thin)
     with contextlib.ExitStack() as stack:
         store = None
         if checkpoint is not None:
-            settings = settings_of(ensemble, target, run_key, prepared.arrays, prepared.sample)
+            settings = settings_of(ensemble, target, run_key, prepared.arrays, prepared.sample, lengths.thin)
             store = stack.enter_context(open_checkpoint(checkpoint, settings))
         bar = stack.enter_context(Progress(type(method).__name__, total, progress))
         stop = stack.enter_context(listen())
         result = _Run(program, prepared, run_key, store, checkpoint_every).go(bar, stop)
     posterior = None
     if not method.samples or result.drawn:
-        trace = _trace(_join(result.recorded), notes, result.seconds, alone=ensemble.members == 1)
-        draws_made = jax.tree.map(lambda a: np.swapaxes(a, 0, 1), _join(result.drawn)) if result.drawn else None
+        trace = _trace(_join(result.recorded), notes, result.seconds, target.warmup, alone=ensemble.members == 1)
+        draws_made = jax.tree.map(lambda *chunks: join_draws(list(chunks)), *result.drawn) if result.drawn else None
         posterior = method.finish(target, result.states, draws_made, trace)
     if result.step < total:
         resume = f"the same call resumes it from {checkpoint}" if store else "with checkpoint=DIR it could be resumed"
@@ -173,13 +186,26 @@ def _as_ensemble(method: Any, chains: int | None) -> Ensemble:
     return Ensemble(method, 1 if chains is None else check_count("chains", chains))
 
 
-def _length(method: Method, per_epoch: int, *, epochs: Any, steps: Any, draws: Any) -> int:
+def _lengths(method: Method, per_epoch: int) -> Lengths:
+    return method.lengths(per_epoch) if method.samples else Lengths(0, 1)  # type: ignore[attr-defined]
+
+
+def _data_axis(method: Method, mesh: Mesh) -> str | None:
+    if mesh.shape["data"] == 1:
+        return None
+    if not method.full_batch:
+        name = type(method).__name__
+        raise ValueError(f'{name} takes minibatches: a mesh with an axis "data" is for methods of the whole data set')
+    return "data"
+
+
+def _steps(method: Method, per_epoch: int, lengths: Lengths, *, epochs: Any, steps: Any, draws: Any) -> int:
     """How many steps the run takes."""
     name = type(method).__name__
     if method.samples:
         if draws is None or epochs is not None or steps is not None:
             raise ValueError(f"{name} samples: say how many draws to keep, draws=, and neither epochs= nor steps=")
-        return method.warmup + check_count("draws", draws)  # type: ignore[attr-defined]
+        return lengths.warmup + lengths.thin * check_count("draws", draws)
     if draws is not None or (epochs is None) == (steps is None):
         raise ValueError(f"{name} optimises: say how long, by either epochs= or steps=, and not draws=")
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
@@ -209,10 +235,10 @@ class _Run:
     ):
         self.program, self.store, self.every = program, store, checkpoint_every
         keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(program.members))
-        self.keys = program.place(keys, split=True)
+        self.keys = program.place(keys, "members")
         self.feed = None if data.source is None else Feed(data.source, program.capacity, program.target.steps)
         if self.feed is None:
-            self.data = program.place(jax.tree.map(jnp.asarray, data.arrays), split=False)
+            self.data = self._resident(data.arrays)
 
     def go(self, bar: Progress, stop: Stop) -> Saved:
         """All steps, or as many as there is time for; everything returned is in host memory."""
@@ -221,12 +247,13 @@ class _Run:
         step, states, recorded, drawn, before = self._begin()
         stored, new, new_drawn = step, [], []  # type: int, list[Any], list[Any]
         count = 1 if self.feed is None else program.capacity
+        waiting = 0
         seconds = before
         while step < total and not stop.asked:
             began = time.monotonic()
             last = min(step + count, total)
-            if step < program.warmup:
-                last = min(last, program.warmup)
+            if step < program.target.warmup:
+                last = min(last, program.target.warmup)
             batches = self._data(step, last)
             states, reached, well, infos, draws = program.chunk(
                 self.keys, states, batches, jnp.int32(step), jnp.int32(last)
@@ -234,17 +261,20 @@ class _Run:
             if not np.asarray(well).all():
                 raise FloatingPointError(_what_went_wrong(program, states, int(np.asarray(reached).min()), infos))
             new.append(_to_host(infos, last - step))
-            if program.method.samples and step >= program.warmup:
-                new_drawn.append(_to_host(draws, last - step))
+            kept = program.draws_until(last) - program.draws_until(step)
+            if program.method.samples and kept:
+                new_drawn.append(_to_host(draws, kept))
+                waiting += sum(leaf.nbytes for leaf in jax.tree.leaves(new_drawn[-1]))
             now = time.monotonic()
             rate, step, seconds = (last - step) / max(now - began, 1e-9), last, before + now - started
-            if program.warmup and step == program.warmup:
+            if program.target.warmup and step == program.target.warmup:
                 warmed: Sampler = program.method  # type: ignore[assignment]
-                warmed.inspect(_trace(_join(recorded + new), (), 0.0, alone=program.members == 1))
+                warmed.inspect(_trace(_join(recorded + new), (), 0.0, step, alone=program.members == 1))
             bar.update(step, rate, _headline(new[-1]))
-            if self.store and (now - written > self.every or step == total or stop.asked):
-                self.store.save(step, states, new, new_drawn, stored, seconds)
-                recorded, drawn, new, new_drawn = recorded + new, drawn + new_drawn, [], []
+            due = now - written > self.every or waiting > WAITING_BYTES
+            if self.store and (due or step == total or stop.asked):
+                drawn = drawn + self.store.save(step, states, new, new_drawn, stored, seconds)
+                recorded, new, new_drawn, waiting = recorded + new, [], [], 0
                 stored, written = step, time.monotonic()
             if self.feed is None:
                 count = int(np.clip(rate * SECONDS_PER_CHUNK, 1, min(program.capacity, 8 * count)))
@@ -253,14 +283,15 @@ class _Run:
     def _begin(self) -> Saved:
         """The run's start, or where its checkpoint left off."""
         program = self.program
-        members = program.place(jnp.arange(program.members), split=True)
+        members = program.place(jnp.arange(program.members), "members")
         first = self._data(0, 1)
         if self.store:
             states = jax.eval_shape(program.start, self.keys, members, first)
             shapes = jax.eval_shape(program.chunk, self.keys, states, first, jnp.int32(0), jnp.int32(1))
             saved = self.store.load(states, type(shapes[3]), shapes[4])
             if saved is not None:
-                return saved._replace(states=program.place(saved.states, split=True))
+                _check_not_longer(saved.step, program)
+                return saved._replace(states=program.place(saved.states, "members"))
         states = program.start(self.keys, members, first)
         bad = _first_bad_leaf(states)
         if bad:
@@ -270,7 +301,23 @@ class _Run:
     def _data(self, first: int, last: int) -> Any:
         if self.feed is None:
             return self.data
-        return self.program.place(self.feed.take(first, last), split=False)
+        return self.program.place(self.feed.take(first, last))
+
+    def _resident(self, arrays: Any) -> Any:
+        """The data on the devices: as they are, or the full batch, in as many equal parts as it will be cut into."""
+        program = self.program
+        if not program.method.full_batch:
+            return program.place(jax.tree.map(jnp.asarray, arrays))
+        parts = program.mesh.shape["data"] * getattr(program.method, "micro_batches", 1)
+        return program.place(jax.tree.map(jnp.asarray, full_batch(arrays, parts)), "data")
+
+
+def _check_not_longer(done: int, program: Program) -> None:
+    if done > program.target.steps:
+        held, asked = program.draws_until(done), program.draws_until(program.target.steps)
+        raise CheckpointError(
+            f"the checkpoint already holds {held} draws, more than the {asked} asked for: ask for at least {held}"
+        )
 
 
 def _to_host(buffers: Any, count: int) -> Any:
@@ -287,9 +334,9 @@ def _headline(infos: Any) -> str:
     return f"{name} {float(np.mean(values[-100:])):.4g}"
 
 
-def _trace(recorded: Any, notes: tuple[str, ...], seconds: float, *, alone: bool) -> Trace:
+def _trace(recorded: Any, notes: tuple[str, ...], seconds: float, warmup: int, *, alone: bool) -> Trace:
     values = {name: (a[:, 0] if alone else a.T) for name, a in recorded._asdict().items()}
-    return Trace(values, notes, seconds)
+    return Trace(values, notes, seconds, warmup)
 
 
 def _what_went_wrong(program: Program, states: Any, reached: int, infos: Any) -> str:
@@ -298,7 +345,7 @@ def _what_went_wrong(program: Program, states: Any, reached: int, infos: Any) ->
     where = f"the first leaf that is not finite is {leaf}" if leaf else "all leaves are still finite"
     return (
         f"{type(program.method).__name__} stopped at step {reached} of {program.target.steps}: {name} is not finite, "
-        f"and {where}. A smaller learning rate, scaled inputs or a narrower prior usually help."
+        f"and {where}. A smaller learning rate or step size, scaled inputs or a narrower prior usually help."
     )
 
 

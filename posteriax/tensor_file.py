@@ -6,29 +6,59 @@ different numbers. Files are written aside, flushed and renamed: a crash leaves 
 
 import hashlib
 import json
+import math
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 Arrays = dict[str, np.ndarray]
 
 
-def write_tensors(path: Path, about: dict[str, Any], arrays: Arrays) -> str:
-    """Write a file and return its digest. OSError if it cannot be written: the previous file is then untouched."""
+@dataclass(frozen=True)
+class FileArray:
+    """An array in a file, read only where it is looked at."""
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        """Entries `first` to `last` of the leading axis."""
+        each = math.prod(self.shape[1:])
+        offset = self.offset + first * each * self.dtype.itemsize
+        flat = np.fromfile(self.path, self.dtype, (last - first) * each, offset=offset)
+        return flat.reshape(last - first, *self.shape[1:])
+
+
+def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) -> str:
+    """Write a file and return its digest. OSError if it cannot be written: the previous file is then untouched.
+
+    Arrays that are not in memory (:class:`StoredDraws`) are taken piece by piece.
+    """
     text = json.dumps(about)
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    digest = _digest(text, arrays)
-    # one entry: safetensors writes several in a random order, and the same content shall be the same bytes
-    content = to_bytes(arrays, {"posteriax": f"{digest} {text}"})
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps all aligned
+            file.write(_header("0" * 64, text, arrays, order))
+            digests = {}
+            for name in order:
+                digest_of_array = _digest_of(name, arrays[name])
+                for piece in _pieces(arrays[name]):
+                    digest_of_array.update(piece)
+                    file.write(piece)
+                digests[name] = digest_of_array.digest()
+            digest = _joint_digest(text, digests)
+            file.seek(0)
+            file.write(_header(digest, text, arrays, order))
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
@@ -36,6 +66,19 @@ def write_tensors(path: Path, about: dict[str, Any], arrays: Arrays) -> str:
         os.unlink(aside)
         raise
     return digest
+
+
+def file_arrays(path: Path) -> dict[str, FileArray]:
+    """The arrays of a file that was written here, unread and unchecked."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    kinds = {letter: dtype for dtype, letter in _LETTERS.items()}
+    return {
+        name: FileArray(path, 8 + length + entry["data_offsets"][0], tuple(entry["shape"]), kinds[entry["dtype"]])
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
 
 
 def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[str, Any], Arrays, str]:
@@ -57,7 +100,13 @@ def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[st
     digest, _, text = metadata.get("posteriax", "").partition(" ")
     if not text:
         raise error(f"{path} is a safetensors file, but not one that posteriax wrote")
-    if _digest(text, arrays) != digest:
+    digests = {}
+    for name, array in arrays.items():
+        own = _digest_of(name, array)
+        for piece in _pieces(array):
+            own.update(piece)
+        digests[name] = own.digest()
+    if _joint_digest(text, digests) != digest:
         raise error(f"{path} was damaged or altered after it was written: its digest does not match")
     about = json.loads(text)
     if about.get("format") != kind:
@@ -65,10 +114,45 @@ def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[st
     return about, arrays, digest
 
 
-def _digest(text: str, arrays: Arrays) -> str:
+_LETTERS = {
+    np.dtype(kind): letter
+    for kind, letter in (
+        *(("float64", "F64"), ("float32", "F32"), ("float16", "F16"), (ml_dtypes.bfloat16, "BF16"), ("bool", "BOOL")),
+        *((f"{sign}int{bits}", f"{sign.upper() or 'I'}{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+}
+
+
+def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str]) -> bytes:
+    """Safetensors: the length of a JSON header, the header, then all arrays one after the other.
+
+    All that posteriax says of a file is one entry: several come back in a random order.
+    """
+    entries: dict[str, Any] = {"__metadata__": {"posteriax": f"{digest} {text}"}}
+    end = 0
+    for name in order:
+        dtype, shape = np.dtype(arrays[name].dtype), tuple(arrays[name].shape)
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": _LETTERS[dtype], "shape": list(shape), "data_offsets": [start, end]}
+    content = json.dumps(entries, separators=(",", ":")).encode()
+    content += b" " * (-len(content) % 8)
+    return len(content).to_bytes(8, "little") + content
+
+
+def _digest_of(name: str, array: Any) -> Any:
+    return hashlib.sha256(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+
+
+def _pieces(array: Any) -> Iterator[Any]:
+    """The bytes of an array, in order."""
+    parts = array.pieces() if hasattr(array, "pieces") else [array]
+    for part in parts:
+        whole = np.ascontiguousarray(part)
+        yield whole.view(np.uint8).data if whole.size else b""
+
+
+def _joint_digest(text: str, digests: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256(text.encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
+    for name in sorted(digests):
+        digest.update(digests[name])
     return digest.hexdigest()

@@ -14,6 +14,7 @@ class Trace(Mapping[str, np.ndarray]):
         arrays: by name.
         notes: what a user should know of how the run was set up, one line each.
         seconds: how long it took, compilation included; not saved with a posterior.
+        warmup: how many of the first steps were a sampler's warm-up.
 
     >>> trace = Trace({"elbo": np.array([-3.0, -2.0])})
     >>> trace["elbo"].tolist()
@@ -23,6 +24,7 @@ class Trace(Mapping[str, np.ndarray]):
     arrays: dict[str, np.ndarray]
     notes: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
+    warmup: int = 0
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]

@@ -47,7 +47,7 @@ def arrange_death(moment: str) -> None:
         saves += 1
         if saves == 3 and moment == "before a save":
             die()
-        save(self, *args)
+        return save(self, *args)
 
     def counted_write(path, about, arrays):
         is_state = path.name == "state.tensors"

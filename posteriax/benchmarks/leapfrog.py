@@ -12,6 +12,7 @@ import posteriax as px
 from posteriax.benchmarks.mlp import mlp, mlp_weights
 from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
+from posteriax.data.batches import full_batch
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
 from posteriax.program import Program, members_mesh
@@ -46,9 +47,9 @@ def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
     )
     target = Target(problem, jax.ShapeDtypeStruct((2,), jnp.float32), len(y), 10**6)
     program = Program(Ensemble(method, chains), target, None, members_mesh(chains, None))
-    keys = program.place(jax.random.split(jax.random.key(0), chains), split=True)
-    data = program.place((jnp.asarray(x), jnp.asarray(y)), split=False)
-    box = {"states": program.start(keys, program.place(jnp.arange(chains), split=True), data)}
+    keys = program.place(jax.random.split(jax.random.key(0), chains), "members")
+    data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
+    box = {"states": program.start(keys, program.place(jnp.arange(chains), "members"), data)}
 
     def seconds() -> float:
         began = time.perf_counter()

@@ -48,7 +48,13 @@ class Minibatches:
         return (self.per_epoch * real.astype(np.float32)).reshape(self.size, self.per_epoch).T
 
 
-def full_batch(data: tuple[Any, Any]) -> Batch:
-    """All examples, each standing for itself."""
-    x, y = data
-    return Batch(x, y, jnp.ones(y.shape[0]))
+def full_batch(data: tuple[Any, Any], parts: int = 1) -> Batch:
+    """All examples, each standing for itself; the last one repeated with weight 0 until `parts` divide their number."""
+    n = len(data[1])
+    weight = np.ones(n, np.float32)
+    missing = -n % parts
+    if not missing:
+        return Batch(*data, weight)
+    rows = np.minimum(np.arange(n + missing), n - 1)
+    x, y = jax.tree.map(lambda a: a[rows], data)
+    return Batch(x, y, np.append(weight, np.zeros(missing, np.float32)))

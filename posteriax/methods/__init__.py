@@ -5,7 +5,12 @@ from posteriax.methods.hmc import HMC as HMC
 from posteriax.methods.kl_schedules import LinearKL as LinearKL
 from posteriax.methods.kl_schedules import StaircaseKL as StaircaseKL
 from posteriax.methods.map import MAP as MAP
+from posteriax.methods.mclmc import MCLMC as MCLMC
 from posteriax.methods.method import Method as Method
 from posteriax.methods.method import Target as Target
 from posteriax.methods.natural_gradient import natural_gradient as natural_gradient
+from posteriax.methods.nuts import NUTS as NUTS
+from posteriax.methods.sgmcmc import SGHMC as SGHMC
+from posteriax.methods.sgmcmc import SGLD as SGLD
+from posteriax.methods.swag import SWAG as SWAG
 from posteriax.methods.vi import VI as VI

@@ -13,9 +13,12 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from posteriax.checks import check_count
+from posteriax.leaf_paths import describe_leaves
 from posteriax.methods.method import Method
+from posteriax.posterior import Posterior
 from posteriax.problem import Problem, Unknowns
 
 
@@ -52,8 +55,21 @@ class Ensemble:
         if not callable(self.starts) and self.starts not in ("shuffle", "prior", "network"):
             raise ValueError(f'starts must be "shuffle", "prior", "network" or a function, got {self.starts!r}')
 
+    def given_starts(self, problem: Problem) -> Unknowns | None:
+        """Where members begin, along a leading axis, if the method starts from draws of another posterior."""
+        given = getattr(self.method, "start", None)
+        if not isinstance(given, Posterior):
+            return None
+        own, theirs = describe_leaves(problem.unknowns), describe_leaves(given.template)
+        if own != theirs:
+            raise ValueError(f"start is a posterior of another network: it has {theirs}, the problem has {own}")
+        return given.draw(jax.random.key(0), np.arange(self.members), self.members)
+
     def start(self, problem: Problem, key: jax.Array, member: jax.Array) -> Unknowns:
         """Where a member begins."""
+        given = self.given_starts(problem)
+        if given is not None:
+            return jax.tree.map(lambda leaf: leaf[member], given)
         if callable(self.starts):
             return problem.unknowns._replace(network=self.starts(key))
         if self.starts == "prior":

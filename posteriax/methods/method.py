@@ -1,7 +1,7 @@
 """What the driver asks of a method."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
@@ -24,6 +24,8 @@ class Target:
         steps: how many steps the run will take, for schedules.
         steps_per_epoch: how many of them see the whole data set once.
         couples_examples: whether the network's outputs for one example depend on the others in its batch.
+        warmup: how many of the steps are thrown away, for samplers.
+        data_axis: the axis of devices that examples are split over, if they are.
     """
 
     problem: Problem
@@ -32,6 +34,15 @@ class Target:
     steps: int
     couples_examples: bool = False
     steps_per_epoch: int = 1
+    warmup: int = 0
+    data_axis: str | None = None
+
+
+class Lengths(NamedTuple):
+    """How long a sampler runs: steps that are thrown away first, and steps from one kept draw to the next."""
+
+    warmup: int
+    thin: int
 
 
 class Method(Protocol):
@@ -58,11 +69,11 @@ class Method(Protocol):
 
 
 class Sampler(Method, Protocol):
-    """A method whose states are draws, after `warmup` steps that are thrown away."""
+    """A method whose states are draws, after a warm-up that is thrown away."""
 
-    warmup: int
+    def lengths(self, steps_per_epoch: int) -> Lengths: ...
 
-    def draw(self, state: State) -> Unknowns: ...
+    def draw(self, target: Target, state: State) -> Unknowns: ...
 
     def inspect(self, trace: Trace) -> None:
         """Raise if the warm-up that `trace` recorded has failed beyond use."""

@@ -5,7 +5,8 @@ import pytest
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.methods.hmc import reference_scale, trajectory_length
+from posteriax.methods.hmc import trajectory_length
+from posteriax.methods.mass import reference_scale
 from posteriax.methods.method import Target
 
 

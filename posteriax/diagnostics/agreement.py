@@ -1,0 +1,132 @@
+"""How far chains agree on many columns at once, in a few numbers, and which chains agree with which."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import chi2
+
+from posteriax.diagnostics.convergence import rhat
+from posteriax.diagnostics.effective_draws import ess_bulk, ess_tail
+
+GOOD = 1.01  # R-hat: below it chains agree (Vehtari et al. 2021)
+BAD = 1.1  # above it they do not
+# two chains whose means lie further apart than this, in standard deviations within chains, have an R-hat above BAD
+FAR = np.sqrt(2 * (BAD**2 - 1))
+COLUMNS_PER_CHAIN = 200  # to see how well single chains move
+
+
+class Columns(NamedTuple):
+    """What is known of every column; the last axes of `means` and `variances` are columns too."""
+
+    rhat: np.ndarray  # nan for one chain, and where nothing ever changes
+    ess: np.ndarray
+    tail_ess: np.ndarray
+    means: np.ndarray  # (chains, columns)
+    variances: np.ndarray  # (chains, columns)
+    alone: np.ndarray  # effective draws of every chain by itself, (chains, some columns)
+
+    def join(self, other: "Columns") -> "Columns":
+        return Columns(*(np.concatenate(both, axis=-1) for both in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the chains agree on the weights of one leaf, or on predictions.
+
+    Args:
+        name: the leaf's path, or "predictions".
+        size: how many weights, or test points, there are.
+        looked_at: how many of them were looked at; a seeded sample if there are many.
+        worst_rhat, median_rhat: over all columns; of a test point all classes count. nan for one chain.
+        above_good, above_bad: the share of weights (or test points) with an R-hat above 1.01, above 1.1.
+        smallest_ess, median_ess: effective draws, for the bulk.
+        smallest_tail_ess: for the 5 % and 95 % quantiles.
+
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
+    >>> agreement("weight", 10, look_at(draws)).above_bad
+    0.0
+    """
+
+    name: str
+    size: int
+    looked_at: int
+    worst_rhat: float
+    median_rhat: float
+    above_good: float
+    above_bad: float
+    smallest_ess: float
+    median_ess: float
+    smallest_tail_ess: float
+
+
+def look_at(draws: np.ndarray) -> Columns:
+    """All there is to know of the columns of `draws`, (chains, draws, columns)."""
+    chains, _, count = draws.shape
+    some = np.unique(np.linspace(0, count - 1, min(count, COLUMNS_PER_CHAIN)).astype(int))
+    return Columns(
+        rhat=rhat(draws) if chains > 1 else np.full(count, np.nan),
+        ess=ess_bulk(draws),
+        tail_ess=ess_tail(draws),
+        means=draws.mean(axis=1, dtype=np.float64),
+        # exact: equal numbers have a variance of zero
+        variances=np.where(np.ptp(draws, axis=1) == 0, 0.0, draws.var(axis=1, dtype=np.float64)),
+        alone=np.stack([ess_bulk(draws[chain : chain + 1, :, some]) for chain in range(chains)]),
+    )
+
+
+def agreement(name: str, size: int, columns: Columns, per_entry: int = 1) -> Agreement:
+    """The summary of columns, of which each weight or test point has `per_entry` neighbouring ones."""
+    of_entry = np.fmax.reduce(columns.rhat.reshape(-1, per_entry), axis=1)
+    known = columns.rhat[~np.isnan(columns.rhat)]
+    return Agreement(
+        name=name,
+        size=size,
+        looked_at=len(of_entry),
+        worst_rhat=float(known.max()) if known.size else np.nan,
+        median_rhat=float(np.median(known)) if known.size else np.nan,
+        above_good=float((of_entry > GOOD).mean()),
+        above_bad=float((of_entry > BAD).mean()),
+        smallest_ess=float(columns.ess.min()),
+        median_ess=float(np.median(columns.ess)),
+        smallest_tail_ess=float(columns.tail_ess.min()),
+    )
+
+
+def rhat_by_chance(columns: Columns) -> float:
+    """About the largest R-hat that so many columns show in one of a hundred runs whose chains have met.
+
+    Of M half chains with n effective draws each, B / n over W is about chi-squared with M - 1 degrees of freedom, over
+    (M - 1) (n - 1). The effective draws are counted within chains: between chains that have not met there are none.
+    Below some twenty of them they are overrated, and the number is too small.
+    """
+    halves = 2 * len(columns.alone)
+    effective = np.quantile(columns.alone.mean(axis=0), 0.25) / 2  # slow columns have the largest R-hat
+    extreme = chi2.isf(0.01 / (2 * columns.rhat.size), halves - 1) / (halves - 1)  # twice: bulk and folded
+    return float(np.sqrt(1.0 + extreme / max(effective - 1.0, 1.0)))
+
+
+def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
+    """Chains that have met, by their numbers, largest group first.
+
+    Two chains have met if, where R-hat is bad, the mean square of their means' differences, over the variance within
+    chains, is at most FAR^2 and twice what chance gives; and so have all that are connected by such pairs.
+
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
+    >>> draws[2] += 5.0
+    >>> groups_of_chains(look_at(draws))
+    ((0, 1, 3), (2,))
+    """
+    bad = columns.rhat > BAD
+    if not bad.any():
+        return (tuple(range(len(columns.means))),)
+    means, within = columns.means[:, bad], columns.variances[:, bad].mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = np.square(means[:, None] - means[None]) / within
+    # where no chain moves, any difference is a whole one
+    distances = np.nan_to_num(squares, nan=0.0, posinf=1e6).mean(axis=-1)
+    by_chance = 2.0 / np.median(columns.alone)
+    _, labels = connected_components(distances <= FAR**2 + 2 * by_chance, directed=False)
+    groups = [tuple(int(c) for c in np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    return tuple(sorted(groups, key=lambda group: (-len(group), group)))

@@ -1,0 +1,79 @@
+"""Draws of chains as columns: checked, taken in blocks, split in halves and rank-normalised.
+
+A column is one number of the model (a weight, a probability) in every draw of every chain. Statistics are functions of
+blocks of columns, (columns, chains, draws) in float64, so that their working memory does not grow with the model.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+BLOCK_VALUES = 2**19  # 4 MB in float64; ranks and Fourier transforms need some copies of it
+FEWEST_DRAWS = 4
+
+
+def by_columns(statistic: Callable[[np.ndarray], np.ndarray], draws: Any, *, chains: int = 1) -> np.ndarray:
+    """A statistic of every column of `draws`, (chains, draws, ...), in the shape of its trailing axes.
+
+    Args:
+        statistic: of a block (columns, chains, draws), one number for each column.
+        draws: an array.
+        chains: how many chains the statistic needs.
+    """
+    draws = np.asarray(draws)
+    _check(draws, chains)
+    columns = draws.reshape(*draws.shape[:2], -1)
+    size = max(1, BLOCK_VALUES // (draws.shape[0] * draws.shape[1]))
+    values = np.empty(columns.shape[2])
+    for first in range(0, len(values), size):
+        block = np.moveaxis(columns[:, :, first : first + size], 2, 0).astype(np.float64, order="C")
+        if not np.isfinite(block).all():
+            column, chain, draw = np.argwhere(~np.isfinite(block))[0]
+            entry = tuple(int(i) for i in np.unravel_index(first + column, draws.shape[2:])) if draws.ndim > 2 else ()
+            raise ValueError(f"draws has a value that is not finite: draw {draw} of chain {chain}, entry {entry}")
+        values[first : first + size] = statistic(block)
+    return values.reshape(draws.shape[2:])[()]
+
+
+def split(block: np.ndarray) -> np.ndarray:
+    """Each chain as two, its first and its second half, (columns, 2 chains, draws // 2), without an odd middle draw.
+
+    A chain that drifts then disagrees with itself.
+    """
+    half = block.shape[2] // 2
+    return np.concatenate([block[:, :, :half], block[:, :, -half:]], axis=1)
+
+
+def rank_normal(block: np.ndarray) -> np.ndarray:
+    """Every value by the normal quantile of its rank among all draws of its column: heavy tails cannot hide anything.
+
+    z = Phi^-1((rank - 3/8) / (S + 1/4)), equal values sharing their mean rank
+    """
+    flat = block.reshape(len(block), -1)
+    size = flat.shape[1]
+    order = np.argsort(flat, axis=1)
+    ordered = np.take_along_axis(flat, order, axis=1)
+    starts = np.ones(flat.shape, bool)  # of runs of equal values, in every row
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.flatnonzero(starts)
+    lengths = np.diff(first, append=flat.size)
+    twice_mean_rank = 2 * (first % size) + lengths + 1  # whole numbers, so that the quantiles can be looked up
+    quantiles = ndtri((np.arange(2 * size + 1) / 2 - 0.375).clip(0.0) / (size + 0.25))
+    z = np.empty_like(flat)
+    np.put_along_axis(z, order, np.repeat(quantiles[twice_mean_rank], lengths).reshape(flat.shape), axis=1)
+    return z.reshape(block.shape)
+
+
+def _check(draws: np.ndarray, chains: int) -> None:
+    if draws.ndim < 2:
+        raise ValueError(f"draws must be an array (chains, draws, ...), got shape {draws.shape}")
+    if draws.shape[0] < chains:
+        raise ValueError(
+            f"draws has {draws.shape[0]} chain: one chain cannot show that it has met others. Run several, chains=4."
+        )
+    if draws.shape[1] < FEWEST_DRAWS:
+        raise ValueError(
+            f"draws has {draws.shape[1]} draws a chain, and at least {FEWEST_DRAWS} are needed: raise draws="
+        )

@@ -1,0 +1,140 @@
+"""Diagnosis: can this posterior be trusted, and if not, what to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.checks import check_count, check_inputs
+from posteriax.diagnostics import verdict as say
+from posteriax.diagnostics.agreement import BAD, Agreement, Columns, groups_of_chains, rhat_by_chance
+from posteriax.diagnostics.columns import FEWEST_DRAWS
+from posteriax.diagnostics.observed import look_at_predictions, look_at_weights
+from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
+from posteriax.diagnostics.training import TrainingSummary, summarize_training
+from posteriax.diagnostics.wording import number, percent, shown
+from posteriax.posterior import DrawsPosterior, Posterior
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis:
+    """What :meth:`Posterior.diagnose` found. Print it: a table, and a verdict.
+
+    Args:
+        verdict: what it means and what to do, one line each.
+        chains: how many, or members of an ensemble.
+        draws: how many of each chain were looked at.
+        predictions: how far the chains agree on predictions; None without test inputs.
+        leaves: how far they agree on the weights of every leaf.
+        sampler: acceptance, step size, divergences and energy, if they were recorded.
+        training: how the objective moved, for what was optimised.
+
+    >>> print(Diagnosis("All is well.", chains=4, draws=500))
+    All is well.
+    """
+
+    verdict: str
+    chains: int
+    draws: int
+    predictions: Agreement | None = None
+    leaves: tuple[Agreement, ...] = ()
+    sampler: SamplerSummary | None = None
+    training: TrainingSummary | None = None
+
+    def __str__(self) -> str:
+        rows = (*([self.predictions] if self.predictions else []), *self.leaves)
+        lines = [str(self.sampler)] if self.sampler else []
+        return "\n".join([*([_table(rows, self.chains, self.draws)] if rows else []), *lines, self.verdict])
+
+    __repr__ = __str__
+
+
+def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> Diagnosis:
+    """Have the chains met, and are there enough draws? Or, for what was optimised: had it levelled off?
+
+    Args:
+        posterior: any.
+        x: test inputs. With them, chains are compared by what they predict, which is what counts: probabilities of
+            classes, or means. Without, only weights can be compared.
+        draws: how many draws of each chain to look at, evenly spread; all by default.
+
+    Of leaves with more than 2,000 weights, and of more than 2,000 test points, a seeded sample is looked at.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), (x_test, _) = px.data.two_moons(train=50, test=20)
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.HMC(warmup=20), draws=20, chains=2, key=0)
+    >>> diagnosis = posterior.diagnose(x_test)
+    >>> diagnosis.chains, diagnosis.predictions.size, len(diagnosis.leaves)
+    (2, 20, 4)
+    """
+    source = getattr(posterior, "weights", posterior)  # draws with batch statistics are another posterior's weights
+    if not isinstance(source, DrawsPosterior) or not is_sampled(source):
+        training = summarize_training(posterior.trace)
+        members = max((np.atleast_2d(values).shape[0] for values in posterior.trace.values()), default=1)
+        return Diagnosis("\n".join(say.of_training(training, members)), members, 1, training=training)
+    chains, each = jax.tree.leaves(source.draws)[0].shape[:2]
+    taken = each if draws is None else min(check_count("draws", draws), each)
+    sampler = summarize_sampler(posterior.trace)
+    if taken < FEWEST_DRAWS:
+        few = f"Too few draws: {taken} of each chain, and nothing can be said below {FEWEST_DRAWS}. Raise draws=."
+        return Diagnosis("\n".join([few, *say.of_sampler(sampler)]), chains, taken, sampler=sampler)
+    leaves, columns = look_at_weights(source, taken)
+    predictions, predicted = None, None
+    if x is not None:
+        predictions, predicted = look_at_predictions(posterior, check_inputs(x), chains, taken)
+    lines = _verdict(leaves, columns, predictions, predicted, chains, taken)
+    return Diagnosis("\n".join([*lines, *say.of_sampler(sampler)]), chains, taken, predictions, tuple(leaves), sampler)
+
+
+def is_sampled(posterior: DrawsPosterior) -> bool:
+    """Whether draws are the states of chains, and not the ends of training."""
+    several = jax.tree.leaves(posterior.draws)[0].shape[1] > 1
+    return several or posterior.trace.warmup > 0 or "acceptance" in posterior.trace
+
+
+def _verdict(
+    leaves: Sequence[Agreement],
+    columns: Columns,
+    predictions: Agreement | None,
+    predicted: Columns | None,
+    chains: int,
+    draws: int,
+) -> list[str]:
+    stuck = [chain for chain, variances in enumerate(columns.variances) if not variances.any()]
+    lines = say.of_movement(stuck, chains)
+    if len(stuck) == chains:
+        return lines
+    if chains == 1:
+        return lines + say.of_one_chain([predictions] if predictions else leaves, draws)
+    if predictions is not None and predicted is not None:
+        by_chance = rhat_by_chance(predicted)
+        lines += say.of_predictions(predictions, groups_of_chains(predicted), by_chance, chains, draws)
+        if predictions.worst_rhat > BAD:
+            return lines
+    by_chance = rhat_by_chance(columns)
+    return lines + say.of_weights(leaves, by_chance, chains, draws, predicted=predictions is not None)
+
+
+def _table(rows: Sequence[Agreement], chains: int, draws: int) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{number(chains)} chain{'s' if chains > 1 else ''} of {draws} draws".capitalize()
+    table = Table(title=title, title_justify="left", title_style="")
+    table.add_column("")
+    for heading in ("size", "R-hat worst", "median", "> 1.01", "> 1.1", "ESS least", "median", "tail least"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        size = f"{row.size:,}" if row.looked_at == row.size else f"{row.looked_at:,} of {row.size:,}"
+        several = chains > 1 and not np.isnan(row.worst_rhat)
+        rhats = [shown(row.worst_rhat), shown(row.median_rhat), percent(row.above_good)]
+        rhats = [*rhats, percent(row.above_bad)] if several else [""] * 4
+        ess = [f"{value:,.0f}" for value in (row.smallest_ess, row.median_ess, row.smallest_tail_ess)]
+        table.add_row(row.name, size, *rhats, *ess)
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())

@@ -1,0 +1,84 @@
+"""What chains are compared by: weights, leaf by leaf, and predictions; a bounded part at a time."""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.diagnostics.agreement import Agreement, Columns, agreement, look_at
+from posteriax.network import couples_examples
+from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.predictive import NormalPredictive
+
+LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
+OUTPUT_BYTES = 64 * 2**20  # of predictions held at once
+READ_BYTES = 32 * 2**20  # of a leaf's draws read at once
+
+
+def look_at_weights(posterior: DrawsPosterior, draws: int) -> tuple[list[Agreement], Columns]:
+    """Every leaf in so many evenly spread draws of each chain: its summary, and all leaves' columns together."""
+    leaves, parts = [], []
+    for name, leaf in zip(posterior.problem.leaf_names, jax.tree.leaves(posterior.draws), strict=True):
+        size = int(np.prod(leaf.shape[2:], dtype=np.int64))
+        if size:
+            parts.append(look_at(_columns_of(leaf, _sample(size), draws)))
+            leaves.append(agreement(name, size, parts[-1]))
+    return leaves, reduce(Columns.join, parts)
+
+
+def look_at_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> tuple[Agreement, Columns]:
+    """The predictions of so many evenly spread draws of each chain: their summary and their columns."""
+    count = jax.tree.leaves(x)[0].shape[0]
+    points = _sample(count)
+    parts = []
+    for values in _predictions(posterior, x, points, chains * draws):
+        # a posterior gives all draws of a chain before those of the next
+        parts.append(look_at(values.reshape(chains, draws, -1)))
+    columns = reduce(Columns.join, parts)
+    return agreement("predictions", count, columns, columns.rhat.size // len(points)), columns
+
+
+def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:
+    """Some entries of a leaf in evenly spread draws, (chains, draws, entries)."""
+    leaf = np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+    chains, each = leaf.shape[:2]
+    chosen = np.arange(draws) * each // draws
+    columns = np.empty((chains, draws, len(entries)))
+    bytes_per_draw = chains * int(np.prod(leaf.shape[2:], dtype=np.int64)) * leaf.dtype.itemsize
+    step = max(1, READ_BYTES // bytes_per_draw)
+    for first in range(0, draws, step):
+        some = chosen[first : first + step]
+        read = np.asarray(leaf[np.arange(chains)[:, None], some[None]])
+        columns[:, first : first + step] = read.reshape(chains, len(some), -1)[:, :, entries]
+    return columns
+
+
+def _predictions(posterior: Posterior, x: Any, points: np.ndarray, total: int) -> Iterator[np.ndarray]:
+    """What `total` draws predict at some test points, (total, some points, numbers of each)."""
+    if couples_examples(posterior.problem.network, x):
+        yield _predicted(posterior, x, total)[:, points]  # such a network must see its examples together
+        return
+    shape = posterior.problem.output_spec(x).shape[1:]
+    size = max(1, OUTPUT_BYTES // (4 * total * int(np.prod(shape, dtype=np.int64))))
+    for first in range(0, len(points), size):
+        some = points[first : first + size]
+        yield _predicted(posterior, jax.tree.map(lambda a, some=some: a[some], x), total)
+
+
+def _predicted(posterior: Posterior, x: Any, total: int) -> np.ndarray:
+    """Means, or probabilities of classes."""
+    predictive = posterior.predict(x, total)
+    if isinstance(predictive, NormalPredictive):
+        values = np.asarray(predictive.moments_per_draw[0])
+    else:
+        values = np.exp(np.asarray(predictive.log_probs_per_draw))  # type: ignore[attr-defined]
+        values = values[..., 1:] if values.shape[-1] == 2 else values  # of two classes one says all
+    return values.reshape(*values.shape[:2], -1)
+
+
+def _sample(count: int) -> np.ndarray:
+    if count <= LOOKED_AT:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, LOOKED_AT, replace=False))

@@ -1,0 +1,100 @@
+"""What a sampler recorded after its warm-up, chain by chain."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posteriax.trace import Trace
+
+
+def ebfmi(energy: Any) -> np.ndarray:
+    """The energy Bayesian fraction of missing information of every chain.
+
+    E-BFMI = mean (E_t - E_{t-1})^2 / Var[E]
+
+    Below about 0.3 fresh momenta change the energy so little that chains take long from the middle to the tails.
+
+    Args:
+        energy: the Hamiltonian at every draw, (chains, draws), or (draws,) of one chain.
+
+    Returns:
+        (chains,), or a number for one chain's (draws,). nan where the energy never changes.
+
+    >>> energy = np.random.default_rng(0).normal(size=(2, 10_000))
+    >>> ebfmi(energy).round(1)
+    array([2., 2.])
+    """
+    energy = np.asarray(energy, np.float64, order="C")
+    if energy.ndim not in (1, 2) or energy.shape[-1] < 2:
+        raise ValueError(f"energy must be (chains, draws) with at least 2 draws, got shape {energy.shape}")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.square(np.diff(energy, axis=-1)).mean(axis=-1) / energy.var(axis=-1, ddof=1)
+
+
+@dataclass(frozen=True)
+class SamplerSummary:
+    """What the transitions after warm-up were like, one number per chain; None for what was not recorded.
+
+    Args:
+        transitions: how many each chain made.
+        acceptance: mean acceptance probability.
+        step_size: median step size of the integrator.
+        divergences: transitions whose energy error was beyond all bounds.
+        ebfmi: see :func:`ebfmi`.
+
+    >>> trace = Trace({"acceptance": np.full((2, 50), 0.9), "divergent": np.zeros((2, 50), bool)}, warmup=10)
+    >>> print(summarize_sampler(trace))
+    After warm-up: acceptance 0.90, 0 divergences in 2 x 40 transitions
+    """
+
+    transitions: int
+    acceptance: tuple[float, ...] | None
+    step_size: tuple[float, ...] | None
+    divergences: tuple[int, ...] | None
+    ebfmi: tuple[float, ...] | None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.acceptance is not None:
+            parts.append(f"acceptance {_range(self.acceptance, '.2f')}")
+        if self.step_size is not None:
+            parts.append(f"step size {_range(self.step_size, '.2g')}")
+        if self.divergences is not None:
+            chains = len(self.divergences)
+            parts.append(f"{sum(self.divergences)} divergences in {chains} x {self.transitions} transitions")
+        if self.ebfmi is not None:
+            parts.append(f"E-BFMI {_range(self.ebfmi, '.2f')}")
+        return "After warm-up: " + ", ".join(parts)
+
+
+def summarize_sampler(trace: Trace) -> SamplerSummary | None:
+    """The summary of a trace; None if it records nothing of transitions."""
+    after = after_warmup(trace)
+    if not {"acceptance", "divergent", "energy"} & set(after):
+        return None
+
+    def of(name: str, reduce: Any, kind: Any) -> Any:
+        if name not in after:
+            return None
+        # a saved trace may be laid out otherwise, and sums of single precision would then differ
+        return tuple(map(kind, reduce(np.asarray(after[name], np.float64, order="C"), axis=1)))
+
+    transitions = next(iter(after.values())).shape[1]
+    return SamplerSummary(
+        transitions=transitions,
+        acceptance=of("acceptance", np.mean, float),
+        step_size=of("step_size", np.median, float),
+        divergences=of("divergent", np.sum, int),
+        ebfmi=tuple(map(float, ebfmi(after["energy"]))) if "energy" in after and transitions > 1 else None,
+    )
+
+
+def after_warmup(trace: Trace) -> dict[str, np.ndarray]:
+    """What was recorded after the warm-up, by name, (chains, steps)."""
+    return {name: np.atleast_2d(np.asarray(values))[:, trace.warmup :] for name, values in trace.items()}
+
+
+def _range(values: tuple[float, ...], digits: str) -> str:
+    low, high = (format(extreme, digits) for extreme in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,164 @@
+"""What the numbers of a diagnosis mean, in sentences that say what to do.
+
+Predictions outrank weights. Neurons can be permuted and scaled against each other, so that chains may lie in different
+places of weight space and yet be the same functions; what matters is whether they predict the same.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from posteriax.diagnostics.agreement import BAD, GOOD, Agreement
+from posteriax.diagnostics.sampler import SamplerSummary
+from posteriax.diagnostics.training import TrainingSummary
+from posteriax.diagnostics.wording import number, percent, shown, which_chains
+
+WANTED_PER_CHAIN = 100  # effective draws, below which R-hat itself is too noisy (Vehtari et al. 2021)
+LOW_ACCEPTANCE = 0.4
+LOW_EBFMI = 0.3
+
+
+def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
+    """About chains whose weights never change."""
+    if not stuck:
+        return []
+    some = f"{which_chains(stuck)} of {number(chains)}"
+    who = "The chain" if chains == 1 else f"All {number(chains)} chains" if len(stuck) == chains else some
+    return [f'{who} never moved: every proposal was rejected. Use a smaller step_size=, or start="map".']
+
+
+def of_predictions(
+    summary: Agreement, groups: tuple[tuple[int, ...], ...], by_chance: float, chains: int, draws: int
+) -> list[str]:
+    """About several chains' predictions."""
+    if np.isnan(summary.worst_rhat):
+        return ["The predictions are the same in every draw: there is nothing to compare. Look at other inputs."]
+    if summary.worst_rhat <= max(BAD, by_chance):
+        good = f"above {GOOD} on {percent(summary.above_good)} of test points"
+        line = _agreement("function-space R-hat", summary.worst_rhat, summary.smallest_ess, good, by_chance, chains)
+        return [line, *of_effective_draws(summary.smallest_ess, chains, draws)]
+    extent = f"function-space R-hat above {BAD} on {percent(summary.above_bad)} of test points, at most "
+    extent += shown(summary.worst_rhat)
+    if len(groups) == 1:
+        text = f"The {number(chains)} chains lie in the same place but move through it too slowly: {extent}."
+        return [f"{text} Take more draws, or longer trajectories."]
+    todo = 'Lengthen the warm-up (warmup=), or start from the MAP (start="map").'
+    return [f"{_who_has_not_met(groups, chains)}: {extent}. {todo}"]
+
+
+def of_weights(leaves: Sequence[Agreement], by_chance: float, chains: int, draws: int, *, predicted: bool) -> list[str]:
+    """About several chains' weights; a side note where predictions were looked at."""
+    worst = max(leaves, key=lambda leaf: np.nan_to_num(leaf.worst_rhat, nan=0.0, posinf=np.inf))
+    good, bad = (percent(_share(leaves, field)) for field in ("above_good", "above_bad"))
+    apart = worst.worst_rhat > max(BAD, by_chance)
+    extent = f"R-hat above {BAD} for {bad} of the weights, at most {shown(worst.worst_rhat)} in {worst.name}"
+    if predicted:
+        note = f"In weight space the chains differ ({extent}). Networks have symmetries: predictions are what counts."
+        return [note] if apart else []
+    if apart:
+        return [
+            f"In weight space the {number(chains)} chains have not met: {extent}. Networks have symmetries, so that "
+            f"they may still be the same functions: look at predictions, diagnose(x)."
+        ]
+    least = min(leaf.smallest_ess for leaf in leaves)
+    good = f"above {GOOD} for {good} of the weights"
+    line = _agreement("weight-space R-hat", worst.worst_rhat, least, good, by_chance, chains)
+    return [line, *of_effective_draws(least, chains, draws)]
+
+
+def _agreement(what: str, worst: float, least: float, good: str, by_chance: float, chains: int) -> str:
+    """One line about chains of which nothing shows that they have not met."""
+    many, most = number(chains), f"{what} at most {shown(worst)}"
+    chance = f"and chance alone gives up to {shown(by_chance)} with so few effective draws"
+    if worst <= GOOD:
+        return f"The {many} chains agree: {most}, at least {least:.0f} effective draws."
+    if worst <= min(by_chance, BAD):
+        return f"No sign that the {many} chains differ: {most}, {chance}."
+    if worst <= by_chance:
+        return f"Whether the {many} chains have met cannot be told: {most}, {chance}."
+    return f"The {many} chains nearly agree: {most}, {good}. More draws would tell a difference from chance."
+
+
+def of_one_chain(summaries: Sequence[Agreement], draws: int) -> list[str]:
+    """About a chain alone, by predictions if there are any, else by weights."""
+    least = min(summary.smallest_ess for summary in summaries)
+    text = "One chain cannot show that it has met others: run chains=4."
+    return [f"{text} By itself it has at least {least:.0f} effective draws.", *of_effective_draws(least, 1, draws)]
+
+
+def of_effective_draws(least: float, chains: int, draws: int) -> list[str]:
+    """About the place (a weight, a prediction) with the fewest effective draws."""
+    wanted = WANTED_PER_CHAIN * chains
+    if least >= wanted:
+        return []
+    enough = float(f"{draws * wanted / max(least, 1.0):.1g}")
+    return [
+        f"Too few effective draws: {least:.0f} in the worst place, and {wanted} are wanted ({WANTED_PER_CHAIN} per "
+        f"chain). About draws={max(enough, draws + 1):.0f} would give them."
+    ]
+
+
+def of_sampler(sampler: SamplerSummary | None) -> list[str]:
+    """About what the sampler recorded."""
+    if sampler is None:
+        return []
+    lines = []
+    if sampler.divergences is not None and any(sampler.divergences):
+        count = sum(sampler.divergences)
+        where = which_chains([chain for chain, of_chain in enumerate(sampler.divergences) if of_chain]).lower()
+        lines.append(
+            f"{count} divergent transition{'s' if count > 1 else ''} after warm-up ({where}): the step size is too "
+            f"large for a part of the posterior, which is then missed. Raise target_acceptance=, or give a smaller "
+            f"step_size=."
+        )
+    if sampler.acceptance is not None and min(sampler.acceptance) < LOW_ACCEPTANCE:
+        where = which_chains([chain for chain, rate in enumerate(sampler.acceptance) if rate < LOW_ACCEPTANCE]).lower()
+        lines.append(
+            f"Low acceptance, {min(sampler.acceptance):.2f} ({where}): use a smaller step_size=, or a longer warmup= "
+            f"to find one."
+        )
+    if sampler.ebfmi is not None and np.nanmin([*sampler.ebfmi, 1.0]) < LOW_EBFMI:
+        where = which_chains([chain for chain, value in enumerate(sampler.ebfmi) if value < LOW_EBFMI]).lower()
+        lines.append(
+            f"E-BFMI {np.nanmin(sampler.ebfmi):.2f}, below {LOW_EBFMI} ({where}): chains take long to get from the "
+            f"middle of the posterior to its tails. Take more draws, and look at priors with heavy tails."
+        )
+    return lines
+
+
+def of_training(training: TrainingSummary | None, members: int) -> list[str]:
+    """About a posterior that was optimised."""
+    none = "It was optimised, not sampled: there are no chains that could have met, and nothing like R-hat to show."
+    if training is None:
+        return ["Too few steps were recorded to tell whether the objective had levelled off.", none]
+    name = {"elbo": "ELBO", "log_joint": "log joint"}[training.objective]
+    moving = training.falling or training.rising
+    worst = max(moving or range(members), key=lambda member: abs(training.rise[member]))
+    whose = f" of {len(moving)} of {members} members" if moving and members > 1 else ""
+    change = f"{training.rise[worst]:+.2g} ± {training.error[worst]:.1g} nats over the last quarter of the steps"
+    if training.falling:
+        return [f"The {name}{whose} was falling when training ended, {change}: use a smaller learning rate.", none]
+    if training.rising:
+        return [f"The {name}{whose} was still rising when training ended, {change}: train longer.", none]
+    if training.rising_before:
+        before = f"but in the quarter before it had still risen by {max(training.rise_before):.2g}"
+        why = "A learning rate that falls to zero ends any rise: see whether a longer run ends higher"
+        return [f"The {name} had levelled off, {change}, {before}. {why}.", none]
+    return [f"The {name} had levelled off, {change}.", none]
+
+
+def _share(leaves: Sequence[Agreement], field: str) -> float:
+    """The share over all leaves, each counting by its size."""
+    return float(np.average([getattr(leaf, field) for leaf in leaves], weights=[leaf.size for leaf in leaves]))
+
+
+def _who_has_not_met(groups: tuple[tuple[int, ...], ...], chains: int) -> str:
+    if len(groups) == chains:
+        return f"No two of the {number(chains)} chains have met" if chains > 2 else "The two chains have not met"
+    if len(groups[0]) > len(groups[1]):
+        outside = sorted(chain for group in groups[1:] for chain in group)
+        names = which_chains(outside).lower()
+        have = "has" if len(outside) == 1 else "have"
+        return f"{number(len(outside)).capitalize()} of {number(chains)} chains ({names}) {have} not met the others"
+    together = "; ".join(which_chains(group).lower() for group in groups)
+    return f"The {number(chains)} chains have met only in {number(len(groups))} groups ({together})"

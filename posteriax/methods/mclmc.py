@@ -1,0 +1,186 @@
+"""Microcanonical Langevin Monte Carlo: the cheapest way to a trustworthy sample.
+
+The weights move at constant speed along a direction u that turns towards the gradient of the log joint and is
+refreshed by a little noise, so that it is forgotten over a length L. There is no accept step: the step size is tuned
+until the energy error per step and dimension has the variance `energy_variance`, which keeps the bias below the noise
+of the draws. Started from the members of a deep ensemble (``start="map"`` or a fitted one), these are microcanonical
+Langevin ensembles.
+
+Targets exp(log_joint) as `energy_variance` goes to 0. The tuning follows BlackJAX's, one step at a time so that a run
+can be watched, killed and resumed, and with running moments so that its memory does not grow.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.checks import check_positive
+from posteriax.methods.full_batch import FullBatchSampler, Standardised
+from posteriax.methods.method import Target
+from posteriax.problem import Batch, Unknowns
+from posteriax.trace import Trace
+
+UNBOUNDED = 1e30  # a step size that is never reached
+FORGET = 149.0 / 151.0  # the tuning averages over about 150 steps
+FIRST, SECOND = 0.4, 0.8  # of the warm-up: when variances begin to be collected, and when they become the scales
+PRIOR_WEIGHT, PRIOR_VARIANCE = 5.0, 1e-3  # added to the variances collected, as in Stan, in units of the priors'
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MCLMC(FullBatchSampler):
+    """Microcanonical Langevin Monte Carlo. ``px.fit(..., px.MCLMC(start="map"), draws=500, chains=4)``.
+
+    Args:
+        warmup: steps that are thrown away and tune step size and scales.
+        thin: steps from one draw to the next. A step is one gradient or two, not a trajectory, so neighbouring states
+            are much alike.
+        energy_variance: of the energy error per step and dimension; smaller is less biased and slower.
+        step_size: if given, it is used as it is, in units of the priors' scales, and nothing is tuned.
+        length: the distance over which the direction is forgotten; sqrt(number of weights) if not given, in units of
+            the posterior's scales.
+        start, micro_batches: as for :class:`HMC`. With "map", every chain starts at a mode of its own.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons(train=50)
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.MCLMC(warmup=100), draws=10, chains=2, key=0)
+    >>> posterior.trace["step_size"].shape
+    (2, 300)
+    """
+
+    warmup: int = 2000
+    thin: int = 20
+    energy_variance: float = 5e-4
+    step_size: float | None = None
+    length: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("energy_variance", self.energy_variance)
+        for name in ("step_size", "length"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+
+    def prepare(self, target: Target) -> tuple[str, ...]:
+        if sum(leaf.size for leaf in jax.tree.leaves(target.problem.unknowns)) < 2:
+            raise ValueError("MCLMC moves in a direction, so it needs at least two unknowns: use px.HMC()")
+        return super().prepare(target)
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        import blackjax
+
+        key_start, key_direction = jax.random.split(key)
+        position = Standardised(target).vector(self.begin(target, key_start, start, batch))
+        chain = blackjax.mclmc.init(position, self.log_joint_of_vector(target, batch), key_direction)
+        first = self.step_size or 0.25 * position.size**0.5
+        zero = jnp.zeros((), position.dtype)
+        tuning = Tuning(
+            step_size=zero + first,
+            largest=zero + UNBOUNDED,
+            inverse_power=zero,
+            inverse_power_weight=zero,
+            weight=zero,
+            mean=jnp.zeros_like(position),
+            squares=jnp.zeros_like(position),
+            variances=jnp.ones_like(position),
+        )
+        return State(chain, tuning, jnp.int32(0))
+
+    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        import blackjax
+
+        tuning, dimension = state.tuning, state.chain.position.size
+        chain, result = blackjax.mclmc.build_kernel()(
+            key,
+            state.chain,
+            self.log_joint_of_vector(target, batch),
+            tuning.variances,
+            self.length or dimension**0.5,
+            tuning.step_size,
+        )
+        if self.step_size is None:
+            fraction = state.step / self.warmup
+            tuned = tune_step_size(tuning, result.energy_change, result.nonans, dimension * self.energy_variance)
+            collected = collect(tuned, chain.position, result.nonans)
+            tuned = jax.tree.map(partial(jnp.where, fraction >= FIRST), collected, tuned)
+            tuned = jax.tree.map(partial(jnp.where, state.step == round(SECOND * self.warmup)), rescale(tuned), tuned)
+            tuning = jax.tree.map(partial(jnp.where, state.step < self.warmup), tuned, tuning)
+        info = Info(
+            log_joint=chain.logdensity,
+            energy_change=result.energy_change,
+            divergent=~result.nonans,
+            step_size=state.tuning.step_size,
+        )
+        return State(chain, tuning, state.step + 1), info
+
+    def draw(self, target: Target, state: "State") -> Unknowns:
+        return Standardised(target).unknowns(state.chain.position)
+
+    def inspect(self, trace: Trace) -> None:
+        half = np.atleast_2d(trace["divergent"])[:, self.warmup // 2 :]
+        lost = half.mean(axis=1) > 0.5
+        if lost.any():
+            last = float(np.atleast_2d(trace["step_size"])[lost][0, -1])
+            raise RuntimeError(
+                f"MCLMC chain {int(np.argmax(lost))} of {len(lost)}: most steps of the warm-up's second half had no "
+                f'finite log joint (last step size {last:.2g}). Try step_size={last / 10:.1g}, or start="map".'
+            )
+
+
+class Tuning(NamedTuple):
+    step_size: jax.Array
+    largest: jax.Array  # step size that has not led to infinities
+    inverse_power: jax.Array  # running average of the step size that would be right, to the power -6
+    inverse_power_weight: jax.Array
+    weight: jax.Array  # of the positions collected so far
+    mean: jax.Array
+    squares: jax.Array  # sum of squared deviations from the mean
+    variances: jax.Array  # the scales that are in use, squared
+
+
+class State(NamedTuple):
+    chain: Any  # BlackJAX's: position as one vector, direction, log density, gradient
+    tuning: Tuning
+    step: jax.Array
+
+
+class Info(NamedTuple):
+    log_joint: jax.Array
+    energy_change: jax.Array
+    divergent: jax.Array
+    step_size: jax.Array
+
+
+def tune_step_size(tuning: Tuning, energy_change: jax.Array, finite: jax.Array, wanted: float) -> Tuning:
+    """The step size at which the squared energy error would be `wanted`, which grows as its sixth power.
+
+    A running average over steps, where those with a far too large or small error count less.
+    """
+    ratio = jnp.square(energy_change) / wanted + 1e-8
+    trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
+    power = FORGET * tuning.inverse_power + trust * ratio / tuning.step_size**6
+    weight = FORGET * tuning.inverse_power_weight + trust
+    largest = jnp.where(finite, tuning.largest, 0.8 * tuning.step_size)
+    new = jnp.where(weight > 0, (power / jnp.maximum(weight, 1e-30)) ** (-1 / 6), tuning.step_size)
+    return tuning._replace(
+        step_size=jnp.minimum(new, largest), largest=largest, inverse_power=power, inverse_power_weight=weight
+    )
+
+
+def collect(tuning: Tuning, position: jax.Array, finite: jax.Array) -> Tuning:
+    """One more position in the running mean and variance (Welford's)."""
+    weight = tuning.weight + finite
+    deviation = position - tuning.mean
+    mean = tuning.mean + finite * deviation / jnp.maximum(weight, 1)
+    return tuning._replace(weight=weight, mean=mean, squares=tuning.squares + finite * deviation * (position - mean))
+
+
+def rescale(tuning: Tuning) -> Tuning:
+    """Use the variances collected; the step size is then looked for anew."""
+    zero = jnp.zeros_like(tuning.weight)
+    variances = (tuning.squares + PRIOR_WEIGHT * PRIOR_VARIANCE) / (tuning.weight + PRIOR_WEIGHT)
+    return tuning._replace(variances=variances, inverse_power=zero, inverse_power_weight=zero, largest=zero + UNBOUNDED)

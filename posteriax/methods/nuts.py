@@ -1,0 +1,150 @@
+"""The No-U-Turn Sampler: Hamiltonian Monte Carlo that finds its own trajectory length.
+
+Every transition doubles its trajectory until it turns back on itself, and draws a state from it. Step size and a
+diagonal mass matrix are adapted in windows of growing length during warm-up (Stan's schedule), from running moments:
+the memory does not grow with the warm-up. Targets exp(log_joint) exactly. (METHODS A.4, trap 0.2.10: true NUTS)
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.checks import check_count, check_positive
+from posteriax.methods.full_batch import FullBatchSampler, Standardised, refuse_stuck_chains
+from posteriax.methods.hmc import check_acceptance
+from posteriax.methods.method import Target
+from posteriax.problem import Batch, Unknowns
+from posteriax.trace import Trace
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NUTS(FullBatchSampler):
+    """The No-U-Turn Sampler with window adaptation. ``px.fit(..., px.NUTS(), draws=500, chains=4)``.
+
+    Args:
+        warmup: transitions that are thrown away and adapt step size and masses.
+        target_acceptance: what the adaptation of the step size aims at.
+        max_doublings: a trajectory has at most 2^max_doublings leapfrog steps.
+        step_size: if given, neither the step size nor the masses (the inverse of the priors' variances) are adapted;
+            in units of the priors' scales.
+        start, thin, micro_batches: as for :class:`HMC`.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons(train=50)
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.NUTS(warmup=20, max_doublings=5), draws=10, chains=2, key=0)
+    >>> posterior.trace["leapfrogs"].max() < 2**5
+    True
+    """
+
+    warmup: int = 500
+    target_acceptance: float = 0.8
+    max_doublings: int = 10
+    step_size: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("max_doublings", self.max_doublings)
+        check_acceptance(self.target_acceptance)
+        if self.step_size is not None:
+            check_positive("step_size", self.step_size)
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        import blackjax
+
+        position = Standardised(target).vector(self.begin(target, key, start, batch))
+        chain = blackjax.nuts.init(position, self.log_joint_of_vector(target, batch))
+        first = self.step_size or position.size**-0.25  # the scaling that keeps the acceptance in high dimensions
+        adapted = _adaptation(self)
+        state = State(chain, adapted.step_size[0](first), adapted.masses[0](position.size), jnp.int32(0))
+        return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
+
+    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        import blackjax
+
+        warming = state.step < self.warmup
+        if self.step_size is None:
+            log_step = jnp.where(warming, state.step_size.log_step_size, state.step_size.log_step_size_avg)
+            step_size = jnp.exp(log_step)
+        else:
+            step_size = jnp.asarray(self.step_size, state.chain.position.dtype)
+        chain, result = blackjax.nuts.build_kernel()(
+            key,
+            state.chain,
+            self.log_joint_of_vector(target, batch),
+            step_size,
+            state.masses.inverse_mass_matrix,
+            self.max_doublings,
+        )
+        adapted = state.step_size, state.masses
+        if self.step_size is None:
+            update = self._adapt(state, chain.position, result.acceptance_rate)
+            adapted = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adapted)
+        info = Info(
+            acceptance=result.acceptance_rate,
+            moved=(chain.position != state.chain.position).any(),
+            divergent=result.is_divergent,
+            log_joint=chain.logdensity,
+            energy=result.energy,
+            step_size=step_size,
+            leapfrogs=result.num_integration_steps,
+        )
+        return State(chain, *adapted, state.step + 1), info
+
+    def draw(self, target: Target, state: "State") -> Unknowns:
+        return Standardised(target).unknowns(state.chain.position)
+
+    def inspect(self, trace: Trace) -> None:
+        refuse_stuck_chains("NUTS", trace["moved"], trace["step_size"])
+
+    def _adapt(self, state: "State", position: jax.Array, acceptance: jax.Array) -> tuple[Any, Any]:
+        """Step size and masses after one more step of warm-up."""
+        adapted = _adaptation(self)
+        step = jnp.minimum(state.step, self.warmup - 1)
+        in_window, ends_window = jnp.asarray(adapted.schedule, bool)[step]
+        step_size = adapted.step_size[1](state.step_size, acceptance)
+        collected = adapted.masses[1](state.masses, position)
+        masses = jax.tree.map(partial(jnp.where, in_window), collected, state.masses)
+        # with new masses, the step size is looked for anew
+        renewed = adapted.step_size[0](adapted.step_size[2](step_size)), adapted.masses[2](masses)
+        return jax.tree.map(partial(jnp.where, ends_window), renewed, (step_size, masses))
+
+
+class _Adaptation(NamedTuple):
+    """BlackJAX's adaptations, each a triple of functions (init, update, final), and when to apply them."""
+
+    step_size: Any
+    masses: Any
+    schedule: Any  # for every step of the warm-up: whether variances are collected, whether a window ends
+
+
+def _adaptation(method: NUTS) -> _Adaptation:
+    from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+    from blackjax.adaptation.staged_adaptation import build_schedule
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+    return _Adaptation(
+        dual_averaging_adaptation(method.target_acceptance),
+        mass_matrix_adaptation(is_diagonal_matrix=True),
+        build_schedule(method.warmup),
+    )
+
+
+class State(NamedTuple):
+    chain: Any  # BlackJAX's: position as one vector, log density, gradient
+    step_size: Any  # BlackJAX's dual averaging
+    masses: Any  # BlackJAX's running variances and the inverse masses of the last window
+    step: jax.Array
+
+
+class Info(NamedTuple):
+    acceptance: jax.Array  # averaged over the trajectory
+    moved: jax.Array
+    divergent: jax.Array
+    log_joint: jax.Array
+    energy: jax.Array
+    step_size: jax.Array
+    leapfrogs: jax.Array

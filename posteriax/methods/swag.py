@@ -1,0 +1,244 @@
+"""SWAG: the Gaussian that stochastic gradient descent wanders through.
+
+    w_1 ... w_n: weights after every epoch of SGD with a constant step        mu, v: their mean and variances
+    d_i = w_i - (mean of w_1 ... w_i), the last K kept as columns of D
+    q(w) = N(mu, diag(v) / 2 + D D' / (2 (K - 1)))       rank = 0, SWAG-Diag:  N(mu, diag(v))
+
+It targets no posterior: its spread comes from step size and batch size, and only its centre from the log joint. One
+noise vector multiplies D for the whole network, so that layers covary. (METHODS A.6)
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from posteriax.checks import check_positive
+from posteriax.families.low_rank import LowRank
+from posteriax.families.normal import Normal
+from posteriax.methods.method import Target
+from posteriax.methods.optimizer import optimize, pack_small_leaves
+from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.problem import Batch, Unknowns
+from posteriax.trace import Trace
+
+SMALLEST_VARIANCE = 1e-30  # of a weight that never moved: its logarithm must stay finite
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SWAG:
+    """Stochastic weight averaging, Gaussian. ``Ensemble(SWAG(), members)`` is multi-SWAG.
+
+    Args:
+        learning_rate: the constant step size while snapshots are taken. Both rates are of gradients of the log joint
+            *per example*, as in ordinary training: rates known from there can be used unchanged.
+        start_learning_rate: the step size until then: constant for half of that time, then falling linearly.
+        momentum: of SGD.
+        rank: how many of the last snapshots span the low-rank part; 0 leaves it out (SWAG-Diag).
+        collect: the last fraction of the run, in which snapshots are taken.
+        snapshot_every: epochs between two snapshots.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.SWAG(), epochs=6, key=0)
+    >>> int(posterior.trace["snapshots"][-1])
+    3
+    >>> posterior.trace.notes
+    ('3 snapshots: the low-rank part has 3 directions, not 20; 40 epochs would fill it',)
+    """
+
+    learning_rate: float = 0.02
+    start_learning_rate: float = 0.1
+    momentum: float = 0.9
+    rank: int = 20
+    collect: float = 0.5
+    snapshot_every: float = 1
+    full_batch: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "start_learning_rate", "snapshot_every"):
+            check_positive(name, getattr(self, name))
+        if not 0.0 <= self.momentum < 1.0:
+            raise ValueError(f"momentum must be at least 0 and less than 1, got {self.momentum!r}")
+        if not 0.0 < self.collect <= 1.0:
+            raise ValueError(f"collect must be a fraction of the run, above 0 and at most 1, got {self.collect!r}")
+        if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 0:
+            raise ValueError(f"rank must be a whole number, 0 for SWAG-Diag, got {self.rank!r}")
+        if self.rank == 1:
+            raise ValueError("rank must be 0 (SWAG-Diag) or at least 2: one deviation has no covariance")
+
+    def prepare(self, target: Target) -> tuple[str, ...]:
+        target.problem.require_density("SWAG")
+        count = snapshots_of(self, target).number
+        if count < 2:
+            raise ValueError(
+                f"SWAG needs at least 2 snapshots, but {_length(target)} have {count} in their last {self.collect:g}, "
+                f"with one every {self.snapshot_every:g} epochs: use epochs={_epochs_for(self, target, 2)} or more, a "
+                f"larger collect or a smaller snapshot_every"
+            )
+        notes = []
+        if count < self.rank:
+            notes.append(
+                f"{count} snapshots: the low-rank part has {count} directions, not {self.rank}; "
+                f"{_epochs_for(self, target, self.rank)} epochs would fill it"
+            )
+        if target.problem.temperature != 1.0:
+            notes.append("SWAG's spread comes from its learning rate: the temperature changes nothing of it")
+        return tuple(notes)
+
+    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        return State(
+            start, _optimizer(self, target).init(start), jnp.zeros((), jnp.int32), no_moments(start, self.rank)
+        )
+
+    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem = target.problem
+
+        def loss(unknowns: Unknowns) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            log_likelihood = problem.log_likelihood(unknowns, batch, key=key)
+            log_joint = log_likelihood + problem.log_prior(unknowns)
+            # not over T: gradients times 1/T would spread a colder posterior wider
+            return -log_joint / target.num_examples, (log_joint / problem.temperature, log_likelihood)
+
+        gradient, (log_joint, log_likelihood) = jax.grad(loss, has_aux=True)(state.unknowns)
+        unknowns, optimizer = optimize(_optimizer(self, target), gradient, state.unknowns, state.optimizer)
+        step = state.step + 1
+        moments = jax.lax.cond(
+            _the_same_for_all_members(snapshots_of(self, target).due(step)),
+            lambda: add_snapshot(state.moments, unknowns),
+            lambda: state.moments,
+        )
+        info = Info(log_joint, -log_likelihood / target.num_examples, moments.taken)
+        return State(unknowns, optimizer, step, moments), info
+
+    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
+        problem, moments = target.problem, states.moments
+        count = int(moments.taken[0])
+        if count < 2:  # only a run that was stopped
+            note = f"stopped after {count} snapshots: a point at the last weights, not SWAG's Gaussian"
+            points = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)
+            return DrawsPosterior(problem, replace(trace, notes=(*trace.notes, note)), points)
+        flat, unravel = ravel_pytree(problem.unknowns)
+        mean = moments.mean.astype(flat.dtype)
+        variance = jnp.maximum(moments.squares / count, SMALLEST_VARIANCE)
+        if self.rank == 0:
+            parameters = {"mean": mean, "log_scale": (0.5 * jnp.log(variance)).astype(flat.dtype)}
+            leaves = {name: jax.tree.leaves(jax.vmap(unravel)(value)) for name, value in parameters.items()}
+            return VariationalPosterior(
+                problem,
+                trace,
+                dict.fromkeys(problem.leaf_names, Normal()),
+                {path: {name: leaves[name][i] for name in parameters} for i, path in enumerate(problem.leaf_names)},
+            )
+        columns = min(count, self.rank)
+        deviations = jnp.moveaxis(moments.deviations[:, :columns], 1, 2)  # (members, D, K)
+        # q.LowRank's covariance is S (I + F F') S with S^2 = v / 2; F is at most sqrt(n / (K - 1)) per entry
+        directions = deviations / jnp.sqrt(variance * (columns - 1))[..., None]
+        family = LowRank(columns, over="network")
+        joint = {
+            "mean": mean,
+            "log_scale": (0.5 * jnp.log(variance / 2)).astype(flat.dtype),
+            "directions": directions.astype(flat.dtype),
+        }
+        names = problem.leaf_names
+        return VariationalPosterior(problem, trace, dict.fromkeys(names, family), {names[0]: joint})
+
+
+class State(NamedTuple):
+    unknowns: Unknowns
+    optimizer: Any
+    step: jax.Array
+    moments: "Moments"
+
+
+class Info(NamedTuple):
+    log_joint: jax.Array  # its estimate from the step's batch
+    nll_per_example: jax.Array
+    snapshots: jax.Array  # taken so far
+
+
+class Moments(NamedTuple):
+    """Of the snapshots so far, each all unknowns raveled into one vector of D numbers."""
+
+    taken: jax.Array  # how many
+    mean: jax.Array  # (D,)
+    squares: jax.Array  # (D,) the sum of squared deviations from the mean
+    deviations: jax.Array  # (rank, D), a ring: snapshot i is in row i modulo rank
+
+
+def no_moments(unknowns: Unknowns, rank: int) -> Moments:
+    flat = ravel_pytree(unknowns)[0]
+    zeros = jnp.zeros_like(flat, jnp.promote_types(flat.dtype, jnp.float32))  # half precision cannot count to 300
+    return Moments(jnp.zeros((), jnp.int32), zeros, zeros, jnp.zeros((rank, flat.size), zeros.dtype))
+
+
+def add_snapshot(moments: Moments, unknowns: Unknowns) -> Moments:
+    """Welford's update: E[w^2] - E[w]^2 would lose a spread that is small beside its weight."""
+    w = ravel_pytree(unknowns)[0].astype(moments.mean.dtype)
+    count = moments.taken + 1
+    before = w - moments.mean
+    mean = moments.mean + before / count
+    deviation = w - mean
+    deviations, rank = moments.deviations, moments.deviations.shape[0]
+    if rank:
+        deviations = deviations.at[moments.taken % rank].set(deviation)
+    return Moments(count, mean, moments.squares + before * deviation, deviations)
+
+
+class Snapshots(NamedTuple):
+    """Which steps end with a snapshot: every so many, counted back from the last one."""
+
+    last: int
+    every: int
+    number: int
+
+    @property
+    def begin(self) -> int:
+        """The steps before collection."""
+        return self.last - self.number * self.every
+
+    def due(self, step: Any) -> Any:
+        return (step > self.begin) & ((self.last - step) % self.every == 0)
+
+
+def snapshots_of(method: SWAG, target: Target) -> Snapshots:
+    every = max(1, round(method.snapshot_every * target.steps_per_epoch))
+    return Snapshots(target.steps, every, math.floor(method.collect * target.steps / every + 1e-9))
+
+
+def _optimizer(method: SWAG, target: Target) -> optax.GradientTransformation:
+    begin = snapshots_of(method, target).begin
+    rate = optax.linear_schedule(
+        method.start_learning_rate, method.learning_rate, max(begin - begin // 2, 1), begin // 2
+    )
+    if begin == 0:
+        rate = optax.constant_schedule(method.learning_rate)
+    return pack_small_leaves(optax.sgd(rate, momentum=method.momentum))
+
+
+@jax.custom_batching.custom_vmap
+def _the_same_for_all_members(due: jax.Array) -> jax.Array:
+    """Members that share a device are vmapped; a condition of their own each would become a select at every step."""
+    return due
+
+
+@_the_same_for_all_members.def_vmap
+def _first_member(axis_size: int, in_batched: list[bool], due: jax.Array) -> tuple[jax.Array, bool]:
+    return (due[0] if in_batched[0] else due), False
+
+
+def _epochs_for(method: SWAG, target: Target, count: int) -> int:
+    every = snapshots_of(method, target).every
+    return math.ceil(math.ceil(count * every / method.collect - 1e-9) / target.steps_per_epoch)
+
+
+def _length(target: Target) -> str:
+    epochs, rest = divmod(target.steps, target.steps_per_epoch)
+    return f"{target.steps} steps" if rest else f"{epochs} epochs"
