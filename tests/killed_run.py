@@ -28,6 +28,13 @@ METHODS = {
     "VI": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
     "MAP": (px.MAP(), {"steps": 120, "batch_size": 25}),
     "HMC": (px.HMC(warmup=20, max_leapfrogs=50), {"draws": 40, "chains": 2}),
+    "NUTS": (px.NUTS(warmup=20, max_doublings=4), {"draws": 40, "chains": 2}),
+    "MCLMC": (px.MCLMC(warmup=50, thin=7), {"draws": 20, "chains": 2}),
+    "SGHMC": (
+        px.SGHMC(1e-4, cyclical=True, preconditioner="rmsprop", warmup_epochs=5, epochs_per_draw=3),
+        {"draws": 15, "chains": 2, "batch_size": 25},
+    ),
+    "SWAG": (px.Ensemble(px.SWAG(rank=5), members=2), {"epochs": 40, "batch_size": 25}),
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
 }
 MOMENTS = ("at the start", "before a save", "writing a shard", "between shard and state", "writing the state")

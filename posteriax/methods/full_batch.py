@@ -16,6 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from posteriax.checks import check_count
+from posteriax.correlated_normal import CorrelatedNormal
 from posteriax.methods.map import climb
 from posteriax.methods.method import Lengths, Target
 from posteriax.posterior import DrawsPosterior, Posterior
@@ -125,23 +126,34 @@ def log_likelihood_of(target: Target, batch: Batch, micro_batches: int = 1) -> C
 class Standardised:
     """All unknowns as one vector, in units of their priors' scales at the problem's temperature.
 
-    Samplers that adapt a mass for every weight work on it: whatever the priors, its entries start at the order of 1.
+    Samplers that adapt a mass for every weight work on it: whatever the priors, its entries start at the order of 1,
+    and priors with correlated weights are taken apart into independent ones.
     """
 
     def __init__(self, target: Target):
         problem = target.problem
-        leaves, treedef = jax.tree.flatten(problem.unknowns)
-        scales = [
-            jnp.full(leaf.shape, scale * problem.temperature**0.5, leaf.dtype)
-            for leaf, scale in zip(leaves, problem.leaf_scales, strict=True)
+        self.priors = problem.leaf_priors
+        self.scales = [
+            problem.temperature**0.5 * (1.0 if isinstance(prior, CorrelatedNormal) else scale)
+            for prior, scale in zip(self.priors, problem.leaf_scales, strict=True)
         ]
-        self.scales, self.unravel = ravel_pytree(jax.tree.unflatten(treedef, scales))
+        self.unravel = ravel_pytree(problem.unknowns)[1]
 
     def vector(self, unknowns: Unknowns) -> jax.Array:
-        return ravel_pytree(unknowns)[0] / self.scales
+        leaves, treedef = jax.tree.flatten(unknowns)
+        standard = [
+            (prior.whiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) / scale
+            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
+        ]
+        return ravel_pytree(jax.tree.unflatten(treedef, standard))[0]
 
     def unknowns(self, vector: jax.Array) -> Unknowns:
-        return self.unravel(vector * self.scales)
+        leaves, treedef = jax.tree.flatten(self.unravel(vector))
+        own = [
+            (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
+            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
+        ]
+        return jax.tree.unflatten(treedef, own)
 
 
 def refuse_stuck_chains(name: str, moved: np.ndarray, step_size: np.ndarray) -> None:

@@ -92,7 +92,7 @@ class SGHMC:
         if self.start == "prior":
             start = target.problem.sample_prior(key)
         momentum = jax.tree.map(jnp.zeros_like, start)
-        squares = None if self.preconditioner is None else jax.tree.map(jnp.ones_like, start)
+        squares = None if self.preconditioner is None else self._first_squares(target)
         return State(start, momentum, squares, jnp.int32(0))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
@@ -135,12 +135,20 @@ class SGHMC:
         first = self.first_step_size or last
         return last + (first - last) * _cosine(jnp.minimum(step / target.warmup, 1.0))
 
+    def _first_squares(self, target: Target) -> Unknowns:
+        """What squared gradients are about: a start that is too small would make the first steps explode."""
+        problem = target.problem
+        leaves, treedef = jax.tree.flatten(problem.unknowns)
+        first = [
+            jnp.full_like(leaf, (target.num_examples + scale**-2) / problem.temperature**2)
+            for leaf, scale in zip(leaves, problem.leaf_scales, strict=True)
+        ]
+        return jax.tree.unflatten(treedef, first)
+
     def _squares(self, target: Target, state: "State", gradient: Unknowns) -> Any:
         if state.squares is None:
             return None
-        steps = state.step.astype(jnp.float32)
-        decay = jnp.minimum(DECAY, steps / (steps + 1))  # a plain mean until there is enough to forget
-        decay = jnp.where(state.step < target.warmup, decay, 1.0)
+        decay = jnp.where(state.step < target.warmup, DECAY, 1.0)
         return jax.tree.map(lambda v, g: decay * v + (1 - decay) * jnp.square(g), state.squares, gradient)
 
 
