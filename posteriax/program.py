@@ -54,7 +54,9 @@ class Program:
         examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
         start = over_members(partial(_start, ensemble, target, fed is not None), shared=1)
-        self.start = jax.jit(spread(start, in_specs=(split, split, examples), out_specs=split))
+        # run once: of most methods it only draws and copies, and is not worth optimising
+        quick = None if self.method.full_batch else {"xla_backend_optimization_level": 0}
+        self.start = jax.jit(spread(start, in_specs=(split, split, examples), out_specs=split), compiler_options=quick)
         chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
         self.chunk = jax.jit(
             spread(

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from posteriax.diagnostics.convergence import rhat
 from posteriax.diagnostics.effective_draws import ess_bulk, ess_tail
@@ -103,7 +102,7 @@ def rhat_by_chance(columns: Columns) -> float:
     """
     halves = 2 * len(columns.alone)
     effective = np.quantile(columns.alone.mean(axis=0), 0.25) / 2  # slow columns have the largest R-hat
-    extreme = chi2.isf(0.01 / (2 * columns.rhat.size), halves - 1) / (halves - 1)  # twice: bulk and folded
+    extreme = chdtri(halves - 1, 0.01 / (2 * columns.rhat.size)) / (halves - 1)  # twice: bulk and folded
     return float(np.sqrt(1.0 + extreme / max(effective - 1.0, 1.0)))
 
 
@@ -127,6 +126,8 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
     # where no chain moves, any difference is a whole one
     distances = np.nan_to_num(squares, nan=0.0, posinf=1e6).mean(axis=-1)
     by_chance = 2.0 / np.median(columns.alone)
+    from scipy.sparse.csgraph import connected_components  # slow to import, and seldom needed
+
     _, labels = connected_components(distances <= FAR**2 + 2 * by_chance, directed=False)
     groups = [tuple(int(c) for c in np.flatnonzero(labels == label)) for label in np.unique(labels)]
     return tuple(sorted(groups, key=lambda group: (-len(group), group)))
