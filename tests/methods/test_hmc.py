@@ -1,12 +1,14 @@
 import jax
+import jax.numpy as jnp
 import known
 import numpy as np
 import pytest
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.methods.hmc import trajectory_length
-from posteriax.methods.mass import reference_scale
+from posteriax.data.batches import full_batch
+from posteriax.methods.hmc import energy_change, trajectory_length
+from posteriax.methods.mass import metric, reference_scale
 from posteriax.methods.method import Target
 
 
@@ -107,3 +109,38 @@ def test_batch_statistics_are_refused_with_the_reason():
         px.fit(problem, (x, y), px.HMC(), draws=5, key=0)
     posterior = px.fit(problem, (x, y), px.MAP(), steps=3, key=0)
     assert "couple the examples" in posterior.trace.notes[0]
+
+
+def test_the_leapfrog_is_reversible_and_of_second_order():
+    """T-C1: there and back again with the momentum turned; half the step, a quarter of the energy error."""
+    from blackjax.mcmc.integrators import IntegratorState, velocity_verlet
+
+    exact = known.linear_regression()
+    target = Target(exact.problem, None, 30, 1)
+    method = px.HMC()
+    batch = full_batch(exact.data)
+    log_joint, masses = method.log_joint(target, batch), metric(target)
+    start = exact.problem.unknowns
+    momentum = masses.sample_momentum(jax.random.key(0), start)
+    step = jax.jit(velocity_verlet(log_joint, masses.kinetic_energy))
+
+    def run(state, size, count):
+        for _ in range(count):
+            state = step(state, size)
+        return state
+
+    begin = IntegratorState(start, momentum, *jax.value_and_grad(log_joint)(start))
+    end = run(begin, 0.02, 20)
+    turned = IntegratorState(
+        end.position, jax.tree.map(jnp.negative, end.momentum), end.logdensity, end.logdensity_grad
+    )
+    back = run(turned, 0.02, 20)
+    np.testing.assert_allclose(back.position.network["w"], start.network["w"], atol=1e-4)
+    errors = []
+    for size, count in ((0.04, 5), (0.02, 10), (0.01, 20)):
+        end = run(begin, size, count)
+        before, after = (method._parts(target, batch, s.position) for s in (begin, end))
+        kinetic = masses.kinetic_energy(end.momentum) - masses.kinetic_energy(begin.momentum)
+        errors.append(abs(float(energy_change(before, after, kinetic, 1.0))))
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.25)
+    assert errors[1] / errors[2] == pytest.approx(4, rel=0.25)
