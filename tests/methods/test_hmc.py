@@ -118,7 +118,7 @@ def test_the_leapfrog_is_reversible_and_of_second_order():
     exact = known.linear_regression()
     target = Target(exact.problem, None, 30, 1)
     method = px.HMC()
-    batch = full_batch(exact.data)
+    batch = full_batch(exact.problem.check(exact.data))
     log_joint, masses = method.log_joint(target, batch), metric(target)
     start = exact.problem.unknowns
     momentum = masses.sample_momentum(jax.random.key(0), start)
