@@ -52,6 +52,7 @@ def plan_prediction(problem: Problem, x: Any, total: int, template: Unknowns, *,
         run, needed = _compiled(problem, one_draw, treedef, shapes, draws, rows, reduce)
         if needed <= BYTE_BUDGET // 2 or (draws == 1 and (rows == 1 or whole)):
             return PredictionPlan(run, draws, rows)
+        whole = whole or (rows == n and couples_examples(problem.network, x))
         if rows > 1 and not whole:
             rows = -(-rows // 2)
         else:

@@ -177,3 +177,13 @@ def test_numbers_of_numpys_own_types_can_be_saved(net, moons, tmp_path):
     px.fit(problem, moons[0], px.MAP(), steps=1, key=0).save(tmp_path / "run.posterior")
     again = px.load(tmp_path / "run.posterior", net)
     assert again.problem.leaf_scales == problem.leaf_scales  # the patterns kept their order
+
+
+def test_a_network_that_couples_examples_is_never_cut(monkeypatch):
+    """Whatever the memory: batch statistics of half the examples would be other statistics."""
+    net = (lambda params, x: (h := x @ params["w"]) - h.mean(axis=0), {"w": np.eye(2, 3, dtype=np.float32)})
+    (x, y), _ = px.data.two_moons(train=50)
+    posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.MAP(), steps=2, key=0)
+    whole = posterior.predict(x).probs
+    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 1000)
+    np.testing.assert_allclose(posterior.predict(x).probs, whole, rtol=1e-5)
