@@ -7,9 +7,13 @@ from posteriax import families as families
 from posteriax import metrics as metrics
 from posteriax import priors as priors
 from posteriax.__about__ import __version__ as __version__
+from posteriax.attack import Attacked as Attacked
+from posteriax.attack import FastSign as FastSign
 from posteriax.checkpoint import CheckpointError as CheckpointError
-from posteriax.compare import Comparison as Comparison
 from posteriax.compare import compare as compare
+from posteriax.comparison import Comparison as Comparison
+from posteriax.data import corrupt as corrupt
+from posteriax.data import corrupted as corrupted
 from posteriax.evaluate import evaluate as evaluate
 from posteriax.interrupt import Interrupted as Interrupted
 from posteriax.likelihoods import Bernoulli as Bernoulli
@@ -39,4 +43,9 @@ from posteriax.predictive import NormalPredictive as NormalPredictive
 from posteriax.predictive import Predictive as Predictive
 from posteriax.problem import Problem as Problem
 from posteriax.run import fit as fit
+from posteriax.shift import Detection as Detection
+from posteriax.shift import Drift as Drift
+from posteriax.shift import drift as drift
+from posteriax.shift import ood_detection as ood_detection
+from posteriax.shift import ood_scores as ood_scores
 from posteriax.trace import Trace as Trace

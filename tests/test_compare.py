@@ -1,7 +1,11 @@
+import jax
 import numpy as np
 import pytest
 
 import posteriax as px
+from posteriax.evaluate import calibration_error, resamplings, value_of
+from posteriax.recalibration import best_temperature
+from posteriax.significance import best_and_ties
 
 RNG = np.random.default_rng(0)
 X, Y = np.zeros((50, 2), np.float32), RNG.integers(0, 3, 50)
@@ -56,7 +60,7 @@ def test_regressions_are_compared_by_rmse_nll_and_wasserstein():
         for scale in (1.0, 2.0)
     }
     table = px.compare(predictives, (X, y), reference="1.0")
-    assert table.columns == ["rmse", "nll", "wasserstein"]
+    assert table.columns == ["rmse", "nll", "crps", "coverage_90", "wasserstein"]
     assert table["1.0"]["rmse"] == pytest.approx(np.sqrt(np.mean(y**2)), rel=1e-5)
     assert table["2.0"]["wasserstein"] == pytest.approx(np.sqrt(2 / np.pi), rel=0.02)
 
@@ -64,3 +68,146 @@ def test_regressions_are_compared_by_rmse_nll_and_wasserstein():
 def test_an_unknown_reference_is_refused(comparison):
     with pytest.raises(ValueError, match="'HMC' is none of the posteriors: 'a', 'b'"):
         px.compare(comparison[1], (X, Y), reference="HMC")
+
+
+def predictive_of(probs: np.ndarray) -> px.ClassPredictive:
+    return px.ClassPredictive(px.Categorical(), np.log(np.maximum(probs, 1e-30))[None].astype(np.float32))
+
+
+def test_pairing_sees_a_difference_that_the_errors_hide():
+    """Two classifiers that are right on the same examples, one always a little surer of it."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    chance = rng.uniform(0.1, 0.9, 400)  # of the true class: it varies a lot between examples
+    probs = [np.where(np.eye(2)[y] == 1, c[:, None], 1 - c[:, None]) for c in (chance, chance * 0.99)]
+    table = px.compare(dict(zip("ab", map(predictive_of, probs), strict=True)), (np.zeros((400, 1), np.float32), y))
+    a, b = table.rows["a"]["nll"], table.rows["b"]["nll"]
+    assert b.value - a.value < a.error  # within the errors of each
+    assert table.best["test"]["nll"] == ("a",)
+    assert table.best["test"]["accuracy"][0] == "a"
+
+
+def test_random_differences_are_ties_about_as_often_as_they_should():
+    """Of two equally good predictions, the worse is called significantly worse in about 5 % of test sets."""
+    rng = np.random.default_rng(1)
+    called = []
+    for _ in range(200):
+        errors = {name: {"nll": rng.exponential(size=300)} for name in "ab"}
+        called.append(len(best_and_ties(errors)["nll"]) == 1)
+    assert np.mean(called) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
+    assert np.mean(called) > 0.0
+
+
+def test_calibration_errors_are_compared_by_resampling():
+    rng = np.random.default_rng(2)
+    confidence = rng.uniform(0.5, 1.0, 2000)
+    right = rng.uniform(size=2000) < confidence
+    calibrated = np.stack([confidence, right], axis=1)
+    sure = np.stack([np.minimum(confidence + 0.2, 1.0), right], axis=1)
+    assert best_and_ties({"calibrated": {"ece": calibrated}, "sure": {"ece": sure}})["ece"] == ("calibrated",)
+    assert value_of("ece", calibrated, resamplings(2000)).std() < 0.02
+    probs = np.stack([confidence, 1 - confidence], axis=1)
+    assert calibration_error(calibrated) == pytest.approx(
+        float(px.metrics.ece_equal_width(probs, np.where(right, 0, 1))), abs=1e-6
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(moons):
+    net = (lambda params, x: jax.nn.tanh(x @ params["w"]) @ params["v"], weights())
+    problem = px.Problem(net, px.Categorical())
+    return [px.fit(problem, moons[0], px.MAP(), steps=60, key=key) for key in range(3)]
+
+
+def weights():
+    keys = jax.random.split(jax.random.key(0))
+    return {"w": jax.random.normal(keys[0], (2, 8)), "v": jax.random.normal(keys[1], (8, 2))}
+
+
+def test_several_seeds_give_errors_over_seeds(fitted, moons):
+    table = px.compare({"MAP": fitted, "one": fitted[0]}, moons[1])
+    own = [px.evaluate(posterior.predict(moons[1][0]), moons[1][1])["nll"] for posterior in fitted]
+    assert table["MAP"]["nll"] == pytest.approx(np.mean(own), rel=1e-6)
+    assert table.rows["MAP"]["nll"].error == pytest.approx(np.std(own, ddof=1) / np.sqrt(3), rel=1e-6)
+
+
+def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons):
+    x, y = moons[1]
+    far = x + np.float32(20.0)
+    sets = {"clean": (x, y)} | {f"{kind} {s}": (x + np.float32(0.2 * s), y) for kind in "ab" for s in (1, 3)}
+    table = px.compare(
+        {"one": fitted[0], "two": fitted[1]},
+        sets,
+        reference="two",
+        out={"far": far},
+        attack=px.FastSign(0.05, iterations=3, low=None, high=None),
+        recalibrate=moons[0],
+    )
+    assert list(table.sets) == [*sets, "out: far", "attacked", "recalibrated"]
+    by_severity = table.severities("nll")["one"]
+    assert list(by_severity) == [0, 1, 3]
+    assert by_severity[0] == table.rows["one"]["nll"]
+    assert by_severity[3].value == pytest.approx(
+        np.mean([table.sets[f"{kind} 3"]["one"]["nll"].value for kind in "ab"])
+    )
+    assert set(table.sets["out: far"]["one"]) == {"auroc", "auroc_max_probability", "auroc_mutual_information", "fpr95"}
+    assert table.sets["attacked"]["one"]["accuracy"].value < table["one"]["accuracy"]
+    assert len(table.views["attacked"]["one"].attack["success"]) == 4
+    assert table.sets["recalibrated"]["one"]["accuracy"] == table.rows["one"]["accuracy"]
+    assert table.costs["one"].parameters == 32
+    assert table.costs["one"].predict_ms > 0
+    text = str(table)
+    for words in ("parameters", "by severity of corruption", "out: far", "attacked", "recalibrated", "* best"):
+        assert words in text
+    assert table.to_pandas().loc[("a 3", "one"), "nll"] == table.sets["a 3"]["one"]["nll"].value
+
+
+def test_views_show_the_surest_mistakes(fitted, moons):
+    x, y = moons[1]
+    predictive = fitted[0].predict(x)
+    view = px.compare({"MAP": fitted[0]}, moons[1]).views["test"]["MAP"]
+    wrong = predictive.probs.argmax(axis=1) != y
+    if wrong.any():
+        surest = np.flatnonzero(wrong)[predictive.probs.max(axis=1)[wrong].argmax()]
+        assert view.surest_wrong[0].index == surest
+        np.testing.assert_array_equal(view.surest_wrong[0].x, x[surest])
+    assert view.count.sum() == len(y)
+    assert (view.count * np.abs(view.right - view.confidence)).sum() / len(y) == pytest.approx(
+        px.evaluate(predictive, y)["ece"], abs=1e-6
+    )
+
+
+def test_intervals_of_a_well_specified_regression_hold_what_they_say():
+    rng = np.random.default_rng(3)
+    y = rng.normal(size=4000).astype(np.float32)
+    right = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((1, 4000, 1), np.float32), {})
+    table = px.compare({"right": right}, (np.zeros((4000, 1), np.float32), y))
+    assert table["right"]["coverage_90"] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / 4000))
+    # E|X - Y| - E|X - X'| / 2 of standard normals is 1 / sqrt(pi)
+    crps = px.compare({"right": right}, (np.zeros((4000, 1), np.float32), y)).rows["right"]["crps"]
+    assert crps.value == pytest.approx(1 / np.sqrt(np.pi), abs=4 * crps.error + 0.003)  # 0.003: of 32 quantiles
+    view = table.views["test"]["right"]
+    np.testing.assert_allclose(view.coverage, view.levels, atol=4 * 0.5 / np.sqrt(4000))
+
+
+def test_a_temperature_mends_overconfidence():
+    rng = np.random.default_rng(4)
+    logits = rng.normal(size=(3000, 3)) * 2
+    y = np.array([rng.choice(3, p=p) for p in np.exp(logits) / np.exp(logits).sum(1, keepdims=True)])
+    sure = px.ClassPredictive(px.Categorical(), (3 * logits)[None].astype(np.float32))
+    assert best_temperature(sure, y) == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("posteriors", "data", "message"),
+    [
+        ({}, (X, Y), "posteriors is empty"),
+        ({"a": []}, (X, Y), "'a' has no posteriors"),
+        ({"a": 3}, (X, Y), "'a' must be a posterior"),
+        ({"a": predictive_of(np.full((50, 3), 1 / 3))}, {}, "data is empty"),
+        ({"a": predictive_of(np.full((50, 3), 1 / 3))}, {"b": (X, Y), "c": (X, Y)}, "of one test set only"),
+    ],
+)
+def test_bad_comparisons_are_errors(posteriors, data, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        px.compare(posteriors, data)

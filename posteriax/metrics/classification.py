@@ -1,49 +1,76 @@
-"""Scores of predicted class probabilities against labels."""
+"""Scores of predicted class probabilities against labels.
+
+All take ``probs`` (N, C) and labels ``y`` (N,), or one label per token and more axes. With an axis of draws in front,
+(S, N, C), they give one score per draw: how good the single draws, or members of an ensemble, are. The score of the
+posterior is that of the mean over draws.
+"""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-
-def as_classes(probs: Any, y: Any) -> tuple[jax.Array, jax.Array]:
-    """Probabilities as (N, C) and labels as (N,); any axes before the last are examples."""
-    probs, y = jnp.asarray(probs), jnp.asarray(y)
-    if probs.ndim < 2 or probs.shape[:-1] != y.shape:
-        raise ValueError(
-            f"probs must have the shape of y and a last axis of classes, got probs {probs.shape} and y {y.shape}"
-        )
-    return probs.reshape(-1, probs.shape[-1]), y.reshape(-1)
+from posteriax.metrics.inputs import as_classes as as_classes
+from posteriax.metrics.inputs import as_numbers, as_probs, score_classes
+from posteriax.metrics.shares import share
 
 
 def accuracy(probs: Any, y: Any) -> jax.Array:
-    """The fraction of labels that got the highest probability.
+    """The fraction of labels that got the highest probability; best is 1.
+
+    Args:
+        probs: (N, C), or (S, N, C) for one value per draw; logits do as well.
+        y: labels, (N,).
 
     >>> accuracy([[0.9, 0.1], [0.4, 0.6]], [0, 0]).item()
     0.5
     """
-    probs, y = as_classes(probs, y)
-    return (probs.argmax(axis=-1) == y).mean()
+    return score_classes(_accuracy, as_numbers("probs", probs, infinite=True), y)
 
 
 def nll(probs: Any, y: Any) -> jax.Array:
-    """Mean negative log probability of the label, in nats.
+    """Log score: the mean negative log probability of the label, in nats; best is 0.
+
+        -1/N sum_i log p_i[y_i]
 
     For a posterior's predictions prefer ``px.evaluate``, which forms the log of the mean over draws in the log domain:
     a probability that has underflowed to 0 scores infinity here.
 
+    Args:
+        probs: (N, C), or (S, N, C) for one value per draw.
+        y: labels, (N,).
+
     >>> nll([[0.5, 0.5]], [1]).round(3).item()
     0.693...
     """
-    probs, y = as_classes(probs, y)
-    return -jnp.log(jnp.take_along_axis(probs, y[:, None], axis=1)).mean()
+    return score_classes(_nll, as_probs("probs", probs), y)
 
 
 def brier(probs: Any, y: Any) -> jax.Array:
-    """Mean squared distance of the probabilities from the one-hot label, summed over classes: from 0 to 2.
+    """Mean squared distance of the probabilities from the one-hot label, summed over classes: from 0, the best, to 2.
+
+        1/N sum_i sum_c (p_i[c] - 1[y_i = c])^2
+
+    Args:
+        probs: (N, C), or (S, N, C) for one value per draw.
+        y: labels, (N,).
 
     >>> brier([[1.0, 0.0], [1.0, 0.0]], [0, 1]).item()
     1.0
     """
-    probs, y = as_classes(probs, y)
-    return jnp.square(probs - jax.nn.one_hot(y, probs.shape[1])).sum(axis=-1).mean()
+    return score_classes(_brier, as_probs("probs", probs), y)
+
+
+@jax.jit
+def _accuracy(probs: jax.Array, y: jax.Array) -> jax.Array:
+    return share(probs.argmax(axis=-1) == y)
+
+
+@jax.jit
+def _nll(probs: jax.Array, y: jax.Array) -> jax.Array:
+    return -jnp.log(jnp.take_along_axis(probs, y[:, None], axis=1)).mean()
+
+
+@jax.jit
+def _brier(probs: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.square(probs - jax.nn.one_hot(y, probs.shape[1], dtype=probs.dtype)).sum(axis=-1).mean()

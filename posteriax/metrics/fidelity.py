@@ -1,48 +1,119 @@
 """Fidelity: how close a posterior's predictions are to a reference posterior's, usually HMC's. Labels play no part."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from posteriax.metrics.inputs import as_numbers, as_probs
+from posteriax.metrics.shares import share
 
 
 def agreement(probs: Any, reference: Any) -> jax.Array:
-    """The fraction of examples for which both predict the same class.
+    """The fraction of examples for which both predict the same class; best is 1.
+
+    Args:
+        probs, reference: of the same shape, with a last axis of classes.
 
     >>> agreement([[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.7, 0.3]]).item()
     0.5
     """
-    probs, reference = _same_shape(probs, reference)
-    return (probs.argmax(axis=-1) == reference.argmax(axis=-1)).mean()
+    probs, reference = (as_numbers(n, v, infinite=True) for n, v in (("probs", probs), ("reference", reference)))
+    _check_shapes(probs, reference)
+    return share((probs.argmax(axis=-1) == reference.argmax(axis=-1)).reshape(-1))
 
 
 def total_variation(probs: Any, reference: Any) -> jax.Array:
     """Mean total variation distance, 1/2 sum_c |p_c - q_c|: 0 for the same predictions, 1 for disjoint ones.
 
+    Args:
+        probs, reference: of the same shape, with a last axis of classes.
+
     >>> total_variation([[0.9, 0.1]], [[0.6, 0.4]]).round(3).item()
     0.3...
     """
-    probs, reference = _same_shape(probs, reference)
+    probs, reference = as_probs("probs", probs), as_probs("reference", reference)
+    _check_shapes(probs, reference)
     return 0.5 * jnp.abs(probs - reference).sum(axis=-1).mean()
 
 
-def wasserstein(quantiles: Any, reference: Any) -> jax.Array:
-    """Mean 1-Wasserstein distance of predicted real numbers, in their units, from evenly spaced quantiles.
+def wasserstein(draws: Any, reference: Any) -> jax.Array:
+    """Mean 1-Wasserstein distance of predicted real numbers, in their units, point by point; best is 0.
 
         W1 = int_0^1 |F^-1(u) - G^-1(u)| du
 
+    with the distributions that put equal weight on every draw, exactly. Evenly spaced quantiles, at the levels
+    (2 k - 1) / (2 K) as from ``predictive.quantile``, may take the place of draws: they are K good ones.
+
     Args:
-        quantiles, reference: the same levels (2 k - 1) / (2 K) in the first axis, as from `predictive.quantile`.
+        draws: (S, ...), one distribution for every entry of the other axes.
+        reference: (T, ...); T may differ from S.
 
     >>> wasserstein([[0.0], [1.0]], [[1.0], [2.0]]).item()
     1.0
     """
-    quantiles, reference = _same_shape(quantiles, reference)
-    return jnp.abs(quantiles - reference).mean()
+    draws, reference = as_numbers("draws", draws), as_numbers("reference", reference)
+    if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
+        raise ValueError(
+            f"draws and reference must have a first axis of draws and then the same shape, got {draws.shape} and "
+            f"{reference.shape}"
+        )
+    return _wasserstein(draws, reference)
 
 
-def _same_shape(a: Any, b: Any) -> tuple[jax.Array, jax.Array]:
-    a, b = jnp.asarray(a), jnp.asarray(b)
-    if a.shape != b.shape:
-        raise ValueError(f"both predictions must have the same shape, got {a.shape} and {b.shape}")
-    return a, b
+def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
+    """R-hat of two posteriors' outputs, as if their draws were two chains: 1 where they are of one distribution.
+
+    With many draws it rises above 1.01 where the two are far apart in place or in width, compared with their spread. A
+    NumPy function: no gradients, no ``jax.jit``.
+
+    Args:
+        draws: (S, N, ...), such as every draw's probabilities, at least four draws.
+        reference: (T, N, ...). Of the longer of the two as many draws as the shorter has are taken, spread evenly.
+        rhat: which form, :func:`posteriax.diagnostics.rhat` if not given; or
+            :func:`posteriax.diagnostics.rhat_between`, the plain one of the literature on HMC for networks.
+
+    Returns:
+        (N, ...). NaN where neither ever changes.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ours, theirs = rng.normal(size=(500, 2)), rng.normal([0.0, 2.0], size=(800, 2))
+    >>> rhat_to_reference(ours, theirs).round(1)
+    array([1. , 1.5])
+    """
+    # imported here: diagnostics need posteriors, metrics only arrays
+    from posteriax import diagnostics
+
+    draws, reference = np.asarray(draws), np.asarray(reference)
+    if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
+        raise ValueError(
+            f"draws and reference must have a first axis of draws and then the same shape, got {draws.shape} and "
+            f"{reference.shape}"
+        )
+    count = min(len(draws), len(reference))
+    return (rhat or diagnostics.rhat)(np.stack([_spread(array, count) for array in (draws, reference)]))
+
+
+def _spread(array: np.ndarray, count: int) -> np.ndarray:
+    return array[np.arange(count) * len(array) // max(count, 1)]
+
+
+@jax.jit
+def _wasserstein(draws: jax.Array, reference: jax.Array) -> jax.Array:
+    ours, theirs, weight = _coupling(len(draws), len(reference))
+    gaps = jnp.abs(jnp.sort(draws, axis=0)[ours] - jnp.sort(reference, axis=0)[theirs])
+    return jnp.tensordot(jnp.asarray(weight, gaps.dtype), gaps, axes=1).mean()
+
+
+def _coupling(s: int, t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which order statistics of s and of t draws meet, and for what share: steps of both quantile functions at once."""
+    ends = np.union1d(np.arange(1, s + 1) * t, np.arange(1, t + 1) * s)  # in units of 1 / (s t), so whole numbers
+    starts = np.concatenate([[0], ends[:-1]])
+    return starts // t, starts // s, (ends - starts) / (s * t)
+
+
+def _check_shapes(probs: jax.Array, reference: jax.Array) -> None:
+    if probs.shape != reference.shape or probs.ndim == 0:
+        raise ValueError(f"both predictions must have the same shape, got {probs.shape} and {reference.shape}")

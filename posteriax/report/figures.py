@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.metrics.calibration import ece_equal_width
 from posteriax.posterior import Posterior
 from posteriax.trace import Trace
+from posteriax.views import view_of
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 CLASS_COLOURS = ("#0072B2", "#D55E00")
@@ -71,27 +71,27 @@ def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 1
 
     The size of a point is the number of examples in its bin, hollow below ten. Below the diagonal is over-confident.
     """
+    views = {name: view_of(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
+    points = {name: np.stack([view.confidence, view.right, view.count], axis=1) for name, view in views.items()}
+    return reliability_panels(points, colours(predictives))
+
+
+def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, str]) -> Any:
+    """A reliability diagram for each name, from points (confidence, fraction right, number of examples)."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        1, len(predictives), figsize=(2.9 * len(predictives), 3.7), sharex=True, sharey=True, layout="constrained"
+        1, len(points), figsize=(2.9 * len(points), 3.7), sharex=True, sharey=True, layout="constrained"
     )
-    palette = colours(predictives)
-    for axis, (name, predictive) in zip(np.atleast_1d(axes), predictives.items(), strict=True):
-        probs, labels = predictive.probs, np.asarray(y)
-        confidence, right = probs.max(axis=1), probs.argmax(axis=1) == labels
-        index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-        filled = [b for b in range(bins) if (index == b).any()]
-        means = np.array([confidence[index == b].mean() for b in filled])
-        rights = np.array([right[index == b].mean() for b in filled])
-        sizes = np.array([(index == b).sum() for b in filled])
+    for axis, (name, bins) in zip(np.atleast_1d(axes), points.items(), strict=True):
+        means, rights, sizes = bins.T
+        share = sizes / sizes.sum()
         axis.plot([0, 1], [0, 1], color="0.6", linewidth=1, zorder=1)
         firm = sizes >= FEW  # a handful of examples says little: shown, but not joined
         axis.plot(means[firm], rights[firm], color=palette[name], linewidth=1.2, zorder=2)
         face = np.where(firm, palette[name], "white")
-        area = 12 + 200 * sizes / sizes.sum()
-        axis.scatter(means, rights, s=area, facecolor=face, edgecolor=palette[name], zorder=3)
-        axis.set_title(f"{name}\nECE {float(ece_equal_width(probs, labels, bins)):.3f}")
+        axis.scatter(means, rights, s=12 + 200 * share, facecolor=face, edgecolor=palette[name], zorder=3)
+        axis.set_title(f"{name}\nECE {float(share @ np.abs(means - rights)):.3f}")
         axis.set_xlabel("confidence")
         axis.set(xlim=(0, 1.02), ylim=(0, 1.02), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
         axis.set_box_aspect(1)

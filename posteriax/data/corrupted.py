@@ -1,0 +1,70 @@
+"""A test set and its corruptions, made one at a time as they are looked at."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from posteriax.checks import check_data
+from posteriax.data.corruptions import CORRUPTIONS, corrupt
+
+
+@dataclass(frozen=True, eq=False)
+class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
+    """Test sets by name: "clean", and "kind severity" for every kind and severity. Made by :func:`corrupted`."""
+
+    images: np.ndarray
+    y: np.ndarray
+    kinds: tuple[str, ...]
+    severities: tuple[int, ...]
+    key: Any
+    prepare: Callable[[np.ndarray], Any]
+    channels: Literal["first", "last"] = field(default="last")
+
+    def __getitem__(self, name: str) -> tuple[Any, np.ndarray]:
+        if name == "clean":
+            return self.prepare(self.images), self.y
+        kind, _, severity = name.rpartition(" ")
+        if kind not in self.kinds or severity not in map(str, self.severities):
+            raise KeyError(name)
+        return self.prepare(corrupt(self.images, kind, int(severity), self.key, channels=self.channels)), self.y
+
+    def __iter__(self) -> Iterator[str]:
+        yield "clean"
+        yield from (f"{kind} {severity}" for kind in self.kinds for severity in self.severities)
+
+    def __len__(self) -> int:
+        return 1 + len(self.kinds) * len(self.severities)
+
+
+def corrupted(
+    data: Any,
+    kinds: Sequence[str] = CORRUPTIONS,
+    severities: Sequence[int] = (1, 2, 3, 4, 5),
+    *,
+    key: Any = 0,
+    prepare: Callable[[np.ndarray], Any] | None = None,
+    channels: Literal["first", "last"] = "last",
+) -> Corrupted:
+    """A test set of images, clean and corrupted, for :func:`px.compare`.
+
+    Args:
+        data: ``(images, y)`` with images as :func:`px.corrupt` takes them.
+        kinds, severities: which corruptions.
+        key: what they are drawn from.
+        prepare: what is done to images before the network sees them (scaling, flattening); nothing if not given.
+        channels: "first" for images (N, channels, height, width).
+
+    >>> import posteriax as px
+    >>> _, test = px.data.fashion_small()
+    >>> sets = px.corrupted(test, ["contrast"], [1, 5], prepare=lambda images: images.reshape(len(images), -1))
+    >>> list(sets), sets["contrast 5"][0].shape
+    (['clean', 'contrast 1', 'contrast 5'], (1000, 784))
+    """
+    images, y = check_data(data)
+    sets = Corrupted(images, y, tuple(kinds), tuple(severities), key, prepare or (lambda a: a), channels)
+    for kind in sets.kinds:  # a wrong name is told now, not after minutes of predictions
+        for severity in sets.severities:
+            corrupt(images[:1], kind, severity, key, channels=channels)
+    return sets

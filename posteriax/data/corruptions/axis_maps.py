@@ -1,0 +1,138 @@
+"""Linear maps of an image that act on rows and columns apart: a matrix for each axis, built with NumPy.
+
+    image -> R image C',   R (height_out x height), C (width_out x width)
+
+Gaussian blurs, zooms and resizings are of this form. For small images two products of matrices beat a convolution, and
+what happens at the border is a property of the matrix.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Border = Callable[[np.ndarray, int], np.ndarray]
+
+
+def on_both_axes(rows: np.ndarray, columns: np.ndarray, image: jax.Array) -> jax.Array:
+    """`rows` along the height and `columns` along the width of an image (..., height, width).
+
+    >>> on_both_axes(np.ones((1, 2)), np.ones((1, 3)), jnp.ones((2, 3))).item()
+    6.0
+    """
+    # float32 throughout: accelerators would take fewer bits by themselves
+    along_width = jnp.einsum("...jk,lk->...jl", image, columns.astype(np.float32), precision="highest")
+    return jnp.einsum("ij,...jl->...il", rows.astype(np.float32), along_width, precision="highest")
+
+
+def nearest(index: np.ndarray, size: int) -> np.ndarray:
+    """Beyond the border, the pixel at the border: a a a | a b c.
+
+    >>> nearest(np.arange(-2, 3), 3)
+    array([0, 0, 0, 1, 2])
+    """
+    return np.clip(index, 0, size - 1)
+
+
+def mirror(index: np.ndarray, size: int) -> np.ndarray:
+    """Beyond the border, the image mirrored in the pixel at the border: c b | a b c.
+
+    >>> mirror(np.arange(-2, 3), 3)
+    array([2, 1, 0, 1, 2])
+    """
+    period = 2 * (size - 1)
+    folded = index % period
+    return np.minimum(folded, period - folded)
+
+
+def symmetric(index: np.ndarray, size: int) -> np.ndarray:
+    """Beyond the border, the image mirrored in its edge: b a | a b c.
+
+    >>> symmetric(np.arange(-2, 3), 3)
+    array([1, 0, 0, 1, 2])
+    """
+    folded = index % (2 * size)
+    return np.minimum(folded, 2 * size - 1 - folded)
+
+
+def filter_matrix(size: int, weights: np.ndarray, border: Border) -> np.ndarray:
+    """The weighted sum of an odd number of neighbours around each pixel.
+
+    >>> filter_matrix(3, np.array([1.0, 0.0, 0.0]), nearest)  # the left neighbour
+    array([[1., 0., 0.],
+           [1., 0., 0.],
+           [0., 1., 0.]])
+    """
+    matrix = np.zeros((size, size))
+    pixels = np.arange(size)
+    for shift, weight in zip(range(-(len(weights) // 2), len(weights)), weights, strict=False):
+        np.add.at(matrix, (pixels, border(pixels + shift, size)), weight)
+    return matrix
+
+
+def gaussian_weights(sigma: float, radius: int) -> np.ndarray:
+    """exp(-k^2 / 2 sigma^2) for k = -radius..radius, normalised.
+
+    >>> gaussian_weights(1.0, 1).round(3)
+    array([0.274, 0.452, 0.274])
+    """
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / max(sigma, 1e-9)) ** 2)
+    return weights / weights.sum()
+
+
+def gaussian_matrix(size: int, sigma: float, truncate: float = 4.0, border: Border = nearest) -> np.ndarray:
+    """A Gaussian blur, cut off at `truncate` standard deviations.
+
+    >>> gaussian_matrix(5, 1.0).sum(axis=1).round(6)
+    array([1., 1., 1., 1., 1.])
+    """
+    return filter_matrix(size, gaussian_weights(sigma, int(truncate * sigma + 0.5)), border)
+
+
+def interpolation_matrix(places: np.ndarray, size: int) -> np.ndarray:
+    """Linear interpolation at places between 0 and size - 1.
+
+    >>> interpolation_matrix(np.array([0.25]), 3)
+    array([[0.75, 0.25, 0.  ]])
+    """
+    return np.maximum(0.0, 1.0 - np.abs(places[:, None] - np.arange(size)))
+
+
+def zoom_matrix(size: int, zoom: float) -> np.ndarray:
+    """The middle of the axis, enlarged by `zoom` >= 1 with linear interpolation.
+
+    The part that is kept has a whole number of pixels, rounded up; its ends stay at the ends.
+
+    >>> zoom_matrix(4, 1.0).diagonal()
+    array([1., 1., 1., 1.])
+    """
+    kept = int(np.ceil(size / zoom - 1e-9))
+    enlarged = max(size, round(kept * zoom))
+    places = np.linspace(0, kept - 1, enlarged)[(enlarged - size) // 2 :][:size]
+    return interpolation_matrix(places + (size - kept) // 2, size)
+
+
+def enlarge_matrix(size_out: int, size: int) -> np.ndarray:
+    """`size` pixels spread over `size_out` with linear interpolation, ends on ends.
+
+    >>> enlarge_matrix(3, 2)[1]
+    array([0.5, 0.5])
+    """
+    return interpolation_matrix(np.linspace(0, size - 1, size_out), size)
+
+
+def box_matrix(size_out: int, size: int) -> np.ndarray:
+    """Resizing by the mean of the pixels whose middle falls within each new pixel (Pillow's BOX filter).
+
+    >>> box_matrix(2, 4)
+    array([[0.5, 0.5, 0. , 0. ],
+           [0. , 0. , 0.5, 0.5]])
+    """
+    scale = size / size_out
+    middle = (np.arange(size_out) + 0.5) * scale
+    half = 0.5 * max(scale, 1.0)
+    first, last = np.floor(middle - half + 0.5), np.floor(middle + half + 0.5)
+    pixels = np.arange(size)
+    inside = (pixels >= first[:, None]) & (pixels < last[:, None])
+    return inside / inside.sum(axis=1, keepdims=True)

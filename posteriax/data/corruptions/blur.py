@@ -1,0 +1,105 @@
+"""Blurs: out of focus, through structured glass, of a moving camera, of a zooming one, Gaussian."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.data.corruptions.axis_maps import (
+    filter_matrix,
+    gaussian_matrix,
+    gaussian_weights,
+    interpolation_matrix,
+    mirror,
+    on_both_axes,
+    zoom_matrix,
+)
+from posteriax.data.corruptions.lengths import stretch_of
+from posteriax.data.corruptions.line_blur import line_blur
+from posteriax.data.corruptions.uniforms import between, cut
+
+
+def gaussian_blur(u: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
+    """A Gaussian of standard deviation `sigma` pixels."""
+    height, width = image.shape[-2:]
+    sigma = sigma * stretch_of(image)
+    return on_both_axes(gaussian_matrix(height, sigma), gaussian_matrix(width, sigma), image)
+
+
+def defocus_blur(u: jax.Array, image: jax.Array, radius: float, alias_sigma: float) -> jax.Array:
+    """The mean over a disk, whose edge is softened by a Gaussian of three pixels."""
+    kernel = stretched(disk(radius, alias_sigma), stretch_of(image))
+    # a sum of products of a column and a row: as many terms as the kernel has rank
+    left, strength, right = np.linalg.svd(kernel)
+    height, width = image.shape[-2:]
+    total = jnp.zeros_like(image)
+    for column, row in zip((left * strength).T[strength > 1e-6], right[strength > 1e-6], strict=True):
+        total += on_both_axes(filter_matrix(height, column, mirror), filter_matrix(width, row, mirror), image)
+    return total
+
+
+def disk(radius: float, alias_sigma: float) -> np.ndarray:
+    """A disk of pixels, smoothed by a 3 x 3 Gaussian; its weights sum to 1.
+
+    >>> disk(1.0, 1e-3)
+    array([[0. , 0. , 0. , 0. , 0. ],
+           [0. , 0. , 0.2, 0. , 0. ],
+           [0. , 0.2, 0.2, 0.2, 0. ],
+           [0. , 0. , 0.2, 0. , 0. ],
+           [0. , 0. , 0. , 0. , 0. ]])
+    """
+    reach = int(radius) + 1  # one more than the disk's, for the smoothing
+    squares = np.arange(-reach, reach + 1) ** 2
+    inside = (squares[:, None] + squares <= radius**2).astype(float)
+    smoothing = gaussian_weights(alias_sigma, 1)
+    soften = np.stack([np.convolve(row, smoothing, "same") for row in np.eye(len(squares))])
+    return soften @ (inside / inside.sum()) @ soften.T
+
+
+def stretched(kernel: np.ndarray, stretch: float) -> np.ndarray:
+    """The kernel enlarged with linear interpolation, about its middle.
+
+    >>> stretched(np.ones((1, 1)), 2.0)[1]
+    array([0.125, 0.25 , 0.125])
+    """
+    reach = len(kernel) // 2
+    reach_out = int(np.ceil((reach + 1) * stretch)) - 1
+    matrix = interpolation_matrix(np.arange(-reach_out, reach_out + 1) / stretch + reach, len(kernel))
+    enlarged = matrix @ kernel @ matrix.T
+    return enlarged / enlarged.sum()
+
+
+def glass_blur(u: jax.Array, image: jax.Array, sigma: float, shift: int, passes: int) -> jax.Array:
+    """Every pixel shows one up to `shift` away, `passes` times, between two Gaussian blurs.
+
+    The offsets are uniform on -shift..shift-1 along each axis. All pixels are read before any is written: for a shift
+    of 1 that is what the benchmark's loop over pixels amounts to, as the pixels it reads it has not written yet.
+    """
+    stretch = stretch_of(image)
+    shift = round(shift * stretch)
+    height, width = image.shape[-2:]
+    rows, columns = jnp.arange(height)[:, None], jnp.arange(width)
+    out = gaussian_blur(u, image, sigma)
+    for v in cut(u, *passes * [(2, height, width)]):
+        down, right = jnp.floor(between(v, -shift, shift)).astype(jnp.int32)
+        out = out[:, jnp.clip(rows + down, 0, height - 1), jnp.clip(columns + right, 0, width - 1)]
+    return gaussian_blur(u, out, sigma)
+
+
+def motion_blur(u: jax.Array, image: jax.Array, radius: float, sigma: float) -> jax.Array:
+    """Along a line within 45 degrees of the horizontal."""
+    stretch = stretch_of(image)
+    angle = between(u[0], -45.0, 45.0)
+    return line_blur(image, angle, radius * stretch, sigma * stretch)
+
+
+def zoom_blur(u: jax.Array, image: jax.Array, most: float) -> jax.Array:
+    """The mean of the image and of its zooms by 1, 1.01, ..., `most`."""
+    height, width = image.shape[-2:]
+    zooms = 1 + 0.01 * np.arange(round((most - 1) / 0.01) + 1)
+    rows = np.stack([zoom_matrix(height, zoom) for zoom in zooms]).astype(np.float32)
+    columns = np.stack([zoom_matrix(width, zoom) for zoom in zooms]).astype(np.float32)
+
+    def add(total: jax.Array, zoom: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        return total + on_both_axes(*zoom, image), None  # type: ignore[arg-type]
+
+    return jax.lax.scan(add, image, (rows, columns))[0] / (len(zooms) + 1)

@@ -1,0 +1,92 @@
+"""Corrupting a set of images: in chunks of a bounded size, each image with a key of its own."""
+
+import zlib
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.checks import as_key
+from posteriax.data.corruptions.images import Channels, as_images
+from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
+from posteriax.data.corruptions.uniforms import uniforms
+
+VALUES_PER_CHUNK = 2**21  # 8 MB an array; programs hold about ten
+
+
+def corrupt(
+    images: Any, kind: str, severity: int, key: int | jax.Array, *, channels: Channels = "last", first: int = 0
+) -> np.ndarray:
+    """Images with one common corruption, as uint8 or floats in [0, 1] like those given.
+
+    The same key gives the same images. An image's noise depends on the key, the kind and its index only: neither on
+    the other images nor on the severity, so that severities differ in strength alone.
+
+    Args:
+        images: (N, height, width) in grey, or (N, height, width, channels) with 1 or 3 channels; uint8, or floats in
+            [0, 1]. Any size from 4 x 4.
+        kind: one of ``px.data.CORRUPTIONS`` or ``px.data.EXTRA_CORRUPTIONS``.
+        severity: 1 to 5.
+        key: an int or a JAX key.
+        channels: "first" for (N, channels, height, width).
+        first: the index of the first image, for a large set that is corrupted part by part.
+
+    Returns:
+        A NumPy array with the shape and dtype of `images`.
+
+    >>> import posteriax as px
+    >>> _, (images, labels) = px.data.fashion_small()
+    >>> dim = px.corrupt(images[:8], "contrast", severity=3, key=0)
+    >>> dim.shape, dim.dtype, (dim.std() / images[:8].std() < 0.5).item()
+    ((8, 28, 28), dtype('float32'), True)
+    """
+    if kind not in SUITE:
+        raise ValueError(
+            f"kind must be one of {', '.join(CORRUPTIONS)}; or of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
+            f"got {kind!r}"
+        )
+    if isinstance(severity, bool) or severity not in SEVERITIES:
+        raise ValueError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")
+    if isinstance(first, bool) or not isinstance(first, (int, np.integer)) or first < 0:
+        raise ValueError(f"first must be a whole number of at least 0, got {first!r}")
+    array = as_images(images, channels)
+    out = np.empty(array.shape, array.dtype)
+    # the channels move here: fused with the arithmetic, the move would keep it from using vector instructions
+    planes, out_planes = _channels_first(array, channels), _channels_first(out, channels)
+    if kind in NEEDS_COLOUR and planes.shape[1] == 1:
+        raise ValueError(f"{kind} needs 3 channels, but images are grey: shape {array.shape}")
+
+    # threefry whatever the user's key is: other generators give other numbers under vmap
+    words = jax.random.bits(as_key(key), (2,), jnp.uint32)
+    kind_key = jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), zlib.crc32(kind.encode()))
+    numbers = SUITE[kind].numbers(*planes.shape[1:])
+    size = _chunk_size(len(planes), max(planes[0].size, numbers))
+    for start in range(0, len(planes), size):
+        chunk = planes[start : start + size]
+        rows = np.minimum(np.arange(size), len(chunk) - 1)  # padded, so that all chunks share one program
+        u = uniforms(kind_key, first + start, size, numbers)
+        out_planes[start : start + size] = _corrupted(u, chunk[rows], kind, int(severity))[: len(chunk)]
+    return out
+
+
+@partial(jax.jit, static_argnames=("kind", "severity"))
+def _corrupted(u: jax.Array, planes: jax.Array, kind: str, severity: int) -> jax.Array:
+    top = 255 if planes.dtype == jnp.uint8 else 1
+    images = jax.vmap(partial(SUITE[kind], severity=severity))(u, planes.astype(jnp.float32) / top)
+    images = jnp.clip(images, 0.0, 1.0)
+    return (jnp.round(top * images) if top == 255 else images).astype(planes.dtype)
+
+
+def _channels_first(images: np.ndarray, channels: Channels) -> np.ndarray:
+    """A view (N, channels, height, width)."""
+    if images.ndim == 3:
+        return images[:, None]
+    return images if channels == "first" else np.moveaxis(images, -1, 1)
+
+
+def _chunk_size(count: int, values: int) -> int:
+    """A power of 2, so that sets of different sizes share programs."""
+    most = max(1, VALUES_PER_CHUNK // values)
+    return min(1 << (most.bit_length() - 1), 1 << (count - 1).bit_length())

@@ -1,0 +1,43 @@
+"""Poisson counts from one uniform number each.
+
+Rates below 10: the smallest k with u < P(count <= k), by summing probabilities. Above: the quantile's expansion in
+powers of 1 / sqrt(rate) at z, the normal quantile of u,
+
+    k = floor( r + sqrt(r) z + 1/3 + z^2 / 6 - (2 z + z^3) / (72 sqrt(r)) )
+
+whose distribution differs from the Poisson's by less than 0.001 in total variation. JAX's own sampler is exact, but
+rejects and repeats whole arrays: it took tens of times as long.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.data.corruptions.uniforms import normal
+
+FEW = 10.0
+MOST_OF_FEW = 32  # P(count > 32 | rate 10) < 1e-8
+
+
+def poisson(u: jax.Array, rate: jax.Array) -> jax.Array:
+    """Counts with these rates, as floats, from numbers strictly between 0 and 1.
+
+    >>> poisson(jnp.array([0.5, 0.5, 0.975]), jnp.array([0.0, 100.0, 100.0])).tolist()
+    [0.0, 100.0, 120.0]
+    """
+    return jnp.where(rate < FEW, _by_summing(u, jnp.minimum(rate, FEW)), _by_expansion(u, jnp.maximum(rate, FEW)))
+
+
+def _by_summing(u: jax.Array, rate: jax.Array) -> jax.Array:
+    probability = jnp.exp(-rate)
+    below, count = probability, jnp.zeros_like(rate)
+    for k in range(1, MOST_OF_FEW + 1):
+        count = count + (u >= below)
+        probability = probability * rate / k
+        below = below + probability
+    return count
+
+
+def _by_expansion(u: jax.Array, rate: jax.Array) -> jax.Array:
+    z, root = normal(u), jnp.sqrt(rate)
+    count = jnp.floor(rate + root * z + 1 / 3 + z**2 / 6 - (2 * z + z**3) / (72 * root))
+    return jnp.maximum(count, 0.0)  # the expansion overshoots where u < 1e-5

@@ -1,0 +1,76 @@
+"""Weather: snow, frost, fog, and the light of day."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.data.corruptions.axis_maps import enlarge_matrix, on_both_axes, zoom_matrix
+from posteriax.data.corruptions.colour import luminance, with_value
+from posteriax.data.corruptions.lengths import stretch_of
+from posteriax.data.corruptions.line_blur import line_blur
+from posteriax.data.corruptions.plasma import plasma, plasma_numbers
+from posteriax.data.corruptions.uniforms import between, cut, normal
+
+ICE = np.array([0.82, 0.95, 1.0], np.float32)[:, None, None]
+
+
+def snow(
+    u: jax.Array,
+    image: jax.Array,
+    mean: float,
+    std: float,
+    zoom: float,
+    threshold: float,
+    radius: float,
+    sigma: float,
+    mix: float,
+) -> jax.Array:
+    """Flakes: zoomed Gaussian noise above a threshold, blurred along their fall, laid over the image twice.
+
+    The image itself is whitened: `mix` of it and 1 - mix of the larger of it and its luminance times 1.5 plus 0.5.
+    """
+    height, width = image.shape[-2:]
+    stretch = stretch_of(image)
+    rows, columns = round(height / stretch), round(width / stretch)  # flakes grow with the image
+    for_angle, for_flakes = cut(u, (), (rows, columns))
+    flakes = mean + std * normal(for_flakes)
+    flakes = on_both_axes(zoom_matrix(rows, zoom), zoom_matrix(columns, zoom), flakes)
+    flakes = jnp.where(flakes < threshold, 0.0, jnp.minimum(flakes, 1.0))
+    flakes = on_both_axes(enlarge_matrix(height, rows), enlarge_matrix(width, columns), flakes)
+    angle = between(for_angle, -135.0, -45.0)
+    flakes = line_blur(flakes[None], angle, radius * stretch, sigma * stretch)
+    whitened = mix * image + (1 - mix) * jnp.maximum(image, 1.5 * luminance(image) + 0.5)
+    return whitened + flakes + flakes[:, ::-1, ::-1]
+
+
+def frost(u: jax.Array, image: jax.Array, image_weight: float, frost_weight: float) -> jax.Array:
+    """A weighted sum of the image and a texture of ice."""
+    texture = ice(u, *image.shape[-2:]) * ICE
+    return image_weight * image + frost_weight * (texture if len(image) == 3 else luminance(texture))
+
+
+def ice(u: jax.Array, height: int, width: int) -> jax.Array:
+    """A made-up texture of ice on glass, (1, height, width) in [0, 1], in place of the benchmark's photographs.
+
+    Bright veins where one of two clouds crosses its middle height, over the patches of a third.
+
+    >>> ice(jnp.linspace(0.01, 0.99, 3 * 64), 8, 8).shape
+    (1, 8, 8)
+    """
+    clouds = jax.vmap(partial(plasma, height=height, width=width, decay=1.5))
+    one, other, patches = clouds(cut(u, (3, plasma_numbers(height, width)))[0])
+    veins = 1 - jnp.minimum(jnp.abs(2 * one - 1), jnp.abs(2 * other - 1))
+    return jnp.clip(0.6 * veins**8 + 0.8 * patches, 0.0, 1.0)[None]
+
+
+def fog(u: jax.Array, image: jax.Array, strength: float, decay: float) -> jax.Array:
+    """A plasma cloud added to the image; the sum is scaled back to about the image's range."""
+    brightest = image.max()
+    return (image + strength * plasma(u, *image.shape[-2:], decay)) * brightest / (brightest + strength)
+
+
+def brightness(u: jax.Array, image: jax.Array, shift: float) -> jax.Array:
+    """The value of hue, saturation and value, plus `shift`."""
+    return with_value(image, shift)

@@ -1,0 +1,78 @@
+"""Diversity: how much the members of an ensemble, or the draws of a posterior, differ. (METHODS B.6)
+
+Every function takes the members' probabilities, (K, N, C), and gives one number per member: its mean over the K - 1
+others. The mean of these is the mean over all pairs, which papers report.
+"""
+
+from typing import Any
+
+import jax
+from jax.scipy.special import rel_entr
+
+from posteriax.metrics.classification import accuracy
+from posteriax.metrics.inputs import as_probs
+from posteriax.metrics.shares import share
+
+
+def disagreement(probs: Any) -> jax.Array:
+    """The share of examples for which two members predict different classes, (K,): 0 if all predict the same.
+
+    Args:
+        probs: (K, N, C), at least two members.
+
+    >>> members = [[[0.9, 0.1], [0.9, 0.1]], [[0.8, 0.2], [0.3, 0.7]]]
+    >>> disagreement(members).tolist()
+    [0.5, 0.5]
+    """
+    return _disagreement(_members(probs).argmax(axis=-1))
+
+
+def disagreement_over_error(probs: Any, y: Any) -> jax.Array:
+    """Disagreement over the error rate of the mean prediction, (K,): bad members differ more by being wrong.
+
+    Infinite where the mean prediction makes no error and members disagree, NaN where they do not either.
+
+    Args:
+        probs: (K, N, C), at least two members.
+        y: labels, (N,).
+
+    >>> members = [[[0.9, 0.1], [0.9, 0.1]], [[0.8, 0.2], [0.3, 0.7]]]
+    >>> disagreement_over_error(members, [0, 1]).tolist()
+    [1.0, 1.0]
+    """
+    probs = _members(probs)
+    return _disagreement(probs.argmax(axis=-1)) / (1.0 - accuracy(probs.mean(axis=0), y))
+
+
+def pairwise_kl(probs: Any) -> jax.Array:
+    """KL(p_k || p_j) of a member k from the others j in nats, mean over examples and others, (K,); 0 if all are equal.
+
+    Both directions of every pair are in the mean over members, so that it does not depend on the members' order.
+
+    Args:
+        probs: (K, N, C), at least two members. Infinite where a member rules out what another does not.
+
+    >>> pairwise_kl([[[0.9, 0.1]], [[0.5, 0.5]]]).tolist()
+    [0.368..., 0.510...]
+    """
+    return _pairwise_kl(_members(probs))
+
+
+@jax.jit
+def _disagreement(predicted: jax.Array) -> jax.Array:
+    differs = jax.lax.map(lambda one: share(one != predicted).sum(), predicted)
+    return differs / (len(predicted) - 1)
+
+
+@jax.jit
+def _pairwise_kl(probs: jax.Array) -> jax.Array:
+    from_all = lambda one: rel_entr(one, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
+    # one member after another: all pairs at once would hold K copies of all predictions
+    return jax.lax.map(from_all, probs) / (len(probs) - 1)
+
+
+def _members(probs: Any) -> jax.Array:
+    probs = as_probs("probs", probs)
+    if probs.ndim < 3 or len(probs) < 2:
+        raise ValueError(f"probs must be (members, examples, classes) with at least two members, got {probs.shape}")
+    return probs.reshape(len(probs), -1, probs.shape[-1])

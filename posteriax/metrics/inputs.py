@@ -1,0 +1,126 @@
+"""What metrics take: arrays that fit each other, looked at where their values are known.
+
+Shapes are always checked. Values (NaN, labels out of range, logits in place of probabilities) can only be looked at in
+arrays at hand: inside ``jax.jit`` or ``jax.vmap`` they are trusted.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def as_numbers(name: str, value: Any, *, infinite: bool = False) -> jax.Array:
+    """Real numbers in at least single precision: some, none of them NaN, and infinite only where that is allowed."""
+    array = _array(name, value)
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind in "biu":
+            array = array.astype(np.float64)  # before JAX cuts it to 32 bits
+        bad = np.isnan(array) if infinite else ~np.isfinite(array)
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            what = "NaN" if infinite else "non-finite"
+            raise ValueError(f"{name} has {int(bad.sum())} {what} values, the first at index {place}")
+    numbers = jnp.asarray(array)
+    return numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
+
+
+def as_probs(name: str, value: Any) -> jax.Array:
+    """Probabilities with a last axis of classes."""
+    probs = as_numbers(name, value)
+    if probs.ndim == 0:
+        raise ValueError(f"{name} must have a last axis of classes, got a number")
+    if known(value):
+        values = np.asarray(value).astype(np.float32)
+        sums = values.sum(axis=-1)
+        # half precision and many classes: the sum may be off by some thousandths
+        if values.min() < -1e-6 or np.abs(sums - 1.0).max() > 0.01:
+            row = np.unravel_index(np.abs(sums - 1.0).argmax(), sums.shape)
+            raise ValueError(
+                f"{name} must be at least 0 and sum to 1 over the last axis, got values from {values.min():.3g} and a "
+                f"sum of {sums[row]:.3g} at index {tuple(int(i) for i in row)}. Of logits, take jax.nn.softmax first."
+            )
+    return probs
+
+
+def as_labels(y: Any, classes: int) -> jax.Array:
+    """Labels 0 to classes - 1."""
+    array = _array("y", y)
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind not in "biu":
+            raise TypeError(f"y must be whole-number labels, got dtype {array.dtype}; use y.astype(int)")
+        if array.min() < 0 or array.max() >= classes:
+            wrong = array.min() if array.min() < 0 else array.max()
+            raise ValueError(f"y has the label {wrong}, but probs has {classes} classes (labels 0 to {classes - 1})")
+    return jnp.asarray(array.astype(np.int32))
+
+
+def as_yes_or_no(y: Any, *, both: bool) -> jax.Array:
+    """Booleans from booleans or 0 and 1, with at least one yes and, if `both`, one no."""
+    array = _array("y", y)
+    if isinstance(array, np.ndarray):
+        if not np.isin(array, (0, 1)).all():
+            raise ValueError(f"y must be 0 or 1 (no or yes), got values from {array.min()} to {array.max()}")
+        missing = [label for label, needed in ((1, True), (0, both)) if needed and not (array == label).any()]
+        if missing:
+            raise ValueError(f"y has no {missing[0]}: the score needs examples {'of both kinds' if both else 'with 1'}")
+    return jnp.asarray(array.astype(bool))
+
+
+def known(value: Any) -> bool:
+    """Whether values are at hand: not inside ``jax.jit`` or ``jax.vmap``."""
+    return not isinstance(value, jax.core.Tracer)
+
+
+def as_classes(probs: Any, y: Any) -> tuple[jax.Array, jax.Array]:
+    """Probabilities as (N, C) and labels as (N,); any axes before the last are examples."""
+    probs = as_numbers("probs", probs, infinite=True)
+    if probs.ndim < 2 or probs.shape[:-1] != np.shape(y):
+        raise _not_of_classes(probs, y)
+    return probs.reshape(-1, probs.shape[-1]), as_labels(y, probs.shape[-1]).reshape(-1)
+
+
+def score_classes(score: Callable[[jax.Array, jax.Array], Any], probs: jax.Array, y: Any) -> Any:
+    """A score of (N, C) and (N,): one, or one per draw where `probs` has an axis of draws before those of `y`."""
+    shape = np.shape(y)
+    if probs.ndim >= 2 and probs.shape[:-1] == shape:
+        return score(*as_classes(probs, y))
+    if probs.ndim >= 3 and probs.shape[1:-1] == shape:
+        labels = as_labels(y, probs.shape[-1]).reshape(-1)
+        return jax.vmap(lambda draw: score(draw.reshape(-1, draw.shape[-1]), labels))(probs)
+    raise _not_of_classes(probs, y)
+
+
+def check_same_shape(**arrays: jax.Array) -> None:
+    if len({array.shape for array in arrays.values()}) > 1:
+        shapes = [str(array.shape) for array in arrays.values()]
+        raise ValueError(f"{_listed(list(arrays))} must have the same shape, got {_listed(shapes)}")
+
+
+def check_draws(name: str, draws: jax.Array, y: jax.Array) -> None:
+    """Draws have an axis before those of `y`."""
+    if draws.shape[1:] != y.shape or draws.ndim != y.ndim + 1:
+        raise ValueError(f"{name} must have an axis of draws and then the shape of y, got {draws.shape} and {y.shape}")
+
+
+def _array(name: str, value: Any) -> Any:
+    """A NumPy array where values are known, else what was given: some real numbers."""
+    array = np.asarray(value) if known(value) else value
+    if not (array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)):
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty: it has the shape {array.shape}")
+    return array
+
+
+def _not_of_classes(probs: jax.Array, y: Any) -> ValueError:
+    return ValueError(
+        f"probs must have the shape of y and a last axis of classes (before them perhaps an axis of draws), got probs "
+        f"{probs.shape} and y {np.shape(y)}"
+    )
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"

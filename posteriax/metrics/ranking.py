@@ -1,0 +1,125 @@
+"""Detection: how well a score tells the examples that should be found (y = 1) from the others (y = 0).
+
+Out-of-distribution inputs by the entropy, errors by the confidence, one class against the rest by its probability. Only
+the order of the scores counts, so every increasing function of a score does as well; equal scores are one threshold.
+All functions take ``score`` (N,) and ``y`` (N,), or (S, N) scores for one value per row.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.metrics.inputs import as_numbers, as_yes_or_no
+
+
+def auroc(score: Any, y: Any) -> jax.Array:
+    """Area under the ROC curve: the chance that a 1 scores above a 0, where equal scores count half.
+
+        P(score_1 > score_0) + P(score_1 = score_0) / 2
+
+    Best is 1; a score that says nothing has 0.5.
+
+    Args:
+        score: (N,), higher where y is thought to be 1; or (S, N). May be infinite.
+        y: 0 or 1, (N,), some of both.
+
+    >>> auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).item()
+    0.75
+    """
+    return _by_rows(_auroc, score, as_yes_or_no(y, both=True))
+
+
+def average_precision(score: Any, y: Any) -> jax.Array:
+    """Area under the precision-recall curve (AUC-PR) as average precision, a sum of steps as in scikit-learn.
+
+        sum_n (R_n - R_(n-1)) P_n        over thresholds n: recall R_n, precision P_n
+
+    Best is 1; a score that says nothing has about the share of ones. Trapezoids in place of steps would promise
+    precisions between thresholds that no threshold has.
+
+    Args:
+        score: (N,), higher where y is thought to be 1; or (S, N). May be infinite.
+        y: 0 or 1, (N,), at least one of them 1.
+
+    >>> average_precision([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).round(3).item()
+    0.833...
+    """
+    return _by_rows(_average_precision, score, as_yes_or_no(y, both=False))
+
+
+def fpr_at_tpr(score: Any, y: Any, tpr: float = 0.95) -> jax.Array:
+    """The share of zeros taken for ones at the highest threshold that finds a share `tpr` of the ones (FPR95).
+
+    Best is 0. It is not symmetric: the literature on out-of-distribution inputs calls the usual inputs 1, with the
+    confidence as their score.
+
+    Args:
+        score: (N,), higher where y is thought to be 1; or (S, N). May be infinite.
+        y: 0 or 1, (N,), some of both.
+        tpr: the share of ones to be found, above 0 and up to 1.
+
+    >>> fpr_at_tpr([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).item()
+    0.5
+    """
+    if not 0.0 < tpr <= 1.0:
+        raise ValueError(f"tpr must be above 0 and at most 1, got {tpr}")
+    return _by_rows(partial(_fpr_at_tpr, tpr=float(tpr)), score, as_yes_or_no(y, both=True))
+
+
+class Thresholds(NamedTuple):
+    """Counts with every example's score as the threshold, examples by descending score, (N,)."""
+
+    y: jax.Array
+    ones: jax.Array  # ones that score at least as much
+    zeros: jax.Array  # zeros that score at least as much
+    zeros_above: jax.Array  # zeros that score more
+
+
+def ties(ordered: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The first and the last place of the run of equal values that each place of an ordered array is in."""
+    place = jnp.arange(ordered.size)
+    changes = ordered[1:] != ordered[:-1]
+    edge = jnp.ones(1, bool)
+    first = jax.lax.cummax(jnp.where(jnp.concatenate([edge, changes]), place, 0))
+    last = jax.lax.cummin(jnp.where(jnp.concatenate([changes, edge]), place, ordered.size - 1), reverse=True)
+    return first, last
+
+
+def _thresholds(score: jax.Array, y: jax.Array) -> Thresholds:
+    order = jnp.argsort(-score)
+    first, last = ties(score[order])
+    y = y[order]
+    ones, zeros = jnp.cumsum(y, dtype=jnp.int32), jnp.cumsum(~y, dtype=jnp.int32)
+    return Thresholds(y, ones[last], zeros[last], (zeros - ~y)[first])
+
+
+@jax.jit
+def _auroc(score: jax.Array, y: jax.Array) -> jax.Array:
+    at = _thresholds(score, y)
+    total = 2 * at.zeros[-1]
+    beaten = jnp.where(at.y, total - at.zeros - at.zeros_above, 0)  # twice the zeros below each one
+    # as floats before they are summed: the number of pairs does not fit an int32
+    return jnp.minimum(beaten.astype(score.dtype).sum() / (total.astype(score.dtype) * at.ones[-1]), 1.0)
+
+
+@jax.jit
+def _average_precision(score: jax.Array, y: jax.Array) -> jax.Array:
+    at = _thresholds(score, y)
+    return jnp.where(at.y, at.ones / (at.ones + at.zeros), 0.0).sum() / at.ones[-1]
+
+
+@partial(jax.jit, static_argnames="tpr")
+def _fpr_at_tpr(score: jax.Array, y: jax.Array, tpr: float) -> jax.Array:
+    at = _thresholds(score, y)
+    found = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, whatever the product's rounding
+    return at.zeros[found.argmax()] / at.zeros[-1]
+
+
+def _by_rows(metric: Callable[[jax.Array, jax.Array], jax.Array], score: Any, y: jax.Array) -> jax.Array:
+    score = as_numbers("score", score, infinite=True)
+    if y.ndim != 1 or score.ndim not in (1, 2) or score.shape[-1] != y.size:
+        raise ValueError(f"y must have the shape (N,) and score (N,) or (S, N), got {y.shape} and {score.shape}")
+    return metric(score, y) if score.ndim == 1 else jax.vmap(metric, in_axes=(0, None))(score, y)

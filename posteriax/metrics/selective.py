@@ -1,0 +1,76 @@
+"""Selective prediction: how the loss falls when only the most confident predictions are kept.
+
+    risk(k / N) = mean loss of the k most confident examples,   AURC = 1/N sum_k risk(k / N)
+
+Among equally confident examples the order is arbitrary; the risk is then its mean over all their orders.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.metrics.inputs import as_numbers, check_same_shape
+from posteriax.metrics.ranking import ties
+
+
+class RiskCoverage(NamedTuple):
+    """The curve of :func:`risk_coverage`.
+
+    Args:
+        coverage: the share of examples kept, 1/N to 1, (N,).
+        risk: their mean loss, (N,).
+
+    >>> RiskCoverage(coverage=jnp.array([0.5, 1.0]), risk=jnp.array([0.0, 0.5])).risk.tolist()
+    [0.0, 0.5]
+    """
+
+    coverage: jax.Array
+    risk: jax.Array
+
+
+def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
+    """The mean loss of the most confident examples, for every share of them that is kept.
+
+    Args:
+        confidence: (N,), such as ``probs.max(axis=-1)`` or minus the entropy. May be infinite.
+        loss: (N,), such as ``probs.argmax(axis=-1) != y`` for the error rate, or squared errors.
+
+    >>> risk_coverage(confidence=[0.9, 0.6, 0.8], loss=[0, 1, 0]).risk.tolist()
+    [0.0, 0.0, 0.333...]
+    """
+    return _curve(*_checked(confidence, loss))
+
+
+def aurc(confidence: Any, loss: Any) -> jax.Array:
+    """Area under the risk-coverage curve: the mean risk over all shares kept. Lower is better.
+
+    It lies between that of the best order, largest losses last, and of the worst; a confidence that says nothing has
+    the mean loss.
+
+    Args:
+        confidence: (N,), such as ``probs.max(axis=-1)`` or minus the entropy. May be infinite.
+        loss: (N,), such as ``probs.argmax(axis=-1) != y`` for the error rate, or squared errors.
+
+    >>> aurc(confidence=[0.9, 0.6, 0.8], loss=[0, 1, 0]).round(3).item()
+    0.111...
+    """
+    return _curve(*_checked(confidence, loss)).risk.mean()
+
+
+@jax.jit
+def _curve(confidence: jax.Array, loss: jax.Array) -> RiskCoverage:
+    order = jnp.argsort(-confidence)
+    first, last = ties(confidence[order])
+    place = jnp.arange(loss.size)
+    sums = jnp.concatenate([jnp.zeros(1, loss.dtype), jnp.cumsum(loss[order])])
+    before, whole = sums[first], sums[last + 1]
+    # equally confident examples share their loss evenly: the mean over their orders
+    kept = before + (whole - before) * ((place - first + 1) / (last - first + 1))
+    return RiskCoverage((place + 1) / loss.size, kept / (place + 1))
+
+
+def _checked(confidence: Any, loss: Any) -> tuple[jax.Array, jax.Array]:
+    confidence, loss = as_numbers("confidence", confidence, infinite=True), as_numbers("loss", loss)
+    check_same_shape(confidence=confidence, loss=loss)
+    return confidence.reshape(-1), loss.reshape(-1)

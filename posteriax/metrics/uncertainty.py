@@ -1,0 +1,49 @@
+"""Where uncertainty comes from. Entropy and mutual information are methods of every predictive."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posteriax.metrics.inputs import as_numbers
+
+
+class VarianceParts(NamedTuple):
+    """The two parts of :func:`variance_parts`; their sum is the variance of y.
+
+    Args:
+        noise: what would stay if the weights were known.
+        weights: the disagreement of the draws, which more data could remove.
+
+    >>> VarianceParts(noise=1.0, weights=0.5).noise
+    1.0
+    """
+
+    noise: Any
+    weights: Any
+
+
+def variance_parts(mean: Any, scale: Any) -> VarianceParts:
+    """The variance of y as noise and disagreement of the draws, by the law of total variance, (N, ...) each.
+
+        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
+
+    For a predictive of real numbers, ``variance_parts(*predictive.moments_per_draw)``. Of classes, the label's one-hot
+    vector has ``mean=probs`` and ``scale=sqrt(probs * (1 - probs))``, (S, N, C).
+
+    Args:
+        mean: of every draw, (S, N, ...).
+        scale: standard deviation of the noise, of the same shape or one that broadcasts to it.
+
+    >>> parts = variance_parts(mean=[[0.0], [2.0]], scale=3.0)
+    >>> parts.noise.item(), parts.weights.item()
+    (9.0, 1.0)
+    """
+    mean, scale = as_numbers("mean", mean), as_numbers("scale", scale)
+    if mean.ndim == 0:
+        raise ValueError("mean must have a first axis of draws, got a number")
+    try:
+        noise: jax.Array = jnp.broadcast_to(jnp.square(scale), mean.shape).mean(axis=0)
+    except ValueError:
+        raise ValueError(f"scale must broadcast to the shape of mean, got {scale.shape} and {mean.shape}") from None
+    return VarianceParts(noise, mean.var(axis=0))
