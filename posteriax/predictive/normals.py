@@ -98,9 +98,7 @@ class NormalPredictive(FromNormalSums):
         if bool(((levels <= 0) | (levels >= 1)).any()):
             raise ValueError(f"q must lie strictly between 0 and 1, got {q}")
         mean, scale = self.moments_per_draw
-        # one level after another: all at once would hold a copy of all draws for each
-        quantiles = jax.lax.map(lambda level: _mixture_quantile(mean, scale, level), levels.reshape(-1))
-        return np.asarray(quantiles).reshape(*levels.shape, *mean.shape[1:])
+        return np.asarray(_mixture_quantiles(mean, scale, levels.reshape(-1))).reshape(*levels.shape, *mean.shape[1:])
 
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture, in nats, (N, D)."""
@@ -150,6 +148,11 @@ class ReducedNormalPredictive(FromNormalSums):
 
 
 @jax.jit
+def _mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> jax.Array:
+    # one level after another: all at once would hold a copy of all draws for each
+    return jax.lax.map(partial(_mixture_quantile, mean, scale), levels)
+
+
 def _mixture_quantile(mean: jax.Array, scale: jax.Array, level: jax.Array) -> jax.Array:
     components = mean + scale * norm.ppf(level)
     # the mixture's quantile lies between the smallest and the largest of its components'
