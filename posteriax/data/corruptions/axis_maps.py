@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+Matrix = np.ndarray | jax.Array
 Border = Callable[[np.ndarray, int], np.ndarray]
 
 
-def on_both_axes(rows: np.ndarray, columns: np.ndarray, image: jax.Array) -> jax.Array:
+def on_both_axes(rows: Matrix, columns: Matrix, image: jax.Array) -> jax.Array:
     """`rows` along the height and `columns` along the width of an image (..., height, width).
 
     >>> on_both_axes(np.ones((1, 2)), np.ones((1, 3)), jnp.ones((2, 3))).item()

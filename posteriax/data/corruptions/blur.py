@@ -96,10 +96,10 @@ def zoom_blur(u: jax.Array, image: jax.Array, most: float) -> jax.Array:
     """The mean of the image and of its zooms by 1, 1.01, ..., `most`."""
     height, width = image.shape[-2:]
     zooms = 1 + 0.01 * np.arange(round((most - 1) / 0.01) + 1)
-    rows = np.stack([zoom_matrix(height, zoom) for zoom in zooms]).astype(np.float32)
-    columns = np.stack([zoom_matrix(width, zoom) for zoom in zooms]).astype(np.float32)
+    rows = jnp.asarray(np.stack([zoom_matrix(height, zoom) for zoom in zooms]), jnp.float32)
+    columns = jnp.asarray(np.stack([zoom_matrix(width, zoom) for zoom in zooms]), jnp.float32)
 
     def add(total: jax.Array, zoom: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        return total + on_both_axes(*zoom, image), None  # type: ignore[arg-type]
+        return total + on_both_axes(*zoom, image), None
 
     return jax.lax.scan(add, image, (rows, columns))[0] / (len(zooms) + 1)

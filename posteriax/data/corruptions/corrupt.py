@@ -1,6 +1,7 @@
 """Corrupting a set of images: in chunks of a bounded size, each image with a key of its own."""
 
 import zlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -63,20 +64,29 @@ def corrupt(
     kind_key = jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), zlib.crc32(kind.encode()))
     numbers = SUITE[kind].numbers(*planes.shape[1:])
     size = _chunk_size(len(planes), max(planes[0].size, numbers))
+    program = _program(kind, int(severity))
+    top = np.float32(255 if array.dtype == np.uint8 else 1)
     for start in range(0, len(planes), size):
         chunk = planes[start : start + size]
         rows = np.minimum(np.arange(size), len(chunk) - 1)  # padded, so that all chunks share one program
         u = uniforms(kind_key, first + start, size, numbers)
-        out_planes[start : start + size] = _corrupted(u, chunk[rows], kind, int(severity))[: len(chunk)]
+        result = np.asarray(program(u, chunk[rows].astype(np.float32) / top))[: len(chunk)]
+        out_planes[start : start + size] = np.rint(255 * result) if top == 255 else result
     return out
 
 
-@partial(jax.jit, static_argnames=("kind", "severity"))
-def _corrupted(u: jax.Array, planes: jax.Array, kind: str, severity: int) -> jax.Array:
-    top = 255 if planes.dtype == jnp.uint8 else 1
-    images = jax.vmap(partial(SUITE[kind], severity=severity))(u, planes.astype(jnp.float32) / top)
-    images = jnp.clip(images, 0.0, 1.0)
-    return (jnp.round(top * images) if top == 255 else images).astype(planes.dtype)
+def _program(kind: str, severity: int) -> Callable[[jax.Array, np.ndarray], jax.Array]:
+    constants = SUITE[kind].at(severity)
+    given, fixed = (constants, ()) if SUITE[kind].arithmetic else ((), constants)
+    return partial(_corrupted, kind=kind, given=given, fixed=fixed)
+
+
+@partial(jax.jit, static_argnames=("kind", "fixed"))
+def _corrupted(
+    u: jax.Array, images: jax.Array, *, kind: str, given: tuple[jax.Array, ...], fixed: tuple[float, ...]
+) -> jax.Array:
+    corrupted = jax.vmap(lambda own, image: SUITE[kind].function(own, image, *given, *fixed))
+    return jnp.clip(corrupted(u, images), 0.0, 1.0)
 
 
 def _channels_first(images: np.ndarray, channels: Channels) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What cameras and files do: contrast, coarse pixels, saturation. (JPEG and the elastic transform: files of their own.)"""
+"""What cameras and screens do: contrast, coarse pixels, saturation."""
 
 import jax
 

