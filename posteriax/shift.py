@@ -217,7 +217,7 @@ def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float |
                          reference       new    change
     confidence               0.858     0.587    -0.271
     entropy                  0.349     0.887    +0.537
-    mutual information       0.000     0.000    -0.000
+    mutual information       0.000     0.000    ...0.000
     difference of certainty: 0.740 (p < 0.0001)
     difference of answers: 0.000 (p = 1)
     Strong drift (p < 0.0001): predictions are less certain (entropy 0.349 -> 0.887). Expect an accuracy of about 0.53.

@@ -34,7 +34,14 @@ def linen():
     return module, module.init(jax.random.key(0), np.zeros((1, 2)))
 
 
-@pytest.mark.parametrize("net", [None, lambda: NNX(nnx.Rngs(0)), linen], ids=["equinox", "nnx", "linen"])
+@pytest.mark.parametrize(
+    "net",
+    [
+        pytest.param(None, id="equinox"),
+        pytest.param(lambda: NNX(nnx.Rngs(0)), id="nnx", marks=pytest.mark.slow),
+        pytest.param(linen, id="linen", marks=pytest.mark.slow),
+    ],
+)
 def test_the_first_screen_runs_as_printed(net, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL).group(1)

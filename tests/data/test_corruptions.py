@@ -42,6 +42,14 @@ def scenes(count=8, height=32, width=32, channels=3, seed=0):
 # --- what holds for every kind ---
 
 
+QUICK = ("gaussian_noise", "glass_blur", "fog", "jpeg_compression")
+
+
+def mostly_slow(kinds):
+    """All kinds in `make check-all`; by default a few, since every kind is a program to compile."""
+    return [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in kinds]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_shape_dtype_and_range_are_kept(kind):
     images = scenes(4, 13, 18)
@@ -55,7 +63,7 @@ def test_shape_dtype_and_range_are_kept(kind):
     np.testing.assert_array_equal(np.moveaxis(first, 1, -1), px.corrupt(images, kind, 5, key=0))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "saturate"])
+@pytest.mark.parametrize("kind", mostly_slow(kind for kind in KINDS if kind != "saturate"))
 def test_grey_images_with_and_without_an_axis_of_channels_are_the_same(kind):
     grey = scenes(4, 16, 16, channels=1)
     with_axis = px.corrupt(grey, kind, 4, key=0)
@@ -70,7 +78,7 @@ def test_saturate_refuses_grey():
         px.corrupt(scenes(2)[..., 0], "saturate", 3, key=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_slow(KINDS))
 def test_bytes_and_floats_of_the_same_images_differ_by_rounding(kind):
     whole = (255 * scenes(4, 13, 18)).astype(np.uint8)
     from_bytes = px.corrupt(whole, kind, 5, key=1).astype(int)
@@ -87,7 +95,7 @@ def test_the_key_decides_the_images(kind):
     assert np.array_equal(first, other) == (kind not in RANDOM)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_slow(KINDS))
 def test_severity_moves_images_farther_from_the_clean_ones(kind):
     images = scenes(64) if kind == "saturate" else px.data.fashion_small()[1][0][:64]
     # the same noise at every severity, so the comparison has no Monte-Carlo error to speak of
@@ -97,7 +105,7 @@ def test_severity_moves_images_farther_from_the_clean_ones(kind):
     assert monotone == (kind not in NOT_MONOTONE), far
 
 
-@pytest.mark.parametrize("kind", RANDOM)
+@pytest.mark.parametrize("kind", mostly_slow(RANDOM))
 def test_an_image_does_not_depend_on_the_others(kind, monkeypatch):
     images = scenes(4, 16, 16, channels=1)[..., 0]
     together = px.corrupt(images, kind, 4, key=3)

@@ -24,6 +24,7 @@ def test_nuts_finds_step_size_and_masses_in_its_windows(regression):
     assert set(np.unique(trace["leapfrogs"][:, 300:])) <= {2**n - 1 for n in range(1, 11)} | set(range(1024))
 
 
+@pytest.mark.slow
 def test_nuts_does_not_depend_on_the_priors_units():
     """The same problem with inputs in other units and the prior scaled along: the same chain, in those units."""
     rng = np.random.default_rng(0)

@@ -36,7 +36,9 @@ CASES = [
         name,
         problem,
         temperature,
-        marks=() if (problem, temperature) == ("linear regression", 0.3) and name != "SGLD" else pytest.mark.slow,
+        marks=()
+        if (problem, temperature) == ("linear regression", 0.3) and name not in ("HMC", "SGLD")
+        else pytest.mark.slow,
     )
     for name in NAMES
     for problem in known.PROBLEMS
