@@ -1,7 +1,9 @@
-"""The command line: ``posteriax demo``, ``posteriax bench``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``bench``."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,52 @@ def make_app() -> Any:
 
         run_demo(out, seed)
 
+    @app.command()
+    def compare(
+        data: Path = typer.Argument(
+            help="A table, CSV; or arrays x and y, NPZ: (N, columns) or images (N, h, w[, c])."
+        ),
+        target: str | None = typer.Option(None, help="The column to predict. Not for arrays, which have y."),
+        methods: str = typer.Option("map,ensemble,mean-field,k-tied,rank-1,swag,hmc", help="Also: nuts, mclmc, sghmc."),
+        out: Path = typer.Option(Path("report.html"), help="The report to write."),
+        posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default beside the report."),
+        task: str | None = typer.Option(None, help="classification or regression; by default found from the target."),
+        drop: list[str] = typer.Option([], help="A column to leave out; may be given several times."),
+        categories: list[str] = typer.Option([], help="A column of numbers to take as categories; several times."),
+        test_fraction: float = typer.Option(0.2, help="The part of the rows to test on."),
+        seed: int = typer.Option(0, help="Of the split, the network and all methods."),
+        quick: bool = typer.Option(False, "--quick", help="A fifth of the steps and draws, for a first look."),
+    ) -> None:
+        """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""
+        with errors_for_people():
+            from posteriax.automatic.comparing import Settings, run_compare
+
+            settings = Settings(
+                target=target,
+                methods=methods.split(","),
+                task=task,  # type: ignore[arg-type]
+                drop=drop,
+                categories=categories,
+                test_fraction=test_fraction,
+                seed=seed,
+                quick=quick,
+            )
+            run_compare(
+                data, out, posteriors or out.with_name(f"{out.stem}_posteriors"), settings, console(piped_width=180)
+            )
+
+    @app.command()
+    def predict(
+        posterior: Path = typer.Argument(help="A file that `posteriax compare` saved."),
+        data: Path = typer.Argument(help="New rows, CSV with the same columns, or NPZ with x. The target is optional."),
+        out: Path | None = typer.Option(None, help="The CSV file to write; by default standard output."),
+    ) -> None:
+        """Predictions with uncertainty for new rows: class probabilities, or mean, std and quantiles."""
+        with errors_for_people():
+            from posteriax.automatic.predicting import run_predict
+
+            run_predict(posterior, data, out)
+
     @bench.command()
     def step(rounds: int = rounds_option, peers: bool = peers_option) -> None:
         """A step of mean-field VI over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
@@ -62,7 +110,27 @@ def make_app() -> Any:
 
         console().print(table(run_leapfrog(rounds, peers)))
 
+    @bench.command()
+    def sampling(rounds: int = rounds_option, peers: bool = peers_option) -> None:
+        """HMC, NUTS and MCLMC beside BlackJAX's and NumPyro's: gradients and effective draws a second."""
+        from posteriax.benchmarks.sampling import run_sampling, tables
+
+        console().print(*tables(*run_sampling(rounds, peers)), sep="\n")
+
     return app
+
+
+@contextlib.contextmanager
+def errors_for_people() -> Iterator[None]:
+    """What is wrong with a person's files, in one line on standard error, and the exit code 2."""
+    from posteriax.posterior_file import PosteriorFileError
+    from posteriax.tables import DataError
+
+    try:
+        yield
+    except (DataError, PosteriorFileError, OSError) as error:
+        print("error: " + " ".join(str(error).split()), file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def use_all_cores() -> None:
@@ -83,8 +151,8 @@ def use_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def console() -> Any:
+def console(piped_width: int = 120) -> Any:
     """Where results go: standard output, plain when piped."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return Console(width=None if sys.stdout.isatty() else piped_width)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 BATCH, BATCHES, STEPS = 1024, 10, 10
+LEAPFROGS, STEP_SIZE = 100, 1e-3
 torch.manual_seed(0)
 
 
@@ -97,15 +98,45 @@ def blitz() -> Any:
     return training(Model(), loss)
 
 
-def pyro() -> Any:
+def small_data() -> Any:
+    """500 points in two dimensions. A leapfrog costs the same whatever their values and labels are."""
+    return torch.randn(500, 2), torch.randint(0, 2, (500,))
+
+
+def small_mlp() -> Any:
+    return nn.Sequential(nn.Linear(2, 29), nn.ReLU(), nn.Linear(29, 29), nn.ReLU(), nn.Linear(29, 2))
+
+
+def leapfrogs(run: Any) -> Any:
+    """A function that has `run` take so many leapfrogs and returns the seconds of one.
+
+    On one thread: these products are so small that more threads make PyTorch slower, many times on a busy machine.
+    """
+    torch.set_num_threads(1)
+
+    def seconds() -> Any:
+        began = time.perf_counter()
+        run(LEAPFROGS)
+        return (time.perf_counter() - began) / LEAPFROGS
+
+    return seconds
+
+
+def pyro_leapfrogs(start: Any, potential: Any) -> Any:
+    """Of the integrator of Pyro's HMC."""
+    from pyro.ops.integrator import velocity_verlet
+
+    momenta = {name: torch.zeros_like(value) for name, value in start.items()}
+    return leapfrogs(lambda count: velocity_verlet(start, momenta, potential, lambda m: m, STEP_SIZE, count))
+
+
+def pyro(**options: Any) -> Any:
     """Leapfrogs of Pyro's HMC on an MLP 2-29-29-2 with 500 points."""
     import pyro as pyro_ppl
     import pyro.distributions as dist
-    from pyro.infer.mcmc import HMC
     from pyro.infer.mcmc.util import initialize_model
-    from pyro.ops.integrator import velocity_verlet
 
-    x, y = torch.randn(500, 2), torch.randint(0, 2, (500,))
+    x, y = small_data()
     sizes = ((2, 29), (29, 29), (29, 2))
 
     def model() -> Any:
@@ -118,19 +149,59 @@ def pyro() -> Any:
         with pyro_ppl.plate("data", len(x)):
             pyro_ppl.sample("y", dist.Categorical(logits=hidden), obs=y)
 
-    start, potential, _, _ = initialize_model(model, max_plate_nesting=1)
-    kernel = HMC(potential_fn=potential, step_size=1e-3, num_steps=100, adapt_step_size=False, adapt_mass_matrix=False)
-    kernel.initial_params = start
-    kernel.setup(warmup_steps=0)
-    momenta = {name: torch.zeros_like(value) for name, value in start.items()}
-    count = 100
+    start, potential, _, _ = initialize_model(model, max_plate_nesting=1, **options)
+    return pyro_leapfrogs(start, potential)
 
-    def seconds() -> Any:
-        began = time.perf_counter()
-        velocity_verlet(start, momenta, potential, lambda m: m, 1e-3, count)
-        return (time.perf_counter() - began) / count
 
-    return seconds
+def pyro_compiled() -> Any:
+    return pyro(jit_compile=True, skip_jit_warnings=True)
+
+
+def tyxe() -> Any:
+    """The same network as a TyXe MCMC_BNN: Pyro's HMC on the potential that TyXe makes."""
+    import pyro.distributions as dist
+    import tyxe as library
+    from pyro.infer.mcmc import HMC
+
+    x, y = small_data()
+    prior, likelihood = library.priors.IIDPrior(dist.Normal(0.0, 1.0)), library.likelihoods.Categorical(len(y))
+    network = library.MCMC_BNN(small_mlp(), prior, likelihood, lambda model: HMC(model, adapt_step_size=False))
+    network.kernel.setup(0, x, y)
+    return pyro_leapfrogs(network.kernel.initial_params, network.kernel.potential_fn)
+
+
+def eager(log_prior: Any = None) -> Any:
+    """A leapfrog loop by hand on PyTorch's autograd, as lean as it is easily written: all weights are one vector."""
+    x, y = small_data()
+    model = small_mlp()
+    names = [name for name, _ in model.named_parameters()]
+    shapes = [weight.shape for weight in model.parameters()]
+
+    def log_joint(vector: Any) -> Any:
+        parts = torch.split(vector, [shape.numel() for shape in shapes])
+        weights = {name: part.view(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+        logits = torch.func.functional_call(model, weights, x)
+        prior = log_prior(parts) if log_prior else -0.5 * vector.square().sum()
+        return prior - nn.functional.cross_entropy(logits, y, reduction="sum")
+
+    def gradient(vector: Any) -> Any:
+        vector = vector.detach().requires_grad_()
+        return torch.autograd.grad(log_joint(vector), vector)[0]
+
+    def run(count: int) -> None:
+        vector = nn.utils.parameters_to_vector(model.parameters()).detach()
+        momentum = torch.zeros_like(vector) + 0.5 * STEP_SIZE * gradient(vector)
+        for _ in range(count):
+            vector = vector + STEP_SIZE * momentum
+            momentum = momentum + STEP_SIZE * gradient(vector)
+
+    return leapfrogs(run)
+
+
+def eager_with_distributions() -> Any:
+    """The same, with the prior of every leaf a distribution of PyTorch, as hamiltorch has it."""
+    prior = torch.distributions.Normal(torch.tensor(0.0), torch.tensor(1.0))
+    return eager(lambda parts: sum(prior.log_prob(part).sum() for part in parts))
 
 
 CASES = {
@@ -139,6 +210,10 @@ CASES = {
     "torchbnn": torchbnn,
     "blitz": blitz,
     "Pyro": pyro,
+    "Pyro, jit_compile": pyro_compiled,
+    "TyXe": tyxe,
+    "eager PyTorch, lean": eager,
+    "eager PyTorch, hamiltorch's way": eager_with_distributions,
 }
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO
 
 ENVIRONMENT = Path(".venv-peers")
-PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl")
+PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl", "tyxe==0.0.2")
 WORKER = Path(__file__).with_name("peer_worker.py")
 
 
@@ -58,11 +58,11 @@ def make_environment() -> str:
     """The Python of the second environment, which is made if it is not there."""
     python = ENVIRONMENT / "bin" / "python"
     done = ENVIRONMENT / ".done"
-    if not done.exists():
+    if not done.exists() or done.read_text() != "\n".join(PACKAGES):
         print(f"installing {', '.join(PACKAGES)} into {ENVIRONMENT}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, PACKAGES[0]], check=True)  # first, so that no other build of it is taken
         subprocess.run([*install, *PACKAGES], check=True)
-        done.touch()
+        done.write_text("\n".join(PACKAGES))
     return str(python)

@@ -1,12 +1,15 @@
 """The benchmarks time equal work. What they measure is for people to read; nothing here asserts a speed."""
 
 import io
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posteriax.benchmarks import leapfrog
+import posteriax as px
+from posteriax.benchmarks import leapfrog, sampling
 from posteriax.benchmarks.timing import interleave, ratio_table
 
 
@@ -67,3 +70,72 @@ def test_every_family_is_in_the_table_of_families():
     left_out = {"Family", "FullCovariance", "Point", "PointPerComponent"}
     for name in {n for n, value in vars(q).items() if isinstance(value, type)} - left_out:
         assert name in text
+
+
+@pytest.mark.parametrize("kind", ["HMC", "NUTS", "MCLMC"])
+def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monkeypatch):
+    """A leapfrog is one; a step of MCLMC is two, in BlackJAX's default integrator, which posteriax uses too."""
+    import blackjax
+
+    monkeypatch.setattr(sampling, "DRAWS", {kind: 3})
+    counted = []
+
+    def density(vector):
+        jax.debug.callback(lambda: counted.append(1))
+        return -0.5 * jnp.vdot(vector, vector)
+
+    positions, log_step_size = jnp.ones((sampling.CHAINS, 4)), jnp.full(sampling.CHAINS, -1.0)
+    init = getattr(blackjax, kind.lower()).init
+    key = (jax.random.key(0),) if kind == "MCLMC" else ()
+    states = SimpleNamespace(
+        chain=jax.vmap(lambda position: init(position, density, *key))(positions),
+        adaptation=SimpleNamespace(log_step_size_avg=log_step_size),
+        step_size=SimpleNamespace(log_step_size_avg=log_step_size),
+        masses=SimpleNamespace(inverse_mass_matrix=positions),
+        tuning=SimpleNamespace(step_size=jnp.exp(log_step_size), variances=positions),
+    )
+    sampler = sampling.of_blackjax(density, kind, states)
+    jax.effects_barrier()
+    counted.clear()
+    block = sampler.block()
+    jax.effects_barrier()
+    assert block.draws.shape == (sampling.CHAINS, 3, 4)
+    assert block.gradients == len(counted) > 0
+
+
+def test_samplers_are_compared_with_blackjax_of_their_kind_and_timed_without_their_warmup():
+    def result(kind, warmup, seconds):
+        blocks = [sampling.Block(np.zeros((2, 20, 1)), 100 * (i + 1), second) for i, second in enumerate(seconds)]
+        return sampling.Result(sampling.Sampler(kind, warmup, None), blocks, np.array([10.0, 30.0, 80.0]))
+
+    results = {
+        "posteriax HMC": result("HMC", 7.0, (3.0, 6.0)),
+        "BlackJAX HMC": result("HMC", np.nan, (2.0, 4.0)),
+        "BlackJAX NUTS": result("NUTS", np.nan, (1.0, 2.0)),
+    }
+    _, table = sampling.tables({sampling.ONE_CHAIN: np.ones(2)}, results)
+    row = [next(iter(column.cells)) for column in table.columns]
+    assert row == ["posteriax HMC", "33", "1.50", "1.50 to 1.50", "7.0", "80", "9.0", "30, 10", "3.3, 1.1"]
+
+
+@pytest.mark.slow
+def test_the_sampling_benchmark_takes_blocks_of_all_samplers_in_turn(monkeypatch):
+    hmc, nuts = px.HMC(warmup=4, max_leapfrogs=20), px.NUTS(warmup=4, max_doublings=3)
+    short = {"HMC": hmc, "NUTS": nuts, "MCLMC": px.MCLMC(warmup=200)}
+    monkeypatch.setattr(leapfrog, "TRANSITIONS", 1)
+    monkeypatch.setattr(sampling, "METHODS", short)
+    monkeypatch.setattr(sampling, "DRAWS", {"HMC": 4, "NUTS": 4, "MCLMC": 10})
+    leapfrogs, results = sampling.run_sampling(rounds=2)
+    assert sampling.ONE_CHAIN in leapfrogs
+    assert set(results) == {f"{who} {kind}" for who in ("posteriax", "BlackJAX") for kind in short} | {
+        "NumPyro HMC",
+        "NumPyro NUTS",
+    }
+    for name, (sampler, blocks, effective) in results.items():
+        assert len(blocks) == 2
+        assert effective.shape == (100, 2)
+        assert (sampler.warmup > 0) != name.startswith("BlackJAX")
+        draws = np.concatenate([block.draws for block in blocks], axis=1)
+        assert draws.shape == (2, 2 * sampling.DRAWS[sampler.kind], 1017)
+        assert (draws[0] != draws[1]).any(axis=1).all()  # chains differ
+    assert results["posteriax MCLMC"].blocks[0].gradients == 2 * 2 * 20 * 10
