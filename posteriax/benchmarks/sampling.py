@@ -41,7 +41,7 @@ from posteriax.program import Program, members_mesh, over_members
 
 CHAINS = 2
 METHODS: dict[str, Any] = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
-DRAWS = {"HMC": 20, "NUTS": 10, "MCLMC": 50}  # of every chain in a block; whole blocks make up the warm-up, too
+DRAWS = {"HMC": 10, "NUTS": 5, "MCLMC": 50}  # of every chain in a block; whole blocks make up the warm-up, too
 ONE_CHAIN = "HMC, one chain"
 Density = Callable[[jax.Array], jax.Array]  # of all weights as one vector
 PEERS = ("Pyro", "Pyro, jit_compile", "TyXe", "eager PyTorch, hamiltorch's way", "eager PyTorch, lean")

@@ -105,7 +105,7 @@ def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monke
 
 def test_samplers_are_compared_with_blackjax_of_their_kind_and_timed_without_their_warmup():
     def result(kind, warmup, seconds):
-        blocks = [sampling.Block(np.zeros((2, 20, 1)), 100 * (i + 1), second) for i, second in enumerate(seconds)]
+        blocks = [sampling.Block(np.zeros((2, 10, 1)), 100 * (i + 1), second) for i, second in enumerate(seconds)]
         return sampling.Result(sampling.Sampler(kind, warmup, None), blocks, np.array([10.0, 30.0, 80.0]))
 
     results = {
@@ -115,7 +115,7 @@ def test_samplers_are_compared_with_blackjax_of_their_kind_and_timed_without_the
     }
     _, table = sampling.tables({sampling.ONE_CHAIN: np.ones(2)}, results)
     row = [next(iter(column.cells)) for column in table.columns]
-    assert row == ["posteriax HMC", "33", "1.50", "1.50 to 1.50", "7.0", "80", "9.0", "30, 10", "3.3, 1.1"]
+    assert row == ["posteriax HMC", "33", "1.50", "1.50 to 1.50", "7.0", "40", "9.0", "30, 10", "3.3, 1.1"]
 
 
 @pytest.mark.slow
