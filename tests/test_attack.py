@@ -159,6 +159,7 @@ def test_the_key_decides(weights, data):
 
 
 @pytest.mark.parametrize("change", [("EXAMPLES_AT_ONCE", 7), ("BYTE_BUDGET", 2000)], ids=["examples", "bytes"])
+@pytest.mark.slow
 def test_chunks_change_nothing(monkeypatch, ensemble, data, change):
     whole = px.FastSign(0.02, iterations=3).run(ensemble, *data)
     monkeypatch.setattr(attack, *change)

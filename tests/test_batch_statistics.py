@@ -92,6 +92,7 @@ def test_dropout_is_off_while_statistics_are_measured_and_used():
     np.testing.assert_allclose(outputs, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_weights_are_unchanged_and_members_of_an_ensemble_work(moons):
     problem = px.Problem(networks()["nnx"], px.Categorical())
     fitted = px.fit(problem, (X, np.arange(90) % 2), px.Ensemble(px.SWAG(), 2), epochs=4, key=0)

@@ -88,6 +88,7 @@ def test_classes_are_compared_and_predicted_as_by_the_posterior_itself(run, tmp_
     assert "accuracy" in done.stderr
 
 
+@pytest.mark.slow
 def test_numbers_are_predicted_in_their_own_units(run, tmp_path):
     data = write_trees(tmp_path / "trees.csv")
     _, _, folder = compare(run, data, "age", "old", "map")
@@ -116,6 +117,7 @@ def test_units_scale_mean_noise_and_density():
     np.testing.assert_allclose(scaled.log_prob(50 + 10 * y), standard.log_prob(y) - np.log(10), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_images_are_compared_and_predicted(run, tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2

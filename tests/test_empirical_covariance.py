@@ -118,6 +118,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.slow
 def test_methods_take_it_and_files_keep_it(name, tmp_path):
     method, make, path, settings, shape = NETWORKS[name]
     x = np.random.default_rng(2).normal(size=shape).astype(np.float32)
@@ -210,6 +211,7 @@ def test_linear_regression_is_recovered():
     assert np.all(np.abs(np.cov(draws, rowvar=False) - covariance) < 4 * error)
 
 
+@pytest.mark.slow
 def test_mean_field_has_the_precisions_of_the_posterior():
     """The closest factorised Gaussian has the variances 1 / diag(precision), although its KL is estimated by draws."""
     problem, data, mean, covariance = linear_regression()

@@ -275,7 +275,9 @@ def networks(depth):
     }
 
 
-@pytest.mark.parametrize("framework", ["Equinox", "NNX", "Linen"])
+@pytest.mark.parametrize(
+    "framework", ["Equinox", *(pytest.param(name, marks=pytest.mark.slow) for name in ("NNX", "Linen"))]
+)
 def test_families_mixed_by_path_train_predict_and_survive_a_file(framework, moons, tmp_path):
     check_mixed(framework, MIXED[framework][:2], moons, tmp_path)
 

@@ -36,7 +36,7 @@ METHODS = {
 }
 
 
-ENSEMBLES = ("Ensemble of VI", "Ensemble of MAP")
+ENSEMBLES = ("HMC chains", "Ensemble of VI", "Ensemble of MAP")
 CASES = [
     # ensembles run the same steps as their method: one problem suffices for every day
     pytest.param(n, p, marks=pytest.mark.slow if n in ENSEMBLES and p == "correlated Gaussian" else [])

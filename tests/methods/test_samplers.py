@@ -159,6 +159,7 @@ def test_other_samplers_take_micro_batches_too(small_net, method):
         np.testing.assert_allclose(one, two, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_chains_start_from_the_members_of_a_fitted_ensemble(small_net):
     problem, data = small_net
     ensemble = px.fit(problem, data, px.Ensemble(px.MAP(), 2), steps=50, key=0)
@@ -182,6 +183,7 @@ def test_accepting_in_double_precision(small_net):
     assert posterior.trace["accepted"].any()
 
 
+@pytest.mark.slow
 def test_effective_draws_agree_with_arviz(gaussian):
     import arviz as az
 

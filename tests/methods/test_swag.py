@@ -161,6 +161,7 @@ def test_the_temperature_changes_the_log_joint_but_not_the_gaussian():
 
 
 @pytest.mark.parametrize("members", [2, 3])  # placed on two devices; vmapped on one
+@pytest.mark.slow
 def test_multi_swag_has_a_gaussian_for_every_member(members):
     problem, data = affine()
     method = px.SWAG(**RATES, rank=3)
