@@ -37,7 +37,7 @@ CASES = [
         problem,
         temperature,
         marks=()
-        if (problem, temperature) == ("linear regression", 0.3) and name not in ("HMC", "SGLD")
+        if (problem, temperature) == ("linear regression", 0.3) and name in ("NUTS", "MCLMC", "SGHMC")
         else pytest.mark.slow,
     )
     for name in NAMES
