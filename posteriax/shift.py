@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import ks_2samp
 
 from posteriax.metrics import auroc, average_precision, fpr_at_tpr
 from posteriax.predictive import Predictive
@@ -241,6 +240,8 @@ def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float |
 
 
 def _ks(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
+    from scipy.stats import ks_2samp  # slow to import, and seldom needed
+
     method = "exact" if max(len(ours), len(theirs)) <= EXACT_UP_TO else "asymp"
     statistic, p_value = ks_2samp(ours, theirs, method=method)
     return TwoSample(float(statistic), float(p_value))

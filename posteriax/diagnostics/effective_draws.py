@@ -9,7 +9,6 @@ and pairs are made to fall (Geyer 1992; Vehtari et al. 2021). Each chain is spli
 from typing import Any
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
 
 from posteriax.diagnostics.columns import by_columns, rank_normal, split
 
@@ -89,6 +88,8 @@ def _quantile(block: np.ndarray, level: float) -> np.ndarray:
 
 
 def _effective(block: np.ndarray) -> np.ndarray:
+    from scipy.fft import irfft, next_fast_len, rfft  # slow to import
+
     chains, n = block.shape[1:]
     means = block.mean(axis=2)
     spectrum = rfft(block - means[:, :, None], n=next_fast_len(2 * n, real=True), axis=2)
