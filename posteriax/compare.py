@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,12 +12,11 @@ from posteriax.checks import check_data, check_inputs
 from posteriax.comparison import Comparison, Cost, Rows
 from posteriax.evaluate import Examples, Score, example_distances, example_scores, summarise
 from posteriax.posterior import Posterior
+from posteriax.prediction_plan import EXAMPLES_AT_ONCE
 from posteriax.recalibration import best_temperature, tempered
 from posteriax.shift import detection
 from posteriax.significance import best_and_ties
 from posteriax.views import View, view_of
-
-TIMED = 1000  # examples
 
 
 def compare(
@@ -70,7 +70,7 @@ def compare(
         work.add_set(str(name), *check_data(tests[name]))
     x_main, y_main = check_data(tests[main])
     for name, x_out in (out or {}).items():
-        work.add_outside(f"out: {name}", x_main, check_inputs(x_out), main)
+        work.add_outside(f"out: {name}", x_main, check_inputs(x_out))
     if attack is not None:
         work.add_attacked(attack, x_main, y_main)
     if recalibrate is not None:
@@ -107,7 +107,7 @@ class _Comparing:
                     scored.update(example_distances(predictive, theirs))
         self._keep(name, examples, {own: view_of(group[0], x, y) for own, group in predictives.items()})
 
-    def add_outside(self, name: str, x: Any, x_out: Any, main: str) -> None:
+    def add_outside(self, name: str, x: Any, x_out: Any) -> None:
         rows, views = {}, {}
         for own, group in self.runs.items():
             pairs = [(self.predict(run, x), self.predict(run, x_out)) for run in group]
@@ -125,7 +125,7 @@ class _Comparing:
             successes[own] = _over_seeds([{"attack_success": float(a.success[-1])} for a in attacked])
             first, view = attacked[0], view_of(predictives[0], attacked[0].x, y)
             curves = {"success": first.success, "accuracy": first.accuracy, "entropy": first.entropy}
-            views[own] = View(**{**vars(view), "attack": {key: np.asarray(value) for key, value in curves.items()}})
+            views[own] = replace(view, attack={key: np.asarray(value) for key, value in curves.items()})
         self._keep("attacked", examples, views)
         for own, row in self.sets["attacked"].items():
             row.update(successes[own])
@@ -143,7 +143,7 @@ class _Comparing:
             row.update(temperatures[own])
 
     def costs(self, x: Any) -> dict[str, Cost]:
-        few = jax.tree.map(lambda a: a[:TIMED], x)
+        few = jax.tree.map(lambda a: a[:EXAMPLES_AT_ONCE], x)
         n = len(jax.tree.leaves(few)[0])
         costs = {}
         for own, group in self.runs.items():
@@ -162,7 +162,7 @@ class _Comparing:
         self.views[name] = views
         if len(examples) > 1:
             pooled = {
-                own: {column: _mean_over_seeds([scored[column] for scored in group]) for column in group[0]}
+                own: {column: np.mean([scored[column] for scored in group], axis=0) for column in group[0]}
                 for own, group in examples.items()
             }
             self.best[name] = best_and_ties(pooled, self.reference)
@@ -192,7 +192,3 @@ def _over_seeds(values: list[dict[str, float]]) -> dict[str, Score]:
         error = own.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
         scores[column] = Score(float(own.mean()), float(error))
     return scores
-
-
-def _mean_over_seeds(values: list[np.ndarray]) -> np.ndarray:
-    return np.mean(values, axis=0)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posteriax.metrics.calibration import bin_of
 from posteriax.predictive import ClassPredictive, NormalPredictive
 
 
@@ -105,7 +106,7 @@ def value_of(name: str, values: np.ndarray, weights: np.ndarray | None = None) -
 def calibration_error(pairs: np.ndarray, weights: np.ndarray | None = None, bins: int = 15) -> Any:
     """:func:`px.metrics.ece_equal_width` of (confidence, correctness) pairs, possibly of resampled examples."""
     confidence, right = pairs[:, 0], pairs[:, 1]
-    index = np.clip(np.ceil(confidence.astype(np.float32) * bins).astype(int) - 1, 0, bins - 1)
+    index = np.asarray(bin_of(confidence.astype(np.float32), bins))
     gaps = np.zeros((len(pairs), bins))
     gaps[np.arange(len(pairs)), index] = right - confidence
     if weights is None:

@@ -7,16 +7,16 @@ different numbers. Files are written aside, flushed and renamed: a crash leaves 
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
+
+from posteriax.whole_file import whole_file
 
 Arrays = dict[str, np.ndarray]
 
@@ -44,27 +44,13 @@ def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) 
     Arrays that are not in memory (:class:`StoredDraws`) are taken piece by piece.
     """
     text = json.dumps(about)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps all aligned
-            file.write(_header("0" * 64, text, arrays, order))
-            digests = {}
-            for name in order:
-                digest_of_array = _digest_of(name, arrays[name])
-                for piece in _pieces(arrays[name]):
-                    digest_of_array.update(piece)
-                    file.write(piece)
-                digests[name] = digest_of_array.digest()
-            digest = _joint_digest(text, digests)
-            file.seek(0)
-            file.write(_header(digest, text, arrays, order))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
+    order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps all aligned
+    with whole_file(path) as file:
+        file.write(_header("0" * 64, text, arrays, order))
+        digests = {name: _digest_of(name, arrays[name], file) for name in order}
+        digest = _joint_digest(text, digests)
+        file.seek(0)
+        file.write(_header(digest, text, arrays, order))
     return digest
 
 
@@ -100,12 +86,7 @@ def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[st
     digest, _, text = metadata.get("posteriax", "").partition(" ")
     if not text:
         raise error(f"{path} is a safetensors file, but not one that posteriax wrote")
-    digests = {}
-    for name, array in arrays.items():
-        own = _digest_of(name, array)
-        for piece in _pieces(array):
-            own.update(piece)
-        digests[name] = own.digest()
+    digests = {name: _digest_of(name, array) for name, array in arrays.items()}
     if _joint_digest(text, digests) != digest:
         raise error(f"{path} was damaged or altered after it was written: its digest does not match")
     about = json.loads(text)
@@ -139,8 +120,14 @@ def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str])
     return len(content).to_bytes(8, "little") + content
 
 
-def _digest_of(name: str, array: Any) -> Any:
-    return hashlib.sha256(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+def _digest_of(name: str, array: Any, file: IO[bytes] | None = None) -> bytes:
+    """An array's digest; its bytes are written to the file on the way, if there is one."""
+    digest = hashlib.sha256(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+    for piece in _pieces(array):
+        digest.update(piece)
+        if file is not None:
+            file.write(piece)
+    return digest.digest()
 
 
 def _pieces(array: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax.metrics.calibration import calibration_bins
 from posteriax.predictive import NormalPredictive
 
 FEW = 6  # examples shown of each kind
@@ -58,13 +59,13 @@ def view_of(predictive: Any, x: Any, y: Any, bins: int = 15) -> View:
     labels = np.asarray(predictive.check(y))
     confidence, predicted = probs.max(axis=1), probs.argmax(axis=1)
     right = predicted == labels
-    index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    filled = [b for b in range(bins) if (index == b).any()]
+    summed = jax.device_get(calibration_bins(probs, labels, bins))
+    filled = summed.examples > 0
     order = np.argsort(-confidence, kind="stable")
     return View(
-        confidence=np.array([confidence[index == b].mean() for b in filled]),
-        right=np.array([right[index == b].mean() for b in filled]),
-        count=np.array([(index == b).sum() for b in filled]),
+        confidence=((summed.right - summed.excess) / np.maximum(summed.examples, 1))[filled],
+        right=(summed.right / np.maximum(summed.examples, 1))[filled],
+        count=summed.examples[filled].astype(int),
         entropies=entropies,
         surest_wrong=_examples(order[~right[order]], x, predicted, labels, confidence),
         surest=_examples(order[right[order]], x, predicted, labels, confidence),

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 
 import posteriax as px
-from posteriax import checkpoint, run, tensor_file
+from posteriax import checkpoint, run, whole_file
 from posteriax import families as q
 
 MIXED = {
@@ -61,7 +61,7 @@ def arrange_death(moment: str) -> None:
         if saves == 3 and moment == "between shard and state" and is_state:
             die()
         if saves == 3 and moment == ("writing the state" if is_state else "writing a shard"):
-            tensor_file.os.replace = lambda *_: die()  # written aside, not yet in place
+            whole_file.os.replace = lambda *_: die()  # written aside, not yet in place
         return write(path, about, arrays)
 
     checkpoint.Checkpoint.save = counted_save

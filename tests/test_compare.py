@@ -167,10 +167,10 @@ def test_views_show_the_surest_mistakes(fitted, moons):
     predictive = fitted[0].predict(x)
     view = px.compare({"MAP": fitted[0]}, moons[1]).views["test"]["MAP"]
     wrong = predictive.probs.argmax(axis=1) != y
-    if wrong.any():
-        surest = np.flatnonzero(wrong)[predictive.probs.max(axis=1)[wrong].argmax()]
-        assert view.surest_wrong[0].index == surest
-        np.testing.assert_array_equal(view.surest_wrong[0].x, x[surest])
+    assert wrong.any()
+    surest = np.flatnonzero(wrong)[predictive.probs.max(axis=1)[wrong].argmax()]
+    assert view.surest_wrong[0].index == surest
+    np.testing.assert_array_equal(view.surest_wrong[0].x, x[surest])
     assert view.count.sum() == len(y)
     assert (view.count * np.abs(view.right - view.confidence)).sum() / len(y) == pytest.approx(
         px.evaluate(predictive, y)["ece"], abs=1e-6

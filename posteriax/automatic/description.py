@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from posteriax.automatic.units import in_units_of
 from posteriax.tables.images import ImagePreparation, images_from_plain
 from posteriax.tables.preparing import Preparation, preparation_from_plain
 from posteriax.tables.reading import DataError, read_bytes
+from posteriax.whole_file import whole_file
 
 FORMAT = "posteriax description"
 VERSION = 1
@@ -54,17 +53,8 @@ def save_described(posterior: px.Posterior, description: Description, path: Path
         "network": description.architecture.to_plain(),
         "preparation": description.preparation.to_plain(),
     }
-    beside = path_beside(path)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{beside.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(plain, file, indent=1, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, beside)
-    except BaseException:
-        os.unlink(aside)
-        raise
+    with whole_file(path_beside(path)) as file:
+        file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())
 
 
 def load_described(path: Path) -> tuple[px.Posterior, Description]:

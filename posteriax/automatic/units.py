@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp  # noqa: F401, in an example
 
 import posteriax as px
 from posteriax.tables.targets import Quantity, Target
@@ -17,6 +16,7 @@ from posteriax.tables.targets import Quantity, Target
 class NormalInUnits(px.Normal):
     """Gaussian noise for outputs that are in the target's own units while the noise was learned in units of `unit`.
 
+    >>> import jax.numpy as jnp
     >>> NormalInUnits("learned", unit=10.0).moments({"log_scale": jnp.zeros(())}, jnp.zeros((1, 1)))[1].item()
     10.0
     """

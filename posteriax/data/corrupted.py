@@ -8,6 +8,7 @@ import numpy as np
 
 from posteriax.checks import check_data
 from posteriax.data.corruptions import CORRUPTIONS, corrupt
+from posteriax.data.corruptions.corrupt import check_corruption
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,5 +67,5 @@ def corrupted(
     sets = Corrupted(images, y, tuple(kinds), tuple(severities), key, prepare or (lambda a: a), channels)
     for kind in sets.kinds:  # a wrong name is told now, not after minutes of predictions
         for severity in sets.severities:
-            corrupt(images[:1], kind, severity, key, channels=channels)
+            check_corruption(kind, severity)
     return sets

@@ -141,7 +141,7 @@ def classwise_bins(probs: Any, y: Any, bins: int = 15) -> CalibrationBins:
 @partial(jax.jit, static_argnames="bins")
 def _equal_width(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
-    return _sums(confidence, probs.argmax(axis=-1) == y, _place(confidence, bins), bins)
+    return _sums(confidence, probs.argmax(axis=-1) == y, bin_of(confidence, bins), bins)
 
 
 @partial(jax.jit, static_argnames="bins")
@@ -154,11 +154,16 @@ def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
 
 @partial(jax.jit, static_argnames="bins")
 def _classwise(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
-    of_class = lambda p, c: _sums(p, y == c, _place(p, bins), bins)  # noqa: E731
+    of_class = lambda p, c: _sums(p, y == c, bin_of(p, bins), bins)  # noqa: E731
     return jax.vmap(of_class)(probs.T, jnp.arange(probs.shape[1]))
 
 
-def _place(confidence: jax.Array, bins: int) -> jax.Array:
+def bin_of(confidence: Any, bins: int) -> jax.Array:
+    """The bin of equal width that each confidence is in; edges belong to the bin below.
+
+    >>> bin_of(jnp.array([0.1, 0.5, 0.51]), 2).tolist()
+    [0, 0, 1]
+    """
     return jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
 
 

@@ -21,7 +21,9 @@ def test_nuts_finds_step_size_and_masses_in_its_windows(regression):
     assert (steps[:, 300:] == steps[:, 300:301]).all()  # frozen after the warm-up
     assert (steps[:, :299] != steps[:, 1:300]).mean() > 0.9
     assert not trace["divergent"][:, 300:].any()
-    assert set(np.unique(trace["leapfrogs"][:, 300:])) <= {2**n - 1 for n in range(1, 11)} | set(range(1024))
+    leapfrogs = trace["leapfrogs"][:, 300:]
+    assert (leapfrogs % 2 == 1).mean() > 0.5  # a trajectory that turned at its end has 2^n - 1; within, any number
+    assert leapfrogs.max() < 64  # with masses that fit, a few doublings get across
 
 
 @pytest.mark.slow

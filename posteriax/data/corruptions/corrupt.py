@@ -17,6 +17,17 @@ from posteriax.data.corruptions.uniforms import uniforms
 VALUES_PER_CHUNK = 2**21  # 8 MB an array; programs hold about ten
 
 
+def check_corruption(kind: str, severity: int) -> None:
+    """Raise if there is no such corruption."""
+    if kind not in SUITE:
+        raise ValueError(
+            f"kind must be one of {', '.join(CORRUPTIONS)}; or of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
+            f"got {kind!r}"
+        )
+    if isinstance(severity, bool) or severity not in SEVERITIES:
+        raise ValueError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")
+
+
 def corrupt(
     images: Any, kind: str, severity: int, key: int | jax.Array, *, channels: Channels = "last", first: int = 0
 ) -> np.ndarray:
@@ -43,13 +54,7 @@ def corrupt(
     >>> dim.shape, dim.dtype, (dim.std() / images[:8].std() < 0.5).item()
     ((8, 28, 28), dtype('float32'), True)
     """
-    if kind not in SUITE:
-        raise ValueError(
-            f"kind must be one of {', '.join(CORRUPTIONS)}; or of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
-            f"got {kind!r}"
-        )
-    if isinstance(severity, bool) or severity not in SEVERITIES:
-        raise ValueError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")
+    check_corruption(kind, severity)
     if isinstance(first, bool) or not isinstance(first, (int, np.integer)) or first < 0:
         raise ValueError(f"first must be a whole number of at least 0, got {first!r}")
     array = as_images(images, channels)
