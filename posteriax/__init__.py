@@ -15,6 +15,7 @@ from posteriax.comparison import Comparison as Comparison
 from posteriax.data import corrupt as corrupt
 from posteriax.data import corrupted as corrupted
 from posteriax.evaluate import evaluate as evaluate
+from posteriax.gradient_noise import GradientNoise as GradientNoise
 from posteriax.interrupt import Interrupted as Interrupted
 from posteriax.likelihoods import Bernoulli as Bernoulli
 from posteriax.likelihoods import Categorical as Categorical
@@ -49,3 +50,4 @@ from posteriax.shift import drift as drift
 from posteriax.shift import ood_detection as ood_detection
 from posteriax.shift import ood_scores as ood_scores
 from posteriax.trace import Trace as Trace
+from posteriax.watch import Watch as Watch

@@ -29,6 +29,7 @@ from posteriax.methods.method import Target
 from posteriax.problem import Problem
 from posteriax.settings import to_plain
 from posteriax.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
+from posteriax.watch import Watched
 
 KIND = "checkpoint"
 SHARD = "checkpoint shard"
@@ -46,6 +47,7 @@ class Saved(NamedTuple):
     recorded: list[Any]
     drawn: list[Any]
     seconds: float
+    watched: Watched
 
 
 class Checkpoint:
@@ -80,10 +82,18 @@ class Checkpoint:
             infos, some = self._load_shard(shard, info, draws)
             recorded.append(infos)
             drawn += [some] if some is not None else []
-        return Saved(about["step"], restored, recorded, drawn, about["seconds"])
+        watched = Watched(tuple(about["watched_step"]), tuple(about["watched"]))
+        return Saved(about["step"], restored, recorded, drawn, about["seconds"], watched)
 
     def save(
-        self, step: int, states: Any, recorded: list[Any], drawn: list[Any], first: int, seconds: float
+        self,
+        step: int,
+        states: Any,
+        recorded: list[Any],
+        drawn: list[Any],
+        first: int,
+        seconds: float,
+        watched: Watched,
     ) -> list[Any]:
         """Store the run at `step`: the states, and what was recorded and drawn since step `first`.
 
@@ -101,6 +111,7 @@ class Checkpoint:
             shards = [*self.shards, {"name": shard, "sha256": digest}]
             state = {f"state:{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(states))}
             about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
+            about |= {"watched_step": watched.steps, "watched": watched.values}
             write_tensors(self.folder / "state.tensors", about, state)
         self.shards = shards
         return [_fill(drawn[0], file_arrays(self.folder / shard), "draw")] if drawn else []

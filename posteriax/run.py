@@ -6,8 +6,9 @@ memory, writes checkpoints, and looks for trouble and Ctrl-C.
 
 import contextlib
 import time
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,21 +18,23 @@ from jax.sharding import Mesh
 from posteriax.arrays.uses import spec_of_example
 from posteriax.checkpoint import Checkpoint, CheckpointError, Saved, open_checkpoint, settings_of
 from posteriax.checks import as_key, check_count, check_positive
-from posteriax.data.batches import Minibatches, full_batch
-from posteriax.data.sources import Feed, HostArrays, Loader, is_large, is_loader
+from posteriax.data.batches import full_batch
+from posteriax.data.sources import Feed
+from posteriax.gradient_noise import FIELD, NONE, GradientNoise, watch_gradients
 from posteriax.interrupt import Interrupted, Stop, listen
 from posteriax.leaf_paths import leaf_paths
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Lengths, Method, Sampler, Target
 from posteriax.network import couples_examples
 from posteriax.posterior import Posterior
-from posteriax.problem import Batch, Problem
-from posteriax.program import Program, members_mesh, streams
+from posteriax.problem import Problem
+from posteriax.program import Program, members_mesh
 from posteriax.progress import Progress
+from posteriax.run_data import PreparedData, prepare_data
 from posteriax.stored_draws import join_draws
 from posteriax.trace import Trace
+from posteriax.watch import Watch, Watched
 
-DEFAULT_BATCH_SIZE = 64
 SECONDS_PER_CHUNK = 0.5  # between two looks at a run
 WAITING_BYTES = 64 * 2**20  # of draws in memory that a checkpoint does not have yet
 
@@ -51,6 +54,8 @@ def fit(
     checkpoint_every: float = 60.0,
     progress: bool | None = None,
     mesh: Mesh | None = None,
+    watch: Watch | None = None,
+    record: GradientNoise | None = None,
 ) -> Posterior:
     """Infer the posterior of a problem from data.
 
@@ -72,6 +77,9 @@ def fit(
         progress: show a progress bar; by default if standard error is a terminal.
         mesh: the devices that members are placed on; by default all. For methods that need the whole data set, an
             axis named "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
+        watch: a function of the posterior to call every so many steps, for methods that optimise; what it returns is
+            in the posterior's trace.
+        record: ``px.GradientNoise()`` records how much of the gradients is signal, for methods with an optimizer.
 
     Raises:
         Interrupted: on Ctrl-C, after the chunk at hand; its ``.posterior`` is what was inferred by then.
@@ -90,9 +98,16 @@ def fit(
     method, run_key = ensemble.method, as_key(key)
     check_positive("checkpoint_every", checkpoint_every)
     members = members_mesh(ensemble.members, mesh)
-    prepared = _prepare_data(problem, data, method, batch_size, run_key)
+    prepared = prepare_data(problem, data, method, batch_size, run_key)
     lengths = _lengths(method, prepared.per_epoch)
     total = _steps(method, prepared.per_epoch, lengths, epochs=epochs, steps=steps, draws=draws)
+    if watch is not None and method.samples:
+        raise ValueError(
+            f"watch= is for methods that optimise: {type(method).__name__} has no posterior before its end"
+        )
+    if record is not None:
+        ensemble = replace(ensemble, method=watch_gradients(method, record, total))
+        method = ensemble.method
     target = Target(
         problem,
         spec_of_example(prepared.sample.x),
@@ -106,7 +121,7 @@ def fit(
     notes = _look_at_coupling(method, target.couples_examples) + method.prepare(target)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
-    program = Program(ensemble, target, minibatches, members, batch_bytes, lengths.thin)
+    program = Program(ensemble, target, minibatches, members, batch_bytes, lengths.thin, record is not None)
     with contextlib.ExitStack() as stack:
         store = None
         if checkpoint is not None:
@@ -114,10 +129,11 @@ def fit(
             store = stack.enter_context(open_checkpoint(checkpoint, settings))
         bar = stack.enter_context(Progress(type(method).__name__, total, progress))
         stop = stack.enter_context(listen())
-        result = _Run(program, prepared, run_key, store, checkpoint_every).go(bar, stop)
+        result = _Run(program, prepared, run_key, store, checkpoint_every, watch).go(bar, stop)
     posterior = None
     if not method.samples or result.drawn:
         trace = _trace(_join(result.recorded), notes, result.seconds, target.warmup, alone=ensemble.members == 1)
+        trace.arrays.update(result.watched.arrays)
         draws_made = jax.tree.map(lambda *chunks: join_draws(list(chunks)), *result.drawn) if result.drawn else None
         posterior = method.finish(target, result.states, draws_made, trace)
     if result.step < total:
@@ -129,48 +145,6 @@ def fit(
         )
     assert posterior is not None  # a finished sampler has drawn
     return posterior
-
-
-class _Prepared(NamedTuple):
-    """A run's data: as arrays for the device, or as a source of batches on the host."""
-
-    arrays: Any  # (x, y); None for a loader
-    source: HostArrays | Loader | None
-    minibatches: Minibatches | None
-    num_examples: int
-    per_epoch: int
-    sample: Batch  # a batch on the host, for its shapes and for a trial of the network
-
-
-def _prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array) -> _Prepared:
-    name = type(method).__name__
-    if method.full_batch and batch_size is not None:
-        raise ValueError(f"{name} needs the whole data set at every step: leave batch_size out")
-    if is_loader(data):
-        if method.full_batch:
-            raise ValueError(f"{name} needs the whole data set at every step: give arrays (x, y), not a loader")
-        if batch_size is not None:
-            raise ValueError("a loader has batches of its own: leave batch_size out")
-        if len(data) == 0:
-            raise ValueError("the loader has no batches")
-        x, y = problem.check(next(iter(data)))
-        loader = Loader(data, problem, len(y))
-        sample = next(iter(loader.batches(0, 1)))
-        return _Prepared(None, loader, None, len(data) * len(y), len(data), sample)
-    x, y = problem.check(data)
-    n = len(y)
-    size = (
-        n
-        if method.full_batch
-        else min(n, check_count("batch_size", DEFAULT_BATCH_SIZE if batch_size is None else batch_size))
-    )
-    minibatches = Minibatches.of(n, size)
-    rows = np.arange(minibatches.size)
-    few_x, few_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
-    sample = Batch(few_x, few_y, np.ones(minibatches.size, np.float32))
-    stream = is_large(x) and not method.full_batch
-    source = HostArrays((x, y), minibatches, streams(jax.random.fold_in(key, 0)).order) if stream else None
-    return _Prepared((x, y), source, minibatches, n, minibatches.per_epoch, sample)
 
 
 def _as_ensemble(method: Any, chains: int | None) -> Ensemble:
@@ -231,9 +205,15 @@ class _Run:
     """The loop over chunks."""
 
     def __init__(
-        self, program: Program, data: _Prepared, key: jax.Array, store: Checkpoint | None, checkpoint_every: float
+        self,
+        program: Program,
+        data: PreparedData,
+        key: jax.Array,
+        store: Checkpoint | None,
+        checkpoint_every: float,
+        watch: Watch | None,
     ):
-        self.program, self.store, self.every = program, store, checkpoint_every
+        self.program, self.store, self.every, self.watch = program, store, checkpoint_every, watch
         keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(program.members))
         self.keys = program.place(keys, "members")
         self.feed = None if data.source is None else Feed(data.source, program.capacity, program.target.steps)
@@ -244,7 +224,7 @@ class _Run:
         """All steps, or as many as there is time for; everything returned is in host memory."""
         program, total = self.program, self.program.target.steps
         started = written = time.monotonic()
-        step, states, recorded, drawn, before = self._begin()
+        step, states, recorded, drawn, before, watched = self._begin()
         stored, new, new_drawn = step, [], []  # type: int, list[Any], list[Any]
         count = 1 if self.feed is None else program.capacity
         waiting = 0
@@ -254,6 +234,8 @@ class _Run:
             last = min(step + count, total)
             if step < program.target.warmup:
                 last = min(last, program.target.warmup)
+            if self.watch is not None:
+                last = min(last, step + self.watch.every - step % self.watch.every)
             batches = self._data(step, last)
             states, reached, well, infos, draws = program.chunk(
                 self.keys, states, batches, jnp.int32(step), jnp.int32(last)
@@ -270,15 +252,22 @@ class _Run:
             if program.target.warmup and step == program.target.warmup:
                 warmed: Sampler = program.method  # type: ignore[assignment]
                 warmed.inspect(_trace(_join(recorded + new), (), 0.0, step, alone=program.members == 1))
+            if self.watch is not None and (step % self.watch.every == 0 or step == total):
+                watched = watched.plus(step, self.watch.look(self._posterior(states)))
             bar.update(step, rate, _headline(new[-1]))
             due = now - written > self.every or waiting > WAITING_BYTES
             if self.store and (due or step == total or stop.asked):
-                drawn = drawn + self.store.save(step, states, new, new_drawn, stored, seconds)
+                drawn = drawn + self.store.save(step, states, new, new_drawn, stored, seconds, watched)
                 recorded, new, new_drawn, waiting = recorded + new, [], [], 0
                 stored, written = step, time.monotonic()
             if self.feed is None:
                 count = int(np.clip(rate * SECONDS_PER_CHUNK, 1, min(program.capacity, 8 * count)))
-        return Saved(step, jax.device_get(states), recorded + new, drawn + new_drawn, seconds)
+        return Saved(step, jax.device_get(states), recorded + new, drawn + new_drawn, seconds, watched)
+
+    def _posterior(self, states: Any) -> Posterior:
+        """What is inferred by now, of a method that optimises."""
+        # a copy: the next chunk writes over its states
+        return self.program.method.finish(self.program.target, jax.device_get(states), None, Trace({}))
 
     def _begin(self) -> Saved:
         """The run's start, or where its checkpoint left off."""
@@ -296,7 +285,7 @@ class _Run:
         bad = _first_bad_leaf(states)
         if bad:
             raise FloatingPointError(f"the run cannot start: {bad} is not finite at the starting weights")
-        return Saved(0, states, [], [], 0.0)
+        return Saved(0, states, [], [], 0.0, Watched())
 
     def _data(self, first: int, last: int) -> Any:
         if self.feed is None:
@@ -335,7 +324,11 @@ def _headline(infos: Any) -> str:
 
 
 def _trace(recorded: Any, notes: tuple[str, ...], seconds: float, warmup: int, *, alone: bool) -> Trace:
-    values = {name: (a[:, 0] if alone else a.T) for name, a in recorded._asdict().items()}
+    values = {name: (a[:, 0] if alone else np.moveaxis(a, 1, 0)) for name, a in recorded._asdict().items()}
+    if FIELD in values:  # of a window's last step only
+        ends = (recorded._asdict()[FIELD] != NONE).any(axis=(1, 2, 3))
+        values[FIELD] = np.compress(ends, values[FIELD], axis=0 if alone else 1)
+        values[f"{FIELD}_step"] = np.flatnonzero(ends) + 1
     return Trace(values, notes, seconds, warmup)
 
 

@@ -23,7 +23,7 @@ KNOWN: dict[str, type] = {
             families,
             (
                 *("Normal", "KTied", "MatrixNormal", "FullCovariance", "LowRank", "Rank1", "PointPerComponent"),
-                *("MultiplicativeNormal", "ZeroMeanNormal", "ZeroMeanNoise", "Dropout", "Point"),
+                *("MultiplicativeNormal", "ZeroMeanNormal", "ZeroMeanNoise", "Dropout", "Point", "SparseNormal"),
             ),
         ),
     )

@@ -1,5 +1,33 @@
 """What the papers look at, as functions of a posterior."""
 
+from posteriax.analysis.dominant_mode import DominantMode as DominantMode
+from posteriax.analysis.dominant_mode import dominant_mode as dominant_mode
+from posteriax.analysis.elbo import elbo as elbo
+from posteriax.analysis.gradient_signal import GradientSignal as GradientSignal
+from posteriax.analysis.gradient_signal import gradient_noise as gradient_noise
+from posteriax.analysis.kappa import Kappa as Kappa
+from posteriax.analysis.kappa import kappa as kappa
+from posteriax.analysis.local_product_matrix import LocalProductMatrix as LocalProductMatrix
+from posteriax.analysis.local_product_matrix import local_product_matrix as local_product_matrix
+from posteriax.analysis.mean_field_cost import MeanFieldCost as MeanFieldCost
+from posteriax.analysis.mean_field_cost import mean_field_cost as mean_field_cost
+from posteriax.analysis.phase_transition import PhaseTransition as PhaseTransition
+from posteriax.analysis.phase_transition import accuracies as accuracies
+from posteriax.analysis.phase_transition import phase_transition as phase_transition
+from posteriax.analysis.product_matrix import LayerMoments as LayerMoments
+from posteriax.analysis.product_matrix import ProductMatrix as ProductMatrix
+from posteriax.analysis.product_matrix import product_matrix as product_matrix
+from posteriax.analysis.product_matrix import product_of as product_of
+from posteriax.analysis.product_matrix import sampled_product_matrix as sampled_product_matrix
+from posteriax.analysis.score_variance import ScoreVariance as ScoreVariance
+from posteriax.analysis.score_variance import score_variance as score_variance
+from posteriax.analysis.sparse_ensemble import SparseEnsemble as SparseEnsemble
+from posteriax.analysis.sparse_ensemble import sparse_ensemble as sparse_ensemble
+from posteriax.analysis.spectra import Spectra as Spectra
+from posteriax.analysis.spectra import Spectrum as Spectrum
+from posteriax.analysis.spectra import spectra as spectra
 from posteriax.analysis.switches import permute as permute
 from posteriax.analysis.switches import zero_mean as zero_mean
 from posteriax.analysis.truncation import truncate as truncate
+from posteriax.analysis.truncation_table import TruncationTable as TruncationTable
+from posteriax.analysis.truncation_table import truncation_table as truncation_table

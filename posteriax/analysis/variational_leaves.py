@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
+from posteriax.problem import Unknowns
 
 # new means and standard deviations, (members, ...), from those of one leaf
 Change = Callable[[Leaf, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
@@ -25,8 +27,7 @@ def change_leaves(posterior: Posterior, leaves: str, change: Change) -> Variatio
         TypeError: if the posterior is not variational, or none of the leaves is such a weight.
         ValueError: if the pattern matches no leaf.
     """
-    if not isinstance(posterior, VariationalPosterior):
-        raise TypeError(f"this analysis needs a variational posterior (px.VI), got {type(posterior).__name__}")
+    posterior = require_variational(posterior)
     names = posterior.problem.leaf_names
     lines = describe_leaves(posterior.problem.network.params)
     chosen = choose_by_path({"**": leaves == "**", leaves: True}, names, "leaves", leaves=lines)
@@ -41,3 +42,20 @@ def change_leaves(posterior: Posterior, leaves: str, change: Change) -> Variatio
     if not changed:
         raise TypeError(f"no leaf that matches {leaves!r} is a weight with independent Gaussian entries")
     return replace(posterior, families=families, variational=variational)
+
+
+def require_variational(posterior: Posterior) -> VariationalPosterior:
+    """Raise TypeError if it is not of VI."""
+    if not isinstance(posterior, VariationalPosterior):
+        raise TypeError(f"this analysis needs a variational posterior (px.VI), got {type(posterior).__name__}")
+    return posterior
+
+
+def mean_of(posterior: VariationalPosterior, member: int) -> Unknowns:
+    """The mean of all unknowns in one member."""
+    means: list[Any] = [None] * len(posterior.families)
+    for block in posterior.blocks:
+        variational = jax.tree.map(lambda a: a[member], posterior.variational[block.name])
+        for i, leaf in zip(block.indices, block.part(block.family.mean(variational)), strict=True):
+            means[i] = leaf
+    return jax.tree.unflatten(jax.tree.structure(posterior.problem.unknowns), means)

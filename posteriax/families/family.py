@@ -26,6 +26,7 @@ class Family(ABC):
     components: int | None = None
     joint: bool = False  # whether one q spans all leaves of this family, raveled into one vector
     random: bool = True  # whether draws (of one component) differ
+    independent: bool = False  # whether the entries of a draw are independent of each other
 
     def for_leaf(self, leaf: Leaf) -> "Family":
         """The family that serves this leaf: itself, or a simpler one where it has no meaning (a tied bias)."""
@@ -49,6 +50,16 @@ class Family(ABC):
 
     @abstractmethod
     def mean(self, variational: Variational) -> jax.Array: ...
+
+    def variance(self, variational: Variational) -> jax.Array:
+        """The variance of every entry, in the leaf's shape."""
+        raise NotImplementedError(f"the variances of {type(self).__name__} are not known in closed form")
+
+    def covariance(self, variational: Variational) -> jax.Array:
+        """The covariance of all D entries, raveled: D x D, so only for small leaves."""
+        if self.independent:
+            return jnp.diag(self.variance(variational).reshape(-1))
+        raise NotImplementedError(f"the covariance of {type(self).__name__} is not known in closed form")
 
     @abstractmethod
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
@@ -109,6 +120,8 @@ class Gaussian(Family):
 
 class DiagonalGaussian(Gaussian):
     """Independent Gaussian entries. A family says only how mean and scale come from its parameters."""
+
+    independent = True
 
     @abstractmethod
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:

@@ -60,6 +60,10 @@ class FullCovariance(Gaussian):
     def variance(self, variational: Variational) -> jax.Array:
         return jnp.square(_factor(variational)).sum(axis=1).reshape(variational["mean"].shape)
 
+    def covariance(self, variational: Variational) -> jax.Array:
+        factor = _factor(variational)
+        return factor @ factor.T
+
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean = variational["mean"]
         noise = standard_normal(key, (mean.size,), mean.dtype, unless_nan=mean)

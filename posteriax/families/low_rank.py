@@ -61,6 +61,11 @@ class LowRank(Gaussian):
         along = jnp.square(variational["directions"]).sum(axis=-1)
         return jnp.exp(2 * variational["log_scale"]) * (1 + along)
 
+    def covariance(self, variational: Variational) -> jax.Array:
+        scale = jnp.exp(variational["log_scale"]).reshape(-1)
+        flat = variational["directions"].reshape(scale.size, -1)
+        return scale[:, None] * (jnp.eye(scale.size, dtype=scale.dtype) + flat @ flat.T) * scale
+
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean, directions = variational["mean"], variational["directions"]
         key_own, key_common = jax.random.split(key)

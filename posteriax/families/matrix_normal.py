@@ -61,6 +61,10 @@ class MatrixNormal(Gaussian):
         left, right = (jnp.square(factor).sum(axis=1) for factor in factors(variational))
         return jnp.outer(left, right).reshape(variational["mean"].shape)
 
+    def covariance(self, variational: Variational) -> jax.Array:
+        left, right = factors(variational)
+        return jnp.kron(left @ left.T, right @ right.T)
+
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean = variational["mean"]
         left, right = factors(variational)

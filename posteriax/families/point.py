@@ -23,6 +23,7 @@ class Point(Family):
     """
 
     random = False
+    independent = True
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
@@ -32,6 +33,9 @@ class Point(Family):
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["value"]
+
+    def variance(self, variational: Variational) -> jax.Array:
+        return jnp.zeros_like(variational["value"])
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         return -prior.log_prob(variational["value"]).sum()

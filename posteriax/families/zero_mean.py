@@ -75,6 +75,7 @@ class ZeroMeanNoise(Family):
 
     noise: Literal["bernoulli", "uniform"] = "bernoulli"
     smallest: float = 0.01
+    independent = True
 
     def __post_init__(self) -> None:
         if self.noise not in ("bernoulli", "uniform"):
@@ -95,6 +96,9 @@ class ZeroMeanNoise(Family):
 
     def mean(self, variational: Variational) -> jax.Array:
         return jnp.zeros_like(variational["log_size"])
+
+    def variance(self, variational: Variational) -> jax.Array:
+        return jnp.exp(2 * variational["log_size"]) / (12 if self.noise == "uniform" else 4)
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         if isinstance(prior, LogUniformPrior):

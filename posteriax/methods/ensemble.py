@@ -89,3 +89,17 @@ def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
         for k, leaf in zip(keys, leaves, strict=True)
     ]
     return jax.tree.unflatten(treedef, shuffled)
+
+
+@jax.custom_batching.custom_vmap
+def same_for_all_members(value: jax.Array) -> jax.Array:
+    """A value that all members have in common, as one for all of them.
+
+    Members that share a device are vmapped; a condition of their own each would become a select at every step.
+    """
+    return value
+
+
+@same_for_all_members.def_vmap
+def _of_the_first(axis_size: int, in_batched: list[bool], value: jax.Array) -> tuple[jax.Array, bool]:
+    return (value[0] if in_batched[0] else value), False

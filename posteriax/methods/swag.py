@@ -21,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 from posteriax.checks import check_positive
 from posteriax.families.low_rank import LowRank
 from posteriax.families.normal import Normal
+from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.method import Target
 from posteriax.methods.optimizer import optimize, pack_small_leaves
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
@@ -111,7 +112,7 @@ class SWAG:
         unknowns, optimizer = optimize(_optimizer(self, target), gradient, state.unknowns, state.optimizer)
         step = state.step + 1
         moments = jax.lax.cond(
-            _the_same_for_all_members(snapshots_of(self, target).due(step)),
+            same_for_all_members(snapshots_of(self, target).due(step)),
             lambda: add_snapshot(state.moments, unknowns),
             lambda: state.moments,
         )
@@ -221,17 +222,6 @@ def _optimizer(method: SWAG, target: Target) -> optax.GradientTransformation:
     if begin == 0:
         rate = optax.constant_schedule(method.learning_rate)
     return pack_small_leaves(optax.sgd(rate, momentum=method.momentum))
-
-
-@jax.custom_batching.custom_vmap
-def _the_same_for_all_members(due: jax.Array) -> jax.Array:
-    """Members that share a device are vmapped; a condition of their own each would become a select at every step."""
-    return due
-
-
-@_the_same_for_all_members.def_vmap
-def _first_member(axis_size: int, in_batched: list[bool], due: jax.Array) -> tuple[jax.Array, bool]:
-    return (due[0] if in_batched[0] else due), False
 
 
 def _epochs_for(method: SWAG, target: Target, count: int) -> int:

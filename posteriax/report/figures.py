@@ -1,25 +1,17 @@
-"""Figures: uncertainty over the plane, reliability diagrams, traces. Each returns a Matplotlib figure.
-
-A method has the same colour in every figure; the palette (Okabe and Ito's) is readable by the colour-blind.
-"""
+"""Figures: uncertainty over the plane, reliability diagrams, traces. Each returns a Matplotlib figure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from posteriax.canvas import colours
 from posteriax.posterior import Posterior
 from posteriax.trace import Trace
 from posteriax.views import view_of
 
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 CLASS_COLOURS = ("#0072B2", "#D55E00")
 FEW = 10
-
-
-def colours(names: Any) -> dict[str, str]:
-    """A colour for each method, by its place in the list."""
-    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
 def uncertainty_plane(

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from posteriax.canvas import colours, subplots
 from posteriax.comparison import Comparison
 from posteriax.report import chart_data
-from posteriax.report.figures import colours, reliability_panels
+from posteriax.report.figures import reliability_panels
 from posteriax.report.wording import column_title
 
 MARKERS = "os^Dv"
@@ -28,10 +29,6 @@ def plot(comparison: Comparison, kind: str) -> Any:
     """
     if kind not in PLOTS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, PLOTS))}, got {kind!r}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError("plot needs matplotlib: pip install 'posteriax[plots]'") from error
     has_data, draw, needs = PLOTS[kind]
     if not has_data(comparison):
         there = [repr(other) for other, (has, _, _) in PLOTS.items() if has(comparison)]
@@ -48,21 +45,21 @@ def _reliability(comparison: Comparison) -> Any:
 
 def _coverage(comparison: Comparison) -> Any:
     group = chart_data.coverage(comparison)[0]
-    figure, axes = _subplots(1, 4.0, 3.8)
-    axes[0].plot([0, 1], [0, 1], color="0.6", linewidth=1)
+    figure, ((axis,),) = subplots(1, 1, 4.0, 3.8)
+    axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     for line in group.lines:
         nominal, observed = np.array(line.points).T
-        axes[0].plot(nominal, observed, **_style(comparison, line.method))
-    axes[0].set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
-    axes[0].set_box_aspect(1)
-    axes[0].legend(frameon=False, fontsize="small")
+        axis.plot(nominal, observed, **_style(comparison, line.method))
+    axis.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
+    axis.set_box_aspect(1)
+    axis.legend(frameon=False, fontsize="small")
     return figure
 
 
 def _severity(comparison: Comparison) -> Any:
     panels = [(c, chart_data.severity(comparison, c)) for c in comparison.columns]
     panels = [(column, groups) for column, groups in panels if groups][:2]
-    figure, axes = _subplots(len(panels), 3.8, 3.4)
+    figure, (axes,) = subplots(1, len(panels), 3.8, 3.4)
     for axis, (column, groups) in zip(axes, panels, strict=True):
         for line in groups[0].lines:
             severity, value, error = np.array(line.points).T
@@ -77,7 +74,7 @@ def _entropy(comparison: Comparison) -> Any:
     histograms = chart_data.uncertainties(comparison)
     assert histograms is not None
     names, palette = list(comparison.rows), colours(comparison.rows)
-    figure, axes = _subplots(len(histograms.inside), 2.6, 2.6, sharex=True, sharey=True)
+    figure, (axes,) = subplots(1, len(histograms.inside), 2.6, 2.6, sharex=True, sharey=True)
     for axis, line in zip(axes, histograms.inside, strict=True):
         name = names[line.method]
         inside = np.array(line.points)[:, 0]
@@ -99,25 +96,15 @@ def _distance(comparison: Comparison) -> Any:
     assert found is not None
     column, lines = found
     lines = sorted(lines, key=lambda line: -line.points[0][0])
-    figure, axes = _subplots(1, 4.6, 1.0 + 0.34 * len(lines))
+    figure, ((axis,),) = subplots(1, 1, 4.6, 1.0 + 0.34 * len(lines))
     for place, line in enumerate(lines):
         value, error = line.points[0]
-        axes[0].errorbar(value, place, xerr=np.nan_to_num(error), capsize=3, **_style(comparison, line.method))
-    axes[0].set_yticks(range(len(lines)), [list(comparison.rows)[line.method] for line in lines])
-    axes[0].set_xlim(left=0)
-    axes[0].set_ylim(-0.6, len(lines) - 0.4)
-    axes[0].set_xlabel(f"{column.replace('_', ' ')} to {comparison.reference}")
+        axis.errorbar(value, place, xerr=np.nan_to_num(error), capsize=3, **_style(comparison, line.method))
+    axis.set_yticks(range(len(lines)), [list(comparison.rows)[line.method] for line in lines])
+    axis.set_xlim(left=0)
+    axis.set_ylim(-0.6, len(lines) - 0.4)
+    axis.set_xlabel(f"{column.replace('_', ' ')} to {comparison.reference}")
     return figure
-
-
-def _subplots(panels: int, width: float, height: float, **settings: Any) -> tuple[Any, Any]:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, panels, figsize=(width * panels, height), layout="constrained", **settings)
-    axes = np.atleast_1d(axes)
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def _style(comparison: Comparison, method: int) -> dict[str, Any]:

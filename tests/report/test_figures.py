@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
+from posteriax.canvas import colours
 from posteriax.report import figures
 
 matplotlib.use("Agg")
@@ -58,4 +59,4 @@ def test_traces_have_a_panel_for_each_objective(posteriors):
 
 
 def test_a_method_keeps_its_colour():
-    assert figures.colours(["a", "b"])["b"] == figures.colours(["a", "b", "c"])["b"]
+    assert colours(["a", "b"])["b"] == colours(["a", "b", "c"])["b"]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from made_up import classes, numbers, tiny
 
+from posteriax.canvas import PALETTE
 from posteriax.comparison import Comparison
 from posteriax.evaluate import BETTER, Score
 from posteriax.report import chart_data, page_colours, pictures
-from posteriax.report.figures import PALETTE
 from posteriax.report.page import as_json, page
 from posteriax.report.wording import MEANINGS, summary
 from posteriax.views import Example, View

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up import classes, numbers, tiny
 
-from posteriax.report.figures import PALETTE
+from posteriax.canvas import PALETTE
 
 matplotlib.use("Agg")
 

@@ -1,0 +1,213 @@
+"""Second derivatives of the negative log likelihood by single weights, without a Hessian.
+
+A weight w_kc of a dense layer or a convolution enters the pre-activations b linearly, by the inputs a that it meets at
+each position p of an example n:  b_npc = sum_k a_npk w_kc. So exactly
+
+    d2L / dw_kc^2  =  sum_n sum_pq a_npk a_nqk  d2L / (db_npc db_nqc)
+
+with one position in a dense layer:  sum_n a_nk^2 d2L / db_nc^2. All examples are independent, so that one
+Hessian-vector product of the layers above gives a whole column for every example: as many products as the layer has
+pre-activations, not weights. Where a leaf has fewer weights than that, or meets the data otherwise, products with the
+weights themselves are taken. Kinks (ReLU) have no curvature. (METHODS D.5)
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import quax
+
+from posteriax.arrays.probe import ProbeArray
+from posteriax.arrays.random_array import Contraction
+from posteriax.arrays.uses import Use, find_uses, spec_of_example
+from posteriax.priors import Leaf
+from posteriax.problem import Batch, Problem, Unknowns
+
+MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
+AT_ONCE = 16  # of them together
+EXAMPLES = 100  # together, at the most
+CHUNK_BYTES = 2**28
+
+
+def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Leaf) -> np.ndarray:
+    """d2(-log p(D | w)) / dw^2 for every entry of a leaf, summed over the data.
+
+    Args:
+        problem: network and likelihood.
+        unknowns: where to take it.
+        data: ``(x, y)``.
+        leaf: which.
+
+    Raises:
+        ValueError: if it would take too many Hessian-vector products.
+    """
+    x, y = problem.check(data)
+    index, weights = problem.leaf_names.index(leaf.path), math.prod(leaf.shape)
+    use = find_uses(problem.network.apply, problem.network.params, spec_of_example(x))[index]
+    layer = _layer(problem, unknowns, x, index, use)
+    by_push = layer is not None and layer.pushes < weights
+    products = layer.pushes if layer is not None and by_push else weights
+    if products > MOST_PRODUCTS:
+        why = f"; {use.reason}, so that every weight takes one" if use.reason else ""
+        raise ValueError(
+            f"the curvature of {leaf.path} {leaf.shape} would take {products:,} Hessian-vector products, more than the "
+            f"{MOST_PRODUCTS:,} there is time for{why}: choose other leaves"
+        )
+    patch = 4 * layer.inputs * (layer.positions + 2 * AT_ONCE) if layer is not None and by_push else 1
+    size = int(np.clip(CHUNK_BYTES // patch, 1, min(EXAMPLES, len(y))))
+    total = np.zeros(leaf.shape)
+    for start in range(0, len(y), size):
+        rows = np.minimum(np.arange(start, start + size), len(y) - 1)
+        weight = (np.arange(start, start + size) < len(y)).astype(np.float32)
+        some_x, some_y = jax.tree.map(lambda a, r=rows: jnp.asarray(a[r]), (x, y))
+        some = Batch(some_x, some_y, jnp.asarray(weight))
+        run = partial(_by_push, problem, index, use) if by_push else partial(_by_weights, problem, index)
+        total += np.asarray(run(unknowns, some), np.float64)
+    return total
+
+
+class _Layer(NamedTuple):
+    """How a leaf meets the data: positions and channels of its pre-activations, and the inputs that each sums over."""
+
+    positions: int
+    channels: int
+    inputs: int
+
+    @property
+    def pushes(self) -> int:
+        return self.positions * self.channels
+
+
+class _Meeting(NamedTuple):
+    """The product of a leaf with data, and the leaf as it was turned for it."""
+
+    contraction: Contraction
+    array: ProbeArray
+
+    @property
+    def axis(self) -> int:
+        """The array's axis of channels."""
+        return next(iter(self.contraction.outputs))
+
+    def by_position(self, out: jax.Array) -> jax.Array:
+        """The product, or one of its shape, as (examples, positions, channels)."""
+        own = (self.contraction.examples[1], self.contraction.outputs[self.axis])  # type: ignore[index]
+        moved = jnp.moveaxis(out, own, (0, -1))
+        return moved.reshape(moved.shape[0], -1, moved.shape[-1])
+
+    def as_product(self, values: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """The inverse."""
+        own = (self.contraction.examples[1], self.contraction.outputs[self.axis])  # type: ignore[index]
+        between = [length for axis, length in enumerate(shape) if axis not in own]
+        return jnp.moveaxis(values.reshape(shape[own[0]], *between, shape[own[1]]), (0, -1), own)
+
+
+def _layer(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -> _Layer | None:
+    """None if the identity does not apply."""
+    if use.primitive not in ("dot_general", "conv_general_dilated") or use.example_axis is None:
+        return None
+    few = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jnp.asarray(a[:0]).dtype), x)
+    found: list[_Layer] = []
+
+    def patches(u: Unknowns, a: Any) -> jax.Array:
+        met = _meet(problem, u, a, index, use)
+        contraction = met.contraction
+        if contraction.groups != 1 or len(contraction.outputs) != 1 or contraction.examples is None:
+            raise ValueError("one input of a leaf meets one output each")
+        own = _patches(met)
+        found.append(_Layer(own.shape[1], met.array.value.shape[met.axis], own.shape[2]))
+        return own
+
+    try:
+        jax.eval_shape(patches, unknowns, few)
+    except (ValueError, jax.errors.UnexpectedTracerError):  # the latter: used within a function that is jitted
+        return None
+    return found[0]
+
+
+def _meet(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -> _Meeting:
+    seen: list[_Meeting] = []
+    _outputs(
+        problem, unknowns, x, index, use, None, lambda contraction, array: seen.append(_Meeting(contraction, array))
+    )
+    if len(seen) != 1:
+        raise ValueError("the leaf was not seen to meet the data")
+    return seen[0]
+
+
+def _outputs(
+    problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use, push: Any, tell: Callable[..., None]
+) -> Any:
+    leaves, treedef = jax.tree.flatten(unknowns)
+    places = jnp.arange(leaves[index].size).reshape(leaves[index].shape)
+    leaves[index] = ProbeArray(leaves[index], push, places, tell, use.example_axis)
+    return quax.quaxify(problem.network.apply)(jax.tree.unflatten(treedef, leaves).network, x)
+
+
+def _patches(met: _Meeting) -> jax.Array:
+    """a_npk: what every input of the layer meets, (examples, positions, inputs).
+
+    It is the product with one channel for every input, which passes just that one on.
+    """
+    shape = list(met.array.value.shape)
+    shape.pop(met.axis)
+    inputs = math.prod(shape)
+    each = jnp.moveaxis(jnp.eye(inputs, dtype=met.array.value.dtype).reshape(*shape, inputs), -1, met.axis)
+    return met.by_position(met.contraction.apply(met.contraction.x, each))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: Batch) -> jax.Array:
+    met = _meet(problem, unknowns, batch.x, index, use)
+    patches = _patches(met)
+    value = met.array.value
+    shape = jax.eval_shape(met.contraction.apply, met.contraction.x, value).shape
+    examples, positions, inputs = patches.shape
+    channels = value.shape[met.axis]
+
+    def loss(push: jax.Array) -> jax.Array:
+        outputs = _outputs(problem, unknowns, batch.x, index, use, push, lambda *_: None)
+        return -problem.log_likelihood_of_outputs(unknowns, outputs, batch)
+
+    _, product = jax.linearize(jax.grad(loss), jnp.zeros(shape, value.dtype))
+
+    def one(number: jax.Array) -> jax.Array:
+        position, channel = number // channels, number % channels
+        pushed = jnp.zeros((examples, positions, channels), value.dtype).at[:, position, channel].set(1.0)
+        column = met.by_position(product(met.as_product(pushed, shape)))[:, :, channel]
+        return jnp.einsum("nk,nqk,nq->k", patches[:, position], patches, column)
+
+    def add(total: jax.Array, numbers: jax.Array) -> tuple[jax.Array, None]:
+        valid = numbers < positions * channels
+        found = jax.vmap(one)(jnp.where(valid, numbers, 0)) * valid[:, None]
+        return total.at[:, numbers % channels].add(found.T), None
+
+    groups = jnp.arange(-(-positions * channels // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE)
+    diagonal, _ = jax.lax.scan(add, jnp.zeros((inputs, channels), value.dtype), groups)
+    between = [length for axis, length in enumerate(value.shape) if axis != met.axis]
+    turned = jnp.moveaxis(diagonal.reshape(*between, channels), -1, met.axis)
+    leaf = jax.tree.leaves(unknowns)[index]
+    return jnp.zeros(leaf.size, leaf.dtype).at[met.array.places.reshape(-1)].set(turned.reshape(-1)).reshape(leaf.shape)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _by_weights(problem: Problem, index: int, unknowns: Unknowns, batch: Batch) -> jax.Array:
+    leaves, treedef = jax.tree.flatten(unknowns)
+    leaf = leaves[index]
+
+    def loss(value: jax.Array) -> jax.Array:
+        return -problem.log_likelihood(
+            jax.tree.unflatten(treedef, [*leaves[:index], value, *leaves[index + 1 :]]), batch
+        )
+
+    _, product = jax.linearize(jax.grad(loss), leaf)
+
+    def one(number: jax.Array) -> jax.Array:
+        pushed = jnp.zeros(leaf.size, leaf.dtype).at[number].set(1.0)
+        return product(pushed.reshape(leaf.shape)).reshape(-1)[number]
+
+    return jax.lax.map(one, jnp.arange(leaf.size), batch_size=AT_ONCE).reshape(leaf.shape)

@@ -1,0 +1,66 @@
+"""Reading the signal-to-noise ratios of gradients that a run recorded. (METHODS E.1)"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posteriax.canvas import PALETTE, subplots
+from posteriax.gradient_noise import FIELD
+from posteriax.leaf_paths import leaf_paths
+from posteriax.posterior import Posterior, VariationalPosterior
+
+
+@dataclass(frozen=True, eq=False)
+class GradientSignal:
+    """Signal-to-noise ratios of a run's gradients; of several members, their means.
+
+    Args:
+        steps: the step at which each window ended.
+        paper: E[g^2] / Var[g] by leaf of the parameters that were trained, (windows,) each; 1 is pure noise.
+        plain: E[g]^2 / Var[g]; 0 is pure noise.
+    """
+
+    steps: np.ndarray
+    paper: dict[str, np.ndarray]
+    plain: dict[str, np.ndarray]
+
+    def plot(self, ending: str = "") -> Any:
+        """The paper's ratio during training, one line for each leaf whose path ends so; returns the figure."""
+        chosen = {name: values for name, values in self.paper.items() if name.endswith(ending)}
+        if not chosen:
+            raise ValueError(f"no leaf ends in {ending!r}. Leaves: {', '.join(self.paper)}")
+        figure, ((axis,),) = subplots(1, 1, 5.4, 3.4)
+        for i, (name, values) in enumerate(chosen.items()):
+            style = ("-", "--", ":")[i // len(PALETTE) % 3]
+            axis.plot(self.steps, values, style, color=PALETTE[i % len(PALETTE)], label=name)
+        axis.axhline(1.0, color="0.6", linewidth=1)
+        axis.set(yscale="log", xlabel="step", ylabel="$E[g^2]$ / Var $g$   (1: noise alone)")
+        axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+        return figure
+
+
+def gradient_noise(posterior: Posterior) -> GradientSignal:
+    """What ``px.fit(..., record=px.GradientNoise())`` recorded, by leaf.
+
+    Leaves are the parameters that the method trains: for VI, ``layers/0/weight/log_scale`` and the like.
+
+    Args:
+        posterior: of a run that recorded it, or loaded from a file.
+
+    Raises:
+        ValueError: if the run did not record it.
+    """
+    trace = posterior.trace
+    if FIELD not in trace:
+        raise ValueError("this run recorded no gradients: fit with record=px.GradientNoise()")
+    if isinstance(posterior, VariationalPosterior):
+        names = leaf_paths(posterior.variational)
+    else:
+        names = posterior.problem.leaf_names
+    values = np.asarray(trace[FIELD], np.float64)
+    values = values.mean(axis=0) if values.ndim == 4 else values
+    steps = np.asarray(trace[f"{FIELD}_step"])
+    assert len(names) == values.shape[1], "one row for every leaf that was trained"
+    of = lambda kind: {name: values[:, i, kind] for i, name in enumerate(names)}  # noqa: E731
+    return GradientSignal(steps, of(0), of(1))

@@ -1,0 +1,116 @@
+"""Local product matrices: the linear map that a network is around one input, for every draw of its weights.
+
+    P(x, w) = dy / dx        piecewise-linear networks:  W_L D_(L-1) W_(L-1) ... D_1 W_1,   y = P x + offset
+
+D holds the slopes of the activations. It is the network's Jacobian, so any network will do; the offset is 0 for a
+piecewise-linear network without biases. (METHODS A.2)
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.analysis.activation_patterns import activation_pattern
+from posteriax.analysis.chosen_leaves import as_bytes, check_size
+from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
+from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
+from posteriax.checks import as_key, check_count, check_inputs
+from posteriax.posterior import Posterior
+from posteriax.problem import Problem
+
+LARGEST_BYTES = 2**31  # of all draws' matrices
+
+
+@dataclass(frozen=True, eq=False)
+class LocalProductMatrix:
+    """One matrix for every draw.
+
+    Args:
+        matrices: (draws, outputs, inputs); inputs and outputs of any shape are raveled.
+        offsets: y - P x, (draws, outputs): what biases and curved activations add.
+        patterns: which activations were on, (draws, activations); none if the network has no kinks.
+    """
+
+    matrices: np.ndarray
+    offsets: np.ndarray
+    patterns: np.ndarray
+
+    @property
+    def moments(self) -> ProductMatrix:
+        """Mean and covariance over the draws.
+
+        Raises:
+            ValueError: with the size it would need, if the covariance is too large.
+        """
+        draws, outputs, inputs = self.matrices.shape
+        check_size(f"the covariance of {outputs} x {inputs} entries", outputs * inputs, SMALLER)
+        running = RunningCovariance(outputs * inputs)
+        running.add(self.matrices)
+        covariance = running.covariance.reshape((outputs, inputs) * 2)
+        return ProductMatrix(running.mean.reshape(outputs, inputs), covariance, draws)
+
+    @property
+    def distinct_patterns(self) -> int:
+        """How many different linear pieces the draws put this input on."""
+        return len(np.unique(np.packbits(self.patterns, axis=1), axis=0)) if self.patterns.size else 1
+
+    @property
+    def active_share(self) -> np.ndarray:
+        """For every activation, the share of draws in which it was on."""
+        return self.patterns.mean(axis=0)
+
+    def plot(self, axis: Any = None, *, limit: float = 1.0) -> Any:
+        """A heat map of the correlations between entries; returns its figure."""
+        return self.moments.plot(axis, limit=limit)
+
+
+def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key: Any = 0) -> LocalProductMatrix:
+    """The local product matrix at one input, for draws of a posterior.
+
+    Args:
+        posterior: of any method; the network as it predicts, without dropout of its own.
+        x: one example, without an axis of examples.
+        draws: how many; all there are, at the most.
+        key: what random draws are made from.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> net = eqx.nn.MLP(2, 2, 8, 2, use_bias=False, use_final_bias=False, key=jax.random.key(0))
+    >>> posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.VI(q.Normal()), steps=10, key=0)
+    >>> local = px.analysis.local_product_matrix(posterior, x[0], draws=50)
+    >>> local.matrices.shape, local.patterns.shape, bool(abs(local.offsets).max() < 1e-5)
+    ((50, 2, 2), (50, 16), True)
+    """
+    x = jax.tree.map(lambda a: jnp.asarray(a[0]), check_inputs(jax.tree.map(lambda a: np.asarray(a)[None], x)))
+    if not (isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)):
+        raise TypeError("a Jacobian needs x to be one array of real numbers")
+    key, total = as_key(key), min(check_count("draws", draws), posterior.support or draws)
+    outputs = math.prod(posterior.problem.output_spec(x[None]).shape)
+    needed = 4 * total * outputs * x.size
+    if needed > LARGEST_BYTES:
+        raise ValueError(
+            f"{total:,} matrices of {outputs:,} x {x.size:,} would take {as_bytes(needed)} (at most "
+            f"{as_bytes(LARGEST_BYTES)}): ask for fewer draws"
+        )
+    parts = [_local(posterior.problem, x, some) for some in chunks_of_draws(posterior, key, total)]
+    return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _local(problem: Problem, x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def one(own: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def function(flat: jax.Array) -> jax.Array:
+            return problem.outputs(own, flat.reshape(1, *x.shape)).reshape(-1)
+
+        flat = x.reshape(-1)
+        jacobian = jax.jacrev(function)(flat)
+        offset = function(flat) - jnp.matmul(jacobian, flat, precision="highest")
+        return jacobian, offset, activation_pattern(function, flat)
+
+    return jax.vmap(one)(params)

@@ -1,0 +1,237 @@
+"""How costly is mean-field? Full and diagonal Gaussians fitted to the draws of a posterior's dominant mode.
+
+    E_KL = KL(q_full || q_diag) = -1/2 log det(correlation matrix)
+    E_W  = W2(p, q_diag) - W2(p, q_full)                p: the draws themselves
+
+Both are larger than 0 for finitely many draws of weights that are perfectly independent: E_KL by about
+
+    d (d - 1) / (4 (n - 1 - (2 d + 5) / 6))             d weights, n independent draws
+
+so each is also computed for a *null*, the same draws with the dependence between weights taken out, and the difference
+reported. (METHODS A.4)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from posteriax.analysis.chosen_leaves import check_size
+from posteriax.analysis.dominant_mode import DominantMode, dominant_mode
+from posteriax.analysis.wasserstein import wasserstein
+from posteriax.canvas import PALETTE, subplots
+from posteriax.checks import check_count
+from posteriax.posterior import DrawsPosterior, Posterior
+
+Null = Literal["shift", "permute"]
+POINTS = 1000  # matched draws of an assignment: its time grows with their cube
+
+
+class Interval(NamedTuple):
+    """A mean over restarts and its 95 % interval (Student's t); the interval is NaN for one restart."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class MeanFieldCost:
+    """The cost of a diagonal covariance, one value for every restart.
+
+    Args:
+        kl: E_KL, in nats; infinite where there are no more draws than weights.
+        kl_null: the same without any dependence between weights.
+        w: E_W, in the weights' unit.
+        w_null: the same without any dependence between weights.
+        weights: d.
+        draws: n, of the dominant mode.
+        modes: how the dominant modes were found.
+    """
+
+    kl: np.ndarray
+    kl_null: np.ndarray
+    w: np.ndarray
+    w_null: np.ndarray
+    weights: int
+    draws: np.ndarray
+    modes: list[DominantMode] = field(repr=False)
+
+    @property
+    def expected_null(self) -> np.ndarray:
+        """What `kl_null` is expected to be for independent draws; below it, the draws' autocorrelation shows."""
+        return np.array([expected_null(self.weights, n) for n in self.draws])
+
+    @property
+    def kl_excess(self) -> Interval:
+        """E_KL less its null."""
+        with np.errstate(invalid="ignore"):  # infinite less infinite is unknown
+            return interval(self.kl - self.kl_null)
+
+    @property
+    def w_excess(self) -> Interval:
+        """E_W less its null."""
+        return interval(self.w - self.w_null)
+
+    def __str__(self) -> str:
+        kl, w = self.kl_excess, self.w_excess
+        return (
+            f"{self.weights:,} weights, {len(self.kl)} restarts, {self.draws.mean():,.0f} draws of the dominant mode\n"
+            f"E_KL {_words(kl)} nats ({self.kl.mean():.4g} less a null of {self.kl_null.mean():.4g})\n"
+            f"E_W  {_words(w)} ({self.w.mean():.4g} less a null of {self.w_null.mean():.4g})"
+        )
+
+    def plot(self) -> Any:
+        """Each restart's values beside their null; returns the figure."""
+        figure, (axes,) = subplots(1, 2, 3.4, 3.2)
+        for axis, name, value, null in (
+            (axes[0], "$E_{KL}$ (nats)", self.kl, self.kl_null),
+            (axes[1], "$E_W$", self.w, self.w_null),
+        ):
+            for place, (label, values) in enumerate({"draws": value, "null": null}.items()):
+                axis.scatter(np.full(len(values), place), values, s=24, color=PALETTE[place], label=label)
+            for pair in zip(value, null, strict=True):
+                axis.plot([0, 1], pair, color="0.8", linewidth=0.8, zorder=0)
+            axis.set_xticks([0, 1], ["draws", "independent\nweights"])
+            axis.set(xlim=(-0.5, 1.5), ylabel=name)
+            axis.set_ylim(bottom=min(0.0, *value, *null))
+        return figure
+
+
+def mean_field_cost(
+    posterior: Posterior | Any,
+    *,
+    points: int = POINTS,
+    null: Null = "shift",
+    most_components: int = 5,
+    dimensions: int = 5,
+    seed: int = 0,
+) -> MeanFieldCost:
+    """How much a diagonal covariance loses against a full one, on the dominant mode of every restart.
+
+    Args:
+        posterior: of a sampler, each of its chains a restart; or draws, (restarts, n, d) or (n, d).
+        points: draws that E_W matches by exact assignment, at the most.
+        null: how the dependence between weights is taken out: "shift" moves every weight's draws round by a length of
+            its own, which keeps the autocorrelation of chains; "permute" shuffles them.
+        most_components: of the mixture that finds the dominant mode (:func:`px.analysis.dominant_mode`).
+        dimensions: principal components that it is fitted in.
+        seed: of shifts, mixtures and the Gaussians' draws.
+
+    With no more draws than weights E_KL is infinite. E_W is there for any number of weights: no matrix of weights x
+    weights is formed for it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> mixed = rng.normal(size=(3, 400, 4)) @ (np.eye(4) + 0.5)
+    >>> cost = mean_field_cost(mixed, points=200)
+    >>> cost.kl_excess.low > 0.1, bool((cost.kl_null < 0.05).all())
+    (True, True)
+    """
+    points = check_count("points", points)
+    if null not in ("shift", "permute"):
+        raise ValueError(f'null must be "shift" or "permute", got {null!r}')
+    rows, weights = [], 0
+    for i, draws in enumerate(_restarts(posterior)):
+        rng, weights = np.random.default_rng([seed, i]), draws.shape[1]
+        mode = dominant_mode(draws, most_components, dimensions, seed=seed)
+        kept = draws[mode.members]
+        noise = rng.standard_normal((min(points, len(kept)), weights))
+        chosen = rng.choice(len(kept), len(noise), replace=False)
+        apart = without_dependence(kept, null, rng)
+        rows.append((kl_cost(kept), kl_cost(apart), w_cost(kept, noise, chosen), w_cost(apart, noise, chosen), mode))
+    modes = [row[4] for row in rows]
+    kl, kl_null, w, w_null = np.array([row[:4] for row in rows]).T
+    return MeanFieldCost(kl, kl_null, w, w_null, weights, np.array([len(mode.members) for mode in modes]), modes)
+
+
+def kl_cost(draws: np.ndarray) -> float:
+    """-1/2 log det of the draws' correlation matrix; infinite if it is singular.
+
+    >>> kl_cost(np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]))
+    0.0
+    """
+    n, d = draws.shape
+    if n <= d:  # the correlation matrix would be singular
+        return float("inf")
+    check_size(f"the correlations of {d:,} weights", d, "E_KL is for fewer weights")
+    scale = draws.std(axis=0)
+    if (scale == 0).any():
+        return float("inf")
+    standard = (draws - draws.mean(axis=0)) / scale
+    sign, log_det = np.linalg.slogdet(standard.T @ standard / n)
+    return float(abs(log_det) / 2) if sign > 0 else float("inf")
+
+
+def w_cost(draws: np.ndarray, noise: np.ndarray, chosen: np.ndarray) -> float:
+    """W2(p, q_diag) - W2(p, q_full), with both Gaussians drawn from the same noise and compared with the same draws.
+
+    q_full is drawn by the symmetric square root of the covariance, from the draws' singular vectors: no matrix of
+    weights x weights is formed.
+    """
+    mean, n = draws.mean(axis=0), len(draws)
+    _, values, directions = np.linalg.svd(draws - mean, full_matrices=False)
+    full = mean + ((noise @ directions.T) * (values / np.sqrt(n - 1))) @ directions
+    diagonal = mean + noise * draws.std(axis=0, ddof=1)
+    points = draws[chosen]
+    return wasserstein(points, diagonal) - wasserstein(points, full)
+
+
+def expected_null(weights: int, draws: int) -> float:
+    """E[E_KL] of independent Gaussian weights from so many independent draws; infinite if there are too few.
+
+    >>> round(expected_null(200, 2000), 2)
+    5.15
+    """
+    denominator = draws - 1 - (2 * weights + 5) / 6
+    return weights * (weights - 1) / (4 * denominator) if draws > weights else float("inf")
+
+
+def without_dependence(draws: np.ndarray, null: Null, rng: np.random.Generator) -> np.ndarray:
+    """The draws of every weight, each in an order of its own."""
+    n, d = draws.shape
+    if null == "permute":
+        return rng.permuted(draws, axis=0)
+    shifts = np.concatenate([rng.permutation(n) for _ in range(-(-d // n))])[:d]  # no two alike, while they last
+    return np.take_along_axis(draws, (np.arange(n)[:, None] + shifts) % n, axis=0)
+
+
+def interval(values: np.ndarray, level: float = 0.95) -> Interval:
+    """The mean and Student's interval of values that are independent of each other."""
+    from scipy.special import stdtrit
+
+    if len(values) < 2:
+        return Interval(float(values.mean()), float("nan"), float("nan"))
+    with np.errstate(invalid="ignore"):
+        half = stdtrit(len(values) - 1, 0.5 + level / 2) * values.std(ddof=1) / np.sqrt(len(values))
+    return Interval(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
+
+
+def _restarts(posterior: Any) -> Iterator[np.ndarray]:
+    if isinstance(posterior, DrawsPosterior):
+        stored = jax.tree.leaves(posterior.draws.network)
+        chains, each = stored[0].shape[:2]
+        restarts: Any = (
+            np.concatenate([np.asarray(leaf[i], np.float64).reshape(each, -1) for leaf in stored], axis=1)
+            for i in range(chains)
+        )
+    elif isinstance(posterior, Posterior):
+        raise TypeError(
+            f"mean-field's cost is measured on draws: of a sampler's posterior, or as an array; got "
+            f"{type(posterior).__name__}"
+        )
+    else:
+        given = np.asarray(posterior, np.float64)
+        restarts = given[None] if given.ndim == 2 else given
+    for draws in restarts:
+        if draws.ndim != 2 or draws.shape[0] < 4 or draws.shape[1] < 2:
+            raise ValueError(f"draws must be (restarts, n, d), n of at least 4 and d of at least 2, got {draws.shape}")
+        if not np.isfinite(draws).all():
+            raise ValueError("draws has values that are not finite")
+        yield draws
+
+
+def _words(value: Interval) -> str:
+    around = "" if np.isnan(value.low) else f" (95 %: {value.low:.4g} to {value.high:.4g})"
+    return f"{value.mean:.4g}{around}"

@@ -1,0 +1,150 @@
+"""The phase transition of variance networks: where a network's knowledge leaves its means for its variances.
+
+While the noise of a multiplicative posterior grows, the network at its mean weights works at first as well as the
+average over draws does. Then it falls to chance, and the average does not notice. (METHODS D.4)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.analysis.variational_leaves import mean_of
+from posteriax.canvas import PALETTE, subplots
+from posteriax.checks import check_count, check_data
+from posteriax.families.family import DiagonalGaussian
+from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.trace import Trace
+
+NAMES = ("stochastic_accuracy", "deterministic_accuracy", "ensemble_accuracy", "log_alpha")
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseTransition:
+    """Accuracies along a run.
+
+    Args:
+        steps: at which they were taken.
+        stochastic: of single draws, on average.
+        deterministic: of the network at the posterior's mean weights.
+        ensemble: of the average over draws.
+        log_alpha: the median of log(variance / mean^2) over all weights with a mean of their own; NaN if there is none.
+    """
+
+    steps: np.ndarray
+    stochastic: np.ndarray
+    deterministic: np.ndarray
+    ensemble: np.ndarray
+    log_alpha: np.ndarray
+
+    @property
+    def transition(self) -> int | None:
+        """The first step from which the means stay worse than half of what the ensemble knows above chance.
+
+        Chance is taken as the lowest deterministic accuracy seen. None if there was no transition.
+        """
+        chance = self.deterministic.min()
+        lost = self.deterministic - chance < 0.5 * (self.ensemble - chance)
+        after = np.flatnonzero(~lost)
+        first = after[-1] + 1 if len(after) else 0
+        return int(self.steps[first]) if first < len(lost) else None
+
+    def plot(self) -> Any:
+        """All accuracies along the run; returns the figure."""
+        figure, ((axis,),) = subplots(1, 1, 5.4, 3.4)
+        for colour, name in ((PALETTE[2], "ensemble"), (PALETTE[0], "stochastic"), (PALETTE[3], "deterministic")):
+            values = getattr(self, name)
+            axis.plot(self.steps, values, color=colour)
+            axis.text(self.steps[-1], values[-1], f" {name}", color=colour, va="center")
+        if self.transition is not None:
+            axis.axvline(self.transition, color="0.6", linewidth=1)
+        axis.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.02))
+        if np.isfinite(self.log_alpha).any():
+            beside = axis.twinx()
+            beside.plot(self.steps, self.log_alpha, color="0.6", linestyle=":")
+            beside.set_ylabel("median log alpha (dotted)", color="0.4")
+            beside.spines[["top"]].set_visible(False)
+        return figure
+
+
+def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posterior], dict[str, float]]:
+    """What to watch for a phase transition: stochastic, deterministic and ensemble accuracy on test data.
+
+    Args:
+        test: ``(x, y)``, of classes.
+        draws: to predict with.
+        key: what they are made from.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q, priors as p
+    >>> train, test = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical(), prior=p.LogUniform())
+    >>> watch = px.Watch(px.analysis.accuracies(test), every=10)
+    >>> posterior = px.fit(problem, train, px.VI(q.MultiplicativeNormal("layer")), steps=20, key=0, watch=watch)
+    >>> px.analysis.phase_transition(posterior).ensemble.shape
+    (2,)
+    """
+    x, y = check_data(test)
+    check_count("draws", draws)
+
+    def look(posterior: Posterior) -> dict[str, float]:
+        predictive: Any = posterior.predict(x, draws, key=key)
+        labels = np.asarray(predictive.check(y))
+        single = np.asarray(predictive.outputs)
+        chosen = single.argmax(axis=-1) if single.ndim == labels.ndim + 2 else single > 0
+        fixed: Any = at_mean(posterior).predict(x)
+        values = (
+            (chosen == labels).mean(),
+            (fixed.probs.argmax(axis=-1) == labels).mean(),
+            (predictive.probs.argmax(axis=-1) == labels).mean(),
+            _log_alpha(posterior),
+        )
+        return dict(zip(NAMES, map(float, values), strict=True))
+
+    return look
+
+
+def at_mean(posterior: Posterior) -> DrawsPosterior:
+    """The network at the posterior's mean weights, as a posterior of one draw for every member."""
+    if isinstance(posterior, VariationalPosterior):
+        means = [mean_of(posterior, member) for member in range(posterior.members)]
+        draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)
+        return DrawsPosterior(posterior.problem, Trace({}), draws)
+    if isinstance(posterior, DrawsPosterior):
+        mean = jax.tree.map(lambda leaf: np.asarray(leaf[:]).mean(axis=1, keepdims=True), posterior.draws)
+        return DrawsPosterior(posterior.problem, Trace({}), mean)
+    raise TypeError(f"no mean weights of a {type(posterior).__name__}")
+
+
+def phase_transition(posterior: Posterior) -> PhaseTransition:
+    """The accuracies that a run with ``watch=px.Watch(px.analysis.accuracies(test), every=...)`` recorded.
+
+    Raises:
+        ValueError: if it recorded none.
+    """
+    trace = posterior.trace
+    missing = [name for name in ("watched_step", *NAMES) if name not in trace]
+    if missing:
+        raise ValueError(
+            "this run watched no accuracies: fit with watch=px.Watch(px.analysis.accuracies(test), every=)"
+        )
+    return PhaseTransition(np.asarray(trace["watched_step"]), *(np.asarray(trace[name]) for name in NAMES))
+
+
+def _log_alpha(posterior: Posterior) -> float:
+    """The median of log(variance / mean^2) over the weights of all leaves with independent Gaussian entries."""
+    if not isinstance(posterior, VariationalPosterior):
+        return float("nan")
+    found = []
+    for leaf in posterior.problem.leaf_infos:
+        family = posterior.families[leaf.path]
+        if isinstance(family, DiagonalGaussian) and not leaf.is_bias:
+            mean, scale = (
+                np.asarray(a, np.float64) for a in jax.vmap(family.moments)(posterior.variational[leaf.path])
+            )
+            own = mean != 0
+            found.append(2 * np.log(scale[own] / np.abs(mean[own])))
+    values = np.concatenate(found) if found else np.zeros(0)
+    return float(np.median(values)) if values.size else float("nan")

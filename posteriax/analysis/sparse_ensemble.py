@@ -1,0 +1,116 @@
+"""Sparse ensembles: a posterior of which only the weights that matter are still random. (METHODS D.5)
+
+Weights with |kappa| below a threshold are set to their mean, or to zero. In variance networks some 98 % of a layer can
+go so, and its predictions stay.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.analysis.kappa import Kappa
+from posteriax.analysis.variational_leaves import require_variational
+from posteriax.families.family import DiagonalGaussian
+from posteriax.families.sparse import SparseNormal
+from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.predictive import Predictive
+
+
+@dataclass(frozen=True, eq=False)
+class SparseEnsemble:
+    """A posterior with few random weights, and what that saves.
+
+    Args:
+        posterior: draws, predicts, saves; :func:`px.load` reads its file back.
+        kept: how many weights of each sparse leaf are still random, of all members.
+        weights: how many there were.
+        dense_numbers: how many numbers the posterior consisted of before.
+    """
+
+    posterior: VariationalPosterior
+    kept: dict[str, int]
+    weights: dict[str, int]
+    dense_numbers: int
+
+    @property
+    def removed(self) -> float:
+        """The share of the weights of those leaves that are random no more."""
+        return 1.0 - sum(self.kept.values()) / sum(self.weights.values())
+
+    @property
+    def compression(self) -> float:
+        """How many times fewer numbers it consists of, places of the kept ones included."""
+        return self.dense_numbers / self.posterior.num_parameters
+
+    def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
+        """As :meth:`px.Posterior.predict`."""
+        return self.posterior.predict(x, draws, reduce=reduce, key=key)
+
+    def save(self, path: Any) -> None:
+        """As :meth:`px.Posterior.save`: only what is left is written."""
+        self.posterior.save(path)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {kept:,} of {self.weights[name]:,} weights are random" for name, kept in self.kept.items()]
+        return "\n".join([*lines, f"{self.removed:.1%} removed, {self.compression:.1f} times fewer numbers"])
+
+
+def sparse_ensemble(
+    posterior: Posterior, kappa: Kappa, threshold: float, rest: Literal["zero", "mean"] = "zero"
+) -> SparseEnsemble:
+    """Fix all weights whose |kappa| is below a threshold.
+
+    Args:
+        posterior: of VI, with independent Gaussian entries in the leaves that `kappa` has.
+        kappa: of the same posterior.
+        threshold: such as ``kappa.threshold(keep=0.02)``; a leaf of which nothing is beyond it is all fixed.
+        rest: what the others become: "zero", or their "mean".
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 32, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=10, key=0)
+    >>> kappa = px.analysis.kappa(posterior, (x, y))
+    >>> sparse = px.analysis.sparse_ensemble(posterior, kappa, kappa.threshold(keep=0.25))
+    >>> sparse.removed, sparse.predict(x, draws=10).probs.shape
+    (0.75, (500, 2))
+    """
+    own = require_variational(posterior)
+    if rest not in ("zero", "mean"):
+        raise ValueError(f'rest must be "zero" or "mean", got {rest!r}')
+    if not threshold >= 0:
+        raise ValueError(f"threshold must be a number of at least 0, got {threshold!r}")
+    families, variational = dict(own.families), dict(own.variational)
+    kept, weights = {}, {}
+    for name, values in kappa.items():
+        family = families.get(name)
+        if not isinstance(family, DiagonalGaussian):
+            raise TypeError(f"leaf {name} has no independent Gaussian entries to choose from, but {family!r}")
+        mean, scale = (np.asarray(a) for a in jax.vmap(family.moments)(variational[name]))
+        if mean.shape != values.shape:
+            raise ValueError(f"kappa of {name} is of shape {values.shape}, the posterior's leaf of {mean.shape}")
+        chosen = np.abs(values) >= threshold
+        families[name] = SparseNormal(mean.shape[1:])
+        variational[name] = _sparse(mean, scale, chosen, keep_rest=rest == "mean")
+        kept[name], weights[name] = int(chosen.sum()), chosen.size
+    made = replace(own, families=families, variational=variational)
+    return SparseEnsemble(made, kept, weights, own.num_parameters)
+
+
+def _sparse(mean: np.ndarray, scale: np.ndarray, chosen: np.ndarray, *, keep_rest: bool) -> dict[str, jax.Array]:
+    members, size = len(mean), mean[0].size
+    places = [np.flatnonzero(own) for own in chosen]
+    room = max(1, *(len(own) for own in places))
+    index = np.full((members, room), size, np.int32)  # beyond the end: no place
+    values = {"mean": np.zeros((members, room), mean.dtype), "log_scale": np.zeros((members, room), mean.dtype)}
+    tiny = np.finfo(scale.dtype).tiny
+    for m, own in enumerate(places):
+        index[m, : len(own)] = own
+        values["mean"][m, : len(own)] = mean[m].reshape(-1)[own]
+        values["log_scale"][m, : len(own)] = np.log(np.maximum(scale[m].reshape(-1)[own], tiny))
+    parameters = {"index": index, **values} | ({"rest": mean} if keep_rest else {})
+    return {name: jnp.asarray(value) for name, value in parameters.items()}

@@ -1,0 +1,42 @@
+"""What all Matplotlib figures share: a palette, and axes without clutter. Matplotlib is imported where it is used.
+
+A method has the same colour in every figure; the palette (Okabe and Ito's) is readable by the colour-blind.
+"""
+
+from typing import Any
+
+import numpy as np
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
+
+
+def colours(names: Any) -> dict[str, str]:
+    """A colour for each method, by its place in the list.
+
+    >>> colours(["VI", "HMC"])["HMC"]
+    '#E69F00'
+    """
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+
+
+def subplots(rows: int, columns: int, width: float, height: float, **settings: Any) -> tuple[Any, np.ndarray]:
+    """A figure and its axes, (rows, columns), each panel of that width and height in inches."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plot needs matplotlib: pip install 'posteriax[plots]'") from error
+    size = (width * columns, height * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False, **settings)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def heat_map(axis: Any, values: np.ndarray, *, limit: float | None = None, title: str = "") -> Any:
+    """A matrix as an image: dark to light, or with a `limit` from -limit to limit in blue, white and red."""
+    signed = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} if limit is not None else {"cmap": "cividis"}
+    image = axis.imshow(values, interpolation="nearest", aspect="auto", **signed)
+    axis.spines[["top", "right"]].set_visible(True)
+    if title:
+        axis.set_title(title, fontsize="medium")
+    return image

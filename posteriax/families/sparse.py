@@ -1,0 +1,63 @@
+"""A few random weights; all others fixed, or zero.
+
+    w_i ~ N(mu_i, sigma_i^2) for the listed entries,   w_i = rest_i or 0 for all others
+
+Not trained: :func:`px.analysis.sparse_ensemble` makes it of a trained posterior.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from posteriax.families.family import Family, Variational
+from posteriax.priors import Leaf
+
+
+@dataclass(frozen=True)
+class SparseNormal(Family):
+    """Independent Gaussians at some places of a leaf.
+
+    Its parameters are "index", places in the raveled leaf (those beyond its end stand for none), "mean" and
+    "log_scale" of each, and "rest", the leaf's values elsewhere, if they are not zero.
+
+    Args:
+        shape: of the leaf.
+
+    >>> from posteriax import families as q
+    >>> own = {"index": jnp.array([3]), "mean": jnp.array([5.0]), "log_scale": jnp.array([0.0])}
+    >>> q.SparseNormal((2, 2)).mean(own).tolist()
+    [[0.0, 0.0], [0.0, 5.0]]
+    """
+
+    shape: tuple[int, ...]
+    independent = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+
+    def _fill(self, variational: Variational, values: jax.Array, rest: Any) -> jax.Array:
+        flat = jnp.zeros(self.shape, values.dtype).reshape(-1) if rest is None else rest.reshape(-1)
+        return flat.at[variational["index"]].set(values, mode="drop").reshape(self.shape)
+
+    def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
+        mean = variational["mean"]
+        drawn = mean + jnp.exp(variational["log_scale"]) * jax.random.normal(key, mean.shape, mean.dtype)
+        return self._fill(variational, drawn, variational.get("rest"))
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return self._fill(variational, variational["mean"], variational.get("rest"))
+
+    def variance(self, variational: Variational) -> jax.Array:
+        return self._fill(variational, jnp.exp(2 * variational["log_scale"]), None)
+
+    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
+        raise TypeError("q.SparseNormal is not trained: px.analysis.sparse_ensemble makes it of a trained posterior")
+
+    def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
+        raise TypeError("q.SparseNormal has fixed weights, and so no KL to a prior with a density")
+
+    def entropy(self, variational: Variational) -> jax.Array:
+        raise TypeError("q.SparseNormal has fixed weights, and so no entropy")
