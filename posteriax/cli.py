@@ -117,6 +117,20 @@ def make_app() -> Any:
 
         console().print(*tables(*run_sampling(rounds, peers)), sep="\n")
 
+    @bench.command()
+    def gradients(rounds: int = rounds_option) -> None:
+        """A step of mean-field VI with its gradients' signal and noise recorded over one without."""
+        from posteriax.benchmarks.gradients import run_gradients, table
+
+        console().print(table(run_gradients(rounds)))
+
+    @bench.command()
+    def memory() -> None:
+        """Peak memory of predictions with many draws, and of a long run of HMC."""
+        from posteriax.benchmarks.memory import run_memory, table
+
+        console().print(table(run_memory()))
+
     return app
 
 

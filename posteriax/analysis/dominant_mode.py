@@ -43,7 +43,7 @@ def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed
     >>> rng = np.random.default_rng(0)
     >>> draws = rng.normal(size=(300, 20)) + np.where(np.arange(300) < 200, 0.0, 9.0)[:, None]
     >>> found = dominant_mode(draws)
-    >>> found.components, len(found.members), found.members.max()
+    >>> found.components, len(found.members), int(found.members.max())
     (2, 200, 199)
     """
     try:

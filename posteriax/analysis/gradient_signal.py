@@ -50,6 +50,14 @@ def gradient_noise(posterior: Posterior) -> GradientSignal:
 
     Raises:
         ValueError: if the run did not record it.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=30, key=0, record=px.GradientNoise(every=20))
+    >>> signal = px.analysis.gradient_noise(posterior)
+    >>> list(signal.paper), signal.steps.tolist()
+    (['weight', 'bias'], [10, 30])
     """
     trace = posterior.trace
     if FIELD not in trace:

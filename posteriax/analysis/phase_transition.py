@@ -18,7 +18,7 @@ from posteriax.families.family import DiagonalGaussian
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.trace import Trace
 
-NAMES = ("stochastic_accuracy", "deterministic_accuracy", "ensemble_accuracy", "log_alpha")
+NAMES = ("stochastic_accuracy", "deterministic_accuracy", "ensemble_accuracy", "log_alpha", "chance_accuracy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,7 @@ class PhaseTransition:
         deterministic: of the network at the posterior's mean weights.
         ensemble: of the average over draws.
         log_alpha: the median of log(variance / mean^2) over all weights with a mean of their own; NaN if there is none.
+        chance: what always naming the commonest class would have.
     """
 
     steps: np.ndarray
@@ -38,34 +39,35 @@ class PhaseTransition:
     deterministic: np.ndarray
     ensemble: np.ndarray
     log_alpha: np.ndarray
+    chance: float
 
     @property
     def transition(self) -> int | None:
-        """The first step from which the means stay worse than half of what the ensemble knows above chance.
+        """The first step from which the means know less than half of what the ensemble does, above chance, to the end.
 
-        Chance is taken as the lowest deterministic accuracy seen. None if there was no transition.
+        None if there was no transition.
         """
-        chance = self.deterministic.min()
-        lost = self.deterministic - chance < 0.5 * (self.ensemble - chance)
+        lost = self.deterministic - self.chance < 0.5 * (self.ensemble - self.chance)
         after = np.flatnonzero(~lost)
         first = after[-1] + 1 if len(after) else 0
         return int(self.steps[first]) if first < len(lost) else None
 
     def plot(self) -> Any:
-        """All accuracies along the run; returns the figure."""
-        figure, ((axis,),) = subplots(1, 1, 5.4, 3.4)
-        for colour, name in ((PALETTE[2], "ensemble"), (PALETTE[0], "stochastic"), (PALETTE[3], "deterministic")):
-            values = getattr(self, name)
-            axis.plot(self.steps, values, color=colour)
-            axis.text(self.steps[-1], values[-1], f" {name}", color=colour, va="center")
-        if self.transition is not None:
-            axis.axvline(self.transition, color="0.6", linewidth=1)
-        axis.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.02))
-        if np.isfinite(self.log_alpha).any():
-            beside = axis.twinx()
-            beside.plot(self.steps, self.log_alpha, color="0.6", linestyle=":")
-            beside.set_ylabel("median log alpha (dotted)", color="0.4")
-            beside.spines[["top"]].set_visible(False)
+        """All accuracies along the run, and below them log alpha; returns the figure."""
+        rows = 2 if np.isfinite(self.log_alpha).any() else 1
+        figure, axes = subplots(rows, 1, 5.4, 2.6, sharex=True)
+        top = axes[0, 0]
+        for colour, style, name in ((2, "-", "ensemble"), (0, "--", "stochastic"), (3, ":", "deterministic")):
+            top.plot(self.steps, getattr(self, name), style, color=PALETTE[colour], label=name)
+        top.set(ylabel="accuracy", ylim=(0, 1.02))
+        top.legend(frameon=False, fontsize="small", loc="lower left")
+        if rows == 2:
+            axes[1, 0].plot(self.steps, self.log_alpha, color="0.3")
+            axes[1, 0].set_ylabel("median log alpha")
+        for axis in axes[:, 0]:
+            if self.transition is not None:
+                axis.axvline(self.transition, color="0.7", linewidth=1, zorder=0)
+        axes[-1, 0].set_xlabel("step")
         return figure
 
 
@@ -100,6 +102,7 @@ def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posteri
             (fixed.probs.argmax(axis=-1) == labels).mean(),
             (predictive.probs.argmax(axis=-1) == labels).mean(),
             _log_alpha(posterior),
+            np.unique(labels, return_counts=True)[1].max() / labels.size,
         )
         return dict(zip(NAMES, map(float, values), strict=True))
 
@@ -123,6 +126,14 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
 
     Raises:
         ValueError: if it recorded none.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> train, test = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> watch = px.Watch(px.analysis.accuracies(test), every=15)
+    >>> found = px.analysis.phase_transition(px.fit(problem, train, px.MAP(), steps=30, key=0, watch=watch))
+    >>> found.steps.tolist(), bool((found.deterministic == found.ensemble).all())
+    ([15, 30], True)
     """
     trace = posterior.trace
     missing = [name for name in ("watched_step", *NAMES) if name not in trace]
@@ -130,7 +141,8 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
         raise ValueError(
             "this run watched no accuracies: fit with watch=px.Watch(px.analysis.accuracies(test), every=)"
         )
-    return PhaseTransition(np.asarray(trace["watched_step"]), *(np.asarray(trace[name]) for name in NAMES))
+    *traced, chance = (np.asarray(trace[name]) for name in NAMES)
+    return PhaseTransition(np.asarray(trace["watched_step"]), *traced, chance=float(chance[-1]))
 
 
 def _log_alpha(posterior: Posterior) -> float:

@@ -93,10 +93,7 @@ class ProductMatrix:
         figure, axis = (axis.figure, axis) if axis is not None else _one_axis()
         shown = self.correlation
         np.fill_diagonal(shown, 0.0)
-        exact = "exact" if self.draws is None else f"{self.draws:,} draws"
-        image = heat_map(
-            axis, shown, limit=limit, title=f"outside rows and columns: {self.outside_share:.0%} ({exact})"
-        )
+        image = heat_map(axis, shown, limit=limit, title=f"{self.outside_share:.0%} outside rows and columns")
         axis.set_aspect("equal")
         axis.set(xlabel="entry of the product matrix, row by row", ylabel="entry")
         figure.colorbar(image, ax=axis, label="correlation", shrink=0.8)

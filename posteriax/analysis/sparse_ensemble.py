@@ -27,7 +27,7 @@ class SparseEnsemble:
         posterior: draws, predicts, saves; :func:`px.load` reads its file back.
         kept: how many weights of each sparse leaf are still random, of all members.
         weights: how many there were.
-        dense_numbers: how many numbers the posterior consisted of before.
+        dense_numbers: how many numbers those leaves consisted of before.
     """
 
     posterior: VariationalPosterior
@@ -42,8 +42,9 @@ class SparseEnsemble:
 
     @property
     def compression(self) -> float:
-        """How many times fewer numbers it consists of, places of the kept ones included."""
-        return self.dense_numbers / self.posterior.num_parameters
+        """How many times fewer numbers its sparse leaves consist of, places of the kept weights included."""
+        own = sum(a.size for name in self.kept for a in self.posterior.variational[name].values())
+        return self.dense_numbers / own
 
     def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
         """As :meth:`px.Posterior.predict`."""
@@ -98,7 +99,8 @@ def sparse_ensemble(
         variational[name] = _sparse(mean, scale, chosen, keep_rest=rest == "mean")
         kept[name], weights[name] = int(chosen.sum()), chosen.size
     made = replace(own, families=families, variational=variational)
-    return SparseEnsemble(made, kept, weights, own.num_parameters)
+    dense = sum(a.size for name in kept for a in own.variational[name].values())
+    return SparseEnsemble(made, kept, weights, dense)
 
 
 def _sparse(mean: np.ndarray, scale: np.ndarray, chosen: np.ndarray, *, keep_rest: bool) -> dict[str, jax.Array]:

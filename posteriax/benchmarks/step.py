@@ -62,11 +62,12 @@ class DriverProgram(NamedTuple):
 
 
 def driver_program(
-    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None
+    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None, noisy: bool = False
 ) -> DriverProgram:
     problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), prior or p.Normal(scale=0.3))
     target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
-    program = Program(Ensemble(method, 1), target, Minibatches.of(len(y), batch_size), members_mesh(1, None))
+    batches, mesh = Minibatches.of(len(y), batch_size), members_mesh(1, None)
+    program = Program(Ensemble(method, 1), target, batches, mesh, noisy=noisy)
     keys = jax.random.split(jax.random.key(0), 1)
     states = program.start(keys, jnp.arange(1), (x, y))
     run = program.chunk.lower(keys, states, (x, y), jnp.int32(0), jnp.int32(STEPS)).compile()
@@ -78,18 +79,18 @@ def driver_program(
     return DriverProgram(run, keys, states, needed, parameters)
 
 
-def timed(program: DriverProgram, x: jax.Array, y: jax.Array) -> Callable[[], float]:
+def timed(program: DriverProgram, x: jax.Array, y: jax.Array, steps: int = STEPS) -> Callable[[], float]:
     """Seconds per step."""
     box = {"states": program.states, "step": 0}
 
     def seconds() -> float:
         first = box["step"]
         began = time.perf_counter()
-        out = program.run(program.keys, box["states"], (x, y), jnp.int32(first), jnp.int32(first + STEPS))
+        out = program.run(program.keys, box["states"], (x, y), jnp.int32(first), jnp.int32(first + steps))
         jax.block_until_ready(out)
         took = time.perf_counter() - began
-        box["states"], box["step"] = out[0], first + STEPS
-        return took / STEPS
+        box["states"], box["step"] = out[0], first + steps
+        return took / steps
 
     return seconds
 

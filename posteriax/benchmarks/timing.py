@@ -25,7 +25,9 @@ def interleave(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, 
     return {name: np.array(values) for name, values in times.items()}
 
 
-def ratio_table(times: dict[str, np.ndarray], baseline: str, *, unit: float, unit_name: str, title: str) -> Any:
+def ratio_table(
+    times: dict[str, np.ndarray], baseline: str, *, unit: float, unit_name: str, title: str, digits: int = 2
+) -> Any:
     """A table of median times and of ratios to a baseline, round by round, with their 10 % to 90 % range."""
     from rich.table import Table
 
@@ -38,5 +40,7 @@ def ratio_table(times: dict[str, np.ndarray], baseline: str, *, unit: float, uni
         ratios = values / times[baseline]
         low, high = np.quantile(ratios, [0.1, 0.9])
         median = float(np.median(values))
-        table.add_row(name, f"{median / unit:.3g}", f"{np.median(ratios):.2f}", f"{low:.2f} to {high:.2f}")
+        table.add_row(
+            name, f"{median / unit:.3g}", f"{np.median(ratios):.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"
+        )
     return table

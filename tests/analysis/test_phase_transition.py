@@ -27,6 +27,7 @@ def test_accuracies_are_those_of_draws_of_the_mean_and_of_the_average(moons):
         params = jax.tree.unflatten(jax.tree.structure(posterior.problem.unknowns), leaves).network
         probs.append(jax.nn.softmax(posterior.problem.outputs(params, x)))
     assert found["deterministic_accuracy"] == pytest.approx((np.mean(probs, axis=0).argmax(axis=-1) == y).mean())
+    assert found["chance_accuracy"] == max((y == 0).mean(), (y == 1).mean())
     weights = [posterior.variational[f"layers/{i}/weight"] for i in range(3)]
     alpha = [2 * (np.asarray(w["log_scale"]) - np.log(np.abs(w["mean"]))) for w in weights]
     assert found["log_alpha"] == pytest.approx(np.median(np.concatenate([a.reshape(-1) for a in alpha])), rel=1e-4)
@@ -47,9 +48,9 @@ def test_the_transition_is_where_the_means_stay_lost():
     steps = np.arange(1, 7) * 100
     ensemble = np.array([0.7, 0.9, 0.9, 0.9, 0.9, 0.9])
     deterministic = np.array([0.7, 0.9, 0.4, 0.8, 0.1, 0.1])
-    made = PhaseTransition(steps, ensemble, deterministic, ensemble, np.full(6, np.nan))
+    made = PhaseTransition(steps, ensemble, deterministic, ensemble, np.full(6, np.nan), chance=0.1)
     assert made.transition == 500
-    never = PhaseTransition(steps, ensemble, ensemble, ensemble, np.full(6, np.nan))
+    never = PhaseTransition(steps, ensemble, ensemble, ensemble, np.full(6, np.nan), chance=0.1)
     assert never.transition is None
 
 
