@@ -113,11 +113,12 @@ def spectra_and_signal() -> None:
         signal = px.analysis.gradient_noise(posterior)
         scales = [leaf for leaf in signal.paper if leaf.startswith("layers/1/weight/") and not leaf.endswith("mean")]
         for leaf in scales:
-            axis.plot(signal.steps, signal.paper[leaf], color=colour)
-        axis.text(signal.steps[-1], signal.paper[scales[0]][-1], f" {name}", color=colour, va="center")
-        print(f"  {name}: {', '.join(f'{leaf} {signal.paper[leaf][0]:.0f} at first' for leaf in scales)}")
+            axis.plot(signal.steps, signal.pooled[leaf], color=colour)
+        axis.text(signal.steps[-1], signal.pooled[scales[0]][-1], f" {name}", color=colour, va="center")
+        found = (f"{leaf} {signal.pooled[leaf][1]:.3g} (averaged {signal.paper[leaf][1]:.3g})" for leaf in scales)
+        print(f"  {name} at step {signal.steps[1]}: {', '.join(found)}")
     axis.axhline(1.0, color="0.6", linewidth=1)
-    axis.set(yscale="log", xlabel="step", ylabel="$E[g^2]$ / Var $g$ of the scales in layer 2")
+    axis.set(yscale="log", xlabel="step", ylabel="signal to noise of the scales, layer 2")
     save(figure, "gradient_noise")
 
 
@@ -127,14 +128,14 @@ def variance_network() -> None:
     net = eqx.nn.MLP(784, 10, 100, 2, key=KEY)
     problem = px.Problem(net, px.Categorical(), {"**": p.Normal(scale=1.0), middle: p.LogUniform()})
     # one log alpha for the layer has a noisy gradient, and a long way to go
-    rates = {"log_alpha": optax.adam(1.0), "other": optax.adam(optax.linear_schedule(3e-3, 1e-4, 9_400))}
+    rates = {"log_alpha": optax.adam(0.3), "other": optax.adam(optax.linear_schedule(3e-3, 1e-4, 12_000))}
     label = lambda tree: {  # noqa: E731
         leaf: {name: name if name == "log_alpha" else "other" for name in own} for leaf, own in tree.items()
     }
     families = {"**": q.Point(), middle: q.MultiplicativeNormal("layer")}
     method = px.VI(families, optimizer=optax.multi_transform(rates, label))
     watch = px.Watch(px.analysis.accuracies((images_test, y_test), draws=50), every=100)
-    posterior = px.fit(problem, (images, y), method, epochs=200, key=0, watch=watch)
+    posterior = px.fit(problem, (images, y), method, epochs=1000, batch_size=256, key=0, watch=watch)
     transition = px.analysis.phase_transition(posterior)
     print(f"  the means are lost from step {transition.transition}")
     save(transition.plot(), "phase_transition")
@@ -149,7 +150,13 @@ def variance_network() -> None:
             sparse = px.analysis.sparse_ensemble(posterior, kappa, kappa.threshold(keep=1 - share), rest)
             accuracy.append(px.evaluate(sparse.predict(images_test, draws=100), y_test)["accuracy"])
         print(f"  set to {rest}: " + ", ".join(f"{s:.1%} {a:.3f}" for s, a in zip(shares, accuracy, strict=True)))
-        axis.plot(np.log10(1 - shares), accuracy, "o-", color=colour, label=f"the others set to their {rest}")
+        axis.plot(
+            np.log10(1 - shares),
+            accuracy,
+            "o-",
+            color=colour,
+            label=f"the others set to {rest}" if rest == "zero" else "the others set to their mean",
+        )
     sparse = px.analysis.sparse_ensemble(posterior, kappa, threshold)
     print("  " + str(sparse).replace("\n", "; "))
     axis.set(xlabel="log10 of the share of weights that stay random", ylabel="ensemble accuracy", ylim=(0, 1))

@@ -1,10 +1,14 @@
 """Signal and noise of the gradients that training sees, for every leaf, in windows of a few batches.
 
-    paper:  E[g^2] / Var[g]            plain:  E[g]^2 / Var[g]  =  paper - (W - 1) / W
+    paper:   mean over the leaf of  E[g^2] / Var[g]
+    plain:   mean over the leaf of  E[g]^2 / Var[g]  =  paper - (W - 1) / W
+    pooled:  sum over the leaf of E[g^2]  /  sum over the leaf of Var[g]
 
-over a window of W batches, for every parameter, averaged over the leaf; Var divides by W - 1. Gradients that are noise
-alone have a paper value of (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and a plain one of 0.13: with an
-endless window 1 and 0. Parameters whose gradient does not vary (dead units) are left out. (METHODS E.1, 0.2.5)
+with E and Var over a window of W batches, for every parameter; Var divides by W - 1. Gradients that are noise alone
+have a paper value of (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and a plain one of 0.13: with an
+endless window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales of
+pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one. (METHODS E.1,
+0.2.5)
 """
 
 from collections import namedtuple
@@ -63,7 +67,7 @@ class Watched(NamedTuple):
     mean: Any
     squares: Any  # summed squares of the deviations from the mean (Welford's: no cancellation)
     step: jax.Array
-    ratios: jax.Array  # (leaves, 2): paper and plain, at a window's last step; NONE otherwise
+    ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
 
 
 def watch_gradients(method: Any, noise: GradientNoise, steps: int) -> Any:
@@ -80,7 +84,7 @@ def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> o
 
     def init(params: Any) -> Watched:
         zeros = jax.tree.map(jnp.zeros_like, params)
-        none = jnp.full((len(jax.tree.leaves(params)), 2), NONE)
+        none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
         return Watched(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
 
     def update(gradient: Any, state: Watched, params: Any = None) -> tuple[Any, Watched]:
@@ -119,8 +123,11 @@ def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
     def one(m: jax.Array, s: jax.Array) -> jax.Array:
         variance = s / (window - 1)
         varies = variance > 0
-        plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum() / varies.sum()
-        return jnp.stack([plain + (window - 1) / window, plain])
+        plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
+        plain = plain / jnp.maximum(varies.sum(), 1)
+        pooled = jnp.square(m).sum() / jnp.where(varies.any(), variance.sum(), 1.0)
+        part = (window - 1) / window  # E[g^2] is E[g]^2 and this part of Var[g]
+        return jnp.stack([plain + part, plain, pooled + part])
 
     return jnp.stack([one(m, s) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(squares), strict=True)])
 

@@ -22,6 +22,8 @@ from posteriax.methods.method import Method, Target
 from posteriax.problem import Batch
 
 STEPS_PER_CHUNK = 1000  # at the most
+# LLVM's third level makes steps no faster that could be measured, and the first one come a second or two later
+CHUNK_OPTIONS = {"xla_backend_optimization_level": 2}
 CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
 
 Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
@@ -68,6 +70,7 @@ class Program:
                 out_specs=(split, split, split, second, second),
             ),
             donate_argnums=1,
+            compiler_options=CHUNK_OPTIONS,
         )
 
     def _capacity(self, fed: int | None) -> int:

@@ -8,6 +8,10 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_opti
 import jax
 import pytest
 
+from posteriax import program
+
+program.CHUNK_OPTIONS["xla_backend_optimization_level"] = 0
+
 # two devices on any machine, so that members are really placed on several
 jax.config.update("jax_num_cpu_devices", 2)
 

@@ -19,15 +19,17 @@ class GradientSignal:
         steps: the step at which each window ended.
         paper: E[g^2] / Var[g] by leaf of the parameters that were trained, (windows,) each; 1 is pure noise.
         plain: E[g]^2 / Var[g]; 0 is pure noise.
+        pooled: E[g^2] and Var[g] each summed over the leaf before they are divided; 1 is pure noise.
     """
 
     steps: np.ndarray
     paper: dict[str, np.ndarray]
     plain: dict[str, np.ndarray]
+    pooled: dict[str, np.ndarray]
 
     def plot(self, ending: str = "") -> Any:
-        """The paper's ratio during training, one line for each leaf whose path ends so; returns the figure."""
-        chosen = {name: values for name, values in self.paper.items() if name.endswith(ending)}
+        """The pooled ratio during training, one line for each leaf whose path ends so; returns the figure."""
+        chosen = {name: values for name, values in self.pooled.items() if name.endswith(ending)}
         if not chosen:
             raise ValueError(f"no leaf ends in {ending!r}. Leaves: {', '.join(self.paper)}")
         figure, ((axis,),) = subplots(1, 1, 5.4, 3.4)
@@ -35,7 +37,7 @@ class GradientSignal:
             style = ("-", "--", ":")[i // len(PALETTE) % 3]
             axis.plot(self.steps, values, style, color=PALETTE[i % len(PALETTE)], label=name)
         axis.axhline(1.0, color="0.6", linewidth=1)
-        axis.set(yscale="log", xlabel="step", ylabel="$E[g^2]$ / Var $g$   (1: noise alone)")
+        axis.set(yscale="log", xlabel="step", ylabel="sum of $E[g^2]$ / sum of Var $g$  (1: noise)")
         axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
         return figure
 
@@ -71,4 +73,4 @@ def gradient_noise(posterior: Posterior) -> GradientSignal:
     steps = np.asarray(trace[f"{FIELD}_step"])
     assert len(names) == values.shape[1], "one row for every leaf that was trained"
     of = lambda kind: {name: values[:, i, kind] for i, name in enumerate(names)}  # noqa: E731
-    return GradientSignal(steps, of(0), of(1))
+    return GradientSignal(steps, of(0), of(1), of(2))

@@ -141,8 +141,9 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
         raise ValueError(
             "this run watched no accuracies: fit with watch=px.Watch(px.analysis.accuracies(test), every=)"
         )
-    *traced, chance = (np.asarray(trace[name]) for name in NAMES)
-    return PhaseTransition(np.asarray(trace["watched_step"]), *traced, chance=float(chance[-1]))
+    stochastic, deterministic, ensemble, log_alpha, chance = (np.asarray(trace[name]) for name in NAMES)
+    steps = np.asarray(trace["watched_step"])
+    return PhaseTransition(steps, stochastic, deterministic, ensemble, log_alpha, float(chance[-1]))
 
 
 def _log_alpha(posterior: Posterior) -> float:

@@ -49,7 +49,8 @@ def test_costs_tables_and_traces():
     assert len(cost.plot().axes) == 2
     table = TruncationTable({"trained": {"nll": 0.1}, "rank 1": {"nll": 0.3}}, {"trained": 4, "rank 1": 3})
     assert [bar.get_width() for bar in table.plot().axes[0].patches] == [0.3, 0.1]
-    signal = GradientSignal(np.array([10, 110]), {"w/mean": np.array([5.0, 2.0])}, {"w/mean": np.array([4.1, 1.1])})
+    ratios = {"w/mean": np.array([5.0, 2.0])}
+    signal = GradientSignal(np.array([10, 110]), {}, {}, ratios)
     assert signal.plot().axes[0].lines[0].get_ydata().tolist() == [5.0, 2.0]
     with pytest.raises(ValueError, match="no leaf ends in"):
         signal.plot("log_scale")

@@ -38,17 +38,19 @@ def test_ratios_are_numpys_at_the_end_of_every_window():
         variance = window.var(axis=0, ddof=1)
         assert found[end, 0, 0] == pytest.approx((np.square(window).mean(axis=0) / variance).mean(), rel=1e-4)
         assert found[end, 0, 1] == pytest.approx((np.square(window.mean(axis=0)) / variance).mean(), rel=1e-4)
+        assert found[end, 0, 2] == pytest.approx(np.square(window).mean(axis=0).sum() / variance.sum(), rel=1e-4)
 
 
 def test_pure_noise_has_the_ratio_that_is_documented():
     rng = np.random.default_rng(0)
     size = 20_000
     rows = [{"w": jnp.asarray(row, jnp.float32)} for row in rng.normal(size=(10, size))]
-    paper, plain = ratios_of(rows, GradientNoise())[-1, 0]
+    paper, plain, pooled = ratios_of(rows, GradientNoise())[-1, 0]
     expected = 9 / (10 * 7)  # E[mean^2 / variance] of ten standard normals: F-distributed over ten
     spread = np.sqrt(2 * 9**2 * 8 / (7**2 * 5)) / 10  # its standard deviation
     assert abs(plain - expected) < 5 * spread / np.sqrt(size)
     assert paper == pytest.approx(plain + 0.9, rel=1e-6)
+    assert abs(pooled - 1.0) < 5 * np.sqrt(2 / 10 / size)  # unbiased, up to one over the size
 
 
 def test_a_strong_signal_survives_single_precision_and_dead_parameters_do_not_count():
@@ -94,7 +96,7 @@ def test_what_was_recorded_is_by_trained_parameter_and_survives_a_file(recorded,
 def test_ensembles_checkpoints_and_map_record_it_too(moons, tmp_path):
     record = px.GradientNoise(window=5, every=20)
     members = fit(moons, px.Ensemble(px.MAP(), 2), record)
-    assert members.trace["gradient_noise"].shape == (2, 3, 4, 2)
+    assert members.trace["gradient_noise"].shape == (2, 3, 4, 3)
     assert list(px.analysis.gradient_noise(members).paper) == members.problem.leaf_names
     whole = fit(moons, px.MAP(), record)
     stored = fit(moons, px.MAP(), record, checkpoint=tmp_path / "run")
