@@ -94,7 +94,7 @@ def spectra_and_signal() -> None:
     x, x_test = 2 * images - 1, 2 * images_test - 1
     net = eqx.nn.MLP(784, 10, 100, 2, key=KEY)
     problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.2))
-    record = px.GradientNoise(window=10, every=100)
+    record = px.GradientNoise(window=10, every=50)
     fitted = {
         name: px.fit(problem, (x, y), px.VI(family), epochs=200, key=0, record=record)
         for name, family in {"mean-field": q.Normal(), "KTied(2)": q.KTied(2)}.items()
@@ -112,13 +112,14 @@ def spectra_and_signal() -> None:
     for colour, (name, posterior) in zip(PALETTE, fitted.items(), strict=False):
         signal = px.analysis.gradient_noise(posterior)
         scales = [leaf for leaf in signal.paper if leaf.startswith("layers/1/weight/") and not leaf.endswith("mean")]
-        for leaf in scales:
-            axis.plot(signal.steps, signal.pooled[leaf], color=colour)
-        axis.text(signal.steps[-1], signal.pooled[scales[0]][-1], f" {name}", color=colour, va="center")
+        for style, leaf in zip(("-", "--"), scales, strict=False):
+            label = f"{name}, {leaf.rsplit('/', 1)[1].replace('_', ' ')}"
+            axis.plot(signal.steps, signal.pooled[leaf], style, color=colour, label=label)
         found = (f"{leaf} {signal.pooled[leaf][1]:.3g} (averaged {signal.paper[leaf][1]:.3g})" for leaf in scales)
         print(f"  {name} at step {signal.steps[1]}: {', '.join(found)}")
     axis.axhline(1.0, color="0.6", linewidth=1)
-    axis.set(yscale="log", xlabel="step", ylabel="signal to noise of the scales, layer 2")
+    axis.set(yscale="log", xlabel="step", xlim=(0, 2000), ylabel="signal to noise of the scales, layer 2")
+    axis.legend(frameon=False, fontsize="small")
     save(figure, "gradient_noise")
 
 
@@ -140,7 +141,7 @@ def variance_network() -> None:
     print(f"  the means are lost from step {transition.transition}")
     save(transition.plot(), "phase_transition")
     kappa = px.analysis.kappa(posterior, (images, y), middle)
-    threshold = kappa.threshold(keep=0.02)
+    threshold = kappa.threshold(keep=0.1)
     save(kappa.plot(threshold), "kappa")
     figure, ((axis,),) = subplots(1, 1, 5.0, 3.2)
     shares = np.array([0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999])

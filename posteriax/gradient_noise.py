@@ -6,9 +6,9 @@
 
 with E and Var over a window of W batches, for every parameter; Var divides by W - 1. Gradients that are noise alone
 have a paper value of (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and a plain one of 0.13: with an
-endless window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales of
-pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one. (METHODS E.1,
-0.2.5)
+endless window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales
+of pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one.
+(METHODS E.1, 0.2.5)
 """
 
 from collections import namedtuple
