@@ -146,13 +146,14 @@ def variance_network() -> None:
     figure, ((axis,),) = subplots(1, 1, 5.0, 3.2)
     shares = np.array([0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999])
     for colour, rest in zip(PALETTE, ("zero", "mean"), strict=False):
-        accuracy = []
+        random, accuracy = [], []
         for share in shares:
             sparse = px.analysis.sparse_ensemble(posterior, kappa, kappa.threshold(keep=1 - share), rest)
+            random.append(1 - sparse.removed)
             accuracy.append(px.evaluate(sparse.predict(images_test, draws=100), y_test)["accuracy"])
         print(f"  set to {rest}: " + ", ".join(f"{s:.1%} {a:.3f}" for s, a in zip(shares, accuracy, strict=True)))
         axis.plot(
-            np.log10(1 - shares),
+            np.log10(random),
             accuracy,
             "o-",
             color=colour,

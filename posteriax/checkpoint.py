@@ -82,7 +82,7 @@ class Checkpoint:
             infos, some = self._load_shard(shard, info, draws)
             recorded.append(infos)
             drawn += [some] if some is not None else []
-        watched = Watched(tuple(about["watched_step"]), tuple(about["watched"]))
+        watched = Watched(tuple(about.get("watched_step", ())), tuple(about.get("watched", ())))
         return Saved(about["step"], restored, recorded, drawn, about["seconds"], watched)
 
     def save(

@@ -35,7 +35,7 @@ class GradientNoise:
     Between windows nothing is computed, so that a run costs a few per cent more at the most.
 
     Args:
-        window: batches of one window.
+        window: batches of one window; with 2 or 3 the averaged ratios have no finite expectation.
         every: steps from the start of one window to that of the next.
 
     >>> import equinox as eqx, jax, posteriax as px
@@ -60,7 +60,7 @@ class GradientNoise:
             raise ValueError(f"every must be at least the window of {self.window} batches, got {self.every}")
 
 
-class Watched(NamedTuple):
+class WatchedOptimizer(NamedTuple):
     """An optimiser's state, and the running moments of the gradients it is given."""
 
     inner: Any
@@ -82,12 +82,12 @@ def watch_gradients(method: Any, noise: GradientNoise, steps: int) -> Any:
 def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:
     """The same optimiser, whose state has the gradients' signal and noise beside it."""
 
-    def init(params: Any) -> Watched:
+    def init(params: Any) -> WatchedOptimizer:
         zeros = jax.tree.map(jnp.zeros_like, params)
         none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
-        return Watched(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
+        return WatchedOptimizer(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
 
-    def update(gradient: Any, state: Watched, params: Any = None) -> tuple[Any, Watched]:
+    def update(gradient: Any, state: WatchedOptimizer, params: Any = None) -> tuple[Any, WatchedOptimizer]:
         place = same_for_all_members(state.step % noise.every)
         mean, squares = jax.lax.cond(
             place < noise.window,
@@ -100,7 +100,7 @@ def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> o
             lambda: jnp.full_like(state.ratios, NONE),
         )
         updates, inner = optimizer.update(gradient, state.inner, params)
-        return updates, Watched(inner, mean, squares, state.step + 1, ratios)
+        return updates, WatchedOptimizer(inner, mean, squares, state.step + 1, ratios)
 
     return optax.GradientTransformation(init, update)
 
@@ -125,7 +125,7 @@ def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
         varies = variance > 0
         plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
         plain = plain / jnp.maximum(varies.sum(), 1)
-        pooled = jnp.square(m).sum() / jnp.where(varies.any(), variance.sum(), 1.0)
+        pooled = jnp.where(varies, jnp.square(m), 0.0).sum() / jnp.where(varies.any(), variance.sum(), 1.0)
         part = (window - 1) / window  # E[g^2] is E[g]^2 and this part of Var[g]
         return jnp.stack([plain + part, plain, pooled + part])
 

@@ -253,7 +253,7 @@ class _Run:
                 warmed: Sampler = program.method  # type: ignore[assignment]
                 warmed.inspect(_trace(_join(recorded + new), (), 0.0, step, alone=program.members == 1))
             if self.watch is not None and (step % self.watch.every == 0 or step == total):
-                watched = watched.plus(step, self.watch.look(self._posterior(states)))
+                watched = watched.plus(step, self.watch.look(self._posterior(states), taken=infos._fields))
             bar.update(step, rate, _headline(new[-1]))
             due = now - written > self.every or waiting > WAITING_BYTES
             if self.store and (due or step == total or stop.asked):

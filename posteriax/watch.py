@@ -38,10 +38,14 @@ class Watch:
         if not callable(self.function):
             raise TypeError(f"function must take a posterior and return numbers by name, got {self.function!r}")
 
-    def look(self, posterior: Posterior) -> dict[str, float]:
+    def look(self, posterior: Posterior, taken: tuple[str, ...] = ()) -> dict[str, float]:
+        """What the function finds; `taken` are the names that the run itself records."""
         found = self.function(posterior)
         if not isinstance(found, Mapping):
             raise TypeError(f"the watched function must return numbers by name, got {type(found).__name__}")
+        clashes = sorted({*taken, "watched_step"} & found.keys())
+        if clashes:
+            raise ValueError(f"the run itself records {', '.join(clashes)}: the watched function must use other names")
         return {str(name): float(value) for name, value in found.items()}
 
 

@@ -64,5 +64,7 @@ def test_bad_watches_are_said(moons):
         px.Watch("accuracy", every=1)
     with pytest.raises(TypeError, match="numbers by name, got float"):
         fit(moons, px.Watch(lambda p: 1.0, every=10))
+    with pytest.raises(ValueError, match="the run itself records log_joint"):
+        fit(moons, px.Watch(lambda p: {"log_joint": 1.0}, every=10))
     with pytest.raises(ValueError, match="methods that optimise"):
         px.fit(px.Problem(NET, px.Categorical()), moons[0], px.HMC(), draws=2, key=0, watch=px.Watch(dict, every=1))

@@ -1,8 +1,9 @@
 """Which side of its kink every activation of a piecewise-linear network is on, read off the network's own program.
 
-ReLU and its kin are comparisons in the end: a maximum with a constant, a choice between two values, an absolute value,
-a clamp. The program is run once more, one operation at a time, and the outcome of every such comparison is kept.
-Maxima over a window (max-pooling) and comparisons inside loops are not.
+ReLU and its kin are comparisons in the end: a maximum or minimum with a constant, a choice between two values, an
+absolute value, a clamp. The program is run once more, one operation at a time, and the outcome of every such comparison
+is kept, also of those that smooth functions make inside (softplus). Maxima over a window (max-pooling), and comparisons
+inside loops, are not.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
+_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint")
+_INNER = ("call_jaxpr", "fun_jaxpr", "jaxpr")  # their names for the program within
 
 
 def activation_pattern(function: Callable[[Any], Any], x: Any) -> jax.Array:
@@ -38,10 +40,10 @@ def _run(jaxpr: Any, consts: Any, args: Any, seen: list[jax.Array]) -> list[Any]
 
     for eqn in jaxpr.eqns:
         own, name = [read(v) for v in eqn.invars], eqn.primitive.name
-        _compare(name, eqn.invars, own, seen)
-        inner = eqn.params.get(_CALLS.get(name, ""))
+        _compare(name, own, seen)
+        inner = next((eqn.params[key] for key in _INNER if key in eqn.params), None) if name in _CALLS else None
         if inner is not None:
-            results = _run(inner.jaxpr, inner.consts, own, seen)
+            results = _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), own, seen)
         else:
             made = eqn.primitive.bind(*own, **eqn.params)
             results = made if eqn.primitive.multiple_results else [made]
@@ -49,11 +51,14 @@ def _run(jaxpr: Any, consts: Any, args: Any, seen: list[jax.Array]) -> list[Any]
     return [read(v) for v in jaxpr.outvars]
 
 
-def _compare(name: str, variables: Any, values: list[Any], seen: list[jax.Array]) -> None:
+def _compare(name: str, values: list[Any], seen: list[jax.Array]) -> None:
     scalar = [jnp.ndim(value) == 0 for value in values]
     if name == "max" and sum(scalar) == 1:
         inner, bound = values if scalar[1] else values[::-1]
         seen.append(inner > bound)
+    elif name == "min" and sum(scalar) == 1:
+        inner, bound = values if scalar[1] else values[::-1]
+        seen.append(inner < bound)
     elif name == "select_n" and values[0].dtype == bool and values[0].ndim > 0:
         seen.append(values[0])
     elif name == "abs" and jnp.issubdtype(values[0].dtype, jnp.floating):

@@ -1,16 +1,18 @@
 """Which leaves of a posterior an analysis is for, and what is known of their distribution."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from posteriax.analysis.running_covariance import chunks_of_draws
 from posteriax.leaf_paths import choose_by_path, describe_leaves
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 from posteriax.problem import Problem
+from posteriax.stored_draws import blocks_of_draws
 
 DRAWS = 1000  # where moments have no closed form
 
@@ -55,28 +57,42 @@ def chosen_weights(problem: Problem, leaves: str | Sequence[str]) -> list[Leaf]:
     return found
 
 
-def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf], key: jax.Array | None = None) -> list[LeafMoments]:
-    """Mean and standard deviation of every entry of these leaves.
+def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMoments]:
+    """Mean and standard deviation of every entry of these leaves; several members are a mixture.
 
-    In closed form where the families know them; otherwise from draws: all there are, or a thousand.
+    In closed form where the leaf's family knows them; otherwise from draws: all there are, or a thousand.
     """
+    exact: list[LeafMoments | None] = [None] * len(leaves)
     if isinstance(posterior, VariationalPosterior):
         exact = [_closed_form(posterior, leaf.path) for leaf in leaves]
-        if all(moments is not None for moments in exact):
-            return exact  # type: ignore[return-value]
-    draws = leaf_draws(posterior, leaves, key)
-    return [LeafMoments(values.mean(axis=0), values.std(axis=0)) for values in draws]
+    missing = [leaf for leaf, found in zip(leaves, exact, strict=True) if found is None]
+    drawn = iter(_drawn_moments(posterior, missing) if missing else [])
+    return [found if found is not None else next(drawn) for found in exact]
 
 
-def leaf_draws(posterior: Posterior, leaves: Sequence[Leaf], key: jax.Array | None = None) -> list[np.ndarray]:
-    """Draws of these leaves, each with a leading axis, in float64."""
-    names = posterior.problem.leaf_names
+def _drawn_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMoments]:
+    places = [posterior.problem.leaf_names.index(leaf.path) for leaf in leaves]
     if isinstance(posterior, DrawsPosterior):
         stored = jax.tree.leaves(posterior.draws)
-        whole = [np.asarray(stored[names.index(leaf.path)][:], np.float64) for leaf in leaves]
-        return [values.reshape(-1, *values.shape[2:]) for values in whole]
-    drawn = jax.tree.leaves(posterior.sample(jax.random.key(0) if key is None else key, DRAWS))
-    return [np.asarray(drawn[names.index(leaf.path)], np.float64) for leaf in leaves]
+        return [_moments(blocks_of_draws(stored[place])) for place in places]
+    parts: list[list[np.ndarray]] = [[] for _ in leaves]
+    for some in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
+        drawn = jax.tree.leaves(some)
+        for part, place in zip(parts, places, strict=True):
+            part.append(np.asarray(drawn[place])[None])
+    return [_moments(iter(part)) for part in parts]
+
+
+def _moments(blocks: Iterator[np.ndarray]) -> LeafMoments:
+    """Of draws with two leading axes, that come in parts."""
+    count, shift, sums, squares = 0, None, 0.0, 0.0  # type: int, Any, Any, Any
+    for block in blocks:
+        flat = block.reshape(-1, *block.shape[2:]).astype(np.float64)
+        shift = flat.mean(axis=0) if shift is None else shift  # close to the mean, so that squares do not cancel
+        count, sums = count + len(flat), sums + (flat - shift).sum(axis=0)
+        squares = squares + np.square(flat - shift).sum(axis=0)
+    mean = sums / count
+    return LeafMoments(shift + mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0)))
 
 
 def _closed_form(posterior: VariationalPosterior, name: str) -> LeafMoments | None:

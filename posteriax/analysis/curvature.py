@@ -24,6 +24,7 @@ import quax
 from posteriax.arrays.probe import ProbeArray
 from posteriax.arrays.random_array import Contraction
 from posteriax.arrays.uses import Use, find_uses, spec_of_example
+from posteriax.network import couples_examples
 from posteriax.priors import Leaf
 from posteriax.problem import Batch, Problem, Unknowns
 
@@ -43,9 +44,14 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
         leaf: which.
 
     Raises:
-        ValueError: if it would take too many Hessian-vector products.
+        ValueError: if it would take too many Hessian-vector products, or the network couples examples.
     """
     x, y = problem.check(data)
+    if couples_examples(problem.network, x):
+        raise ValueError(
+            "the network's outputs for one example depend on the others in its batch (batch statistics): the curvature "
+            "of its likelihood is no sum over examples"
+        )
     index, weights = problem.leaf_names.index(leaf.path), math.prod(leaf.shape)
     use = find_uses(problem.network.apply, problem.network.params, spec_of_example(x))[index]
     layer = _layer(problem, unknowns, x, index, use)

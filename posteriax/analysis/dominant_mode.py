@@ -6,9 +6,11 @@ more numbers than there are draws, and the criterion would only ever see the pen
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from posteriax.canvas import PALETTE, subplots
 from posteriax.checks import check_count
 
 
@@ -29,6 +31,14 @@ class DominantMode:
     bic: np.ndarray
     dimensions: int
     explained: float
+
+    def plot(self) -> Any:
+        """The criterion by number of components; returns the figure."""
+        figure, ((axis,),) = subplots(1, 1, 3.6, 2.8)
+        axis.plot(np.arange(1, len(self.bic) + 1), self.bic, "o-", color=PALETTE[0])
+        axis.axvline(self.components, color="0.7", linewidth=1, zorder=0)
+        axis.set(xlabel="components of the mixture", ylabel="BIC", xticks=range(1, len(self.bic) + 1))
+        return figure
 
 
 def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed: int = 0) -> DominantMode:
@@ -52,6 +62,8 @@ def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed
         raise ImportError("Gaussian mixtures need scikit-learn: pip install 'posteriax[sklearn]'") from error
     n, d = draws.shape
     most, dimensions = check_count("most", most), check_count("dimensions", dimensions)
+    if n < 4:
+        raise ValueError(f"a mixture needs at least 4 draws, got {n}")
     kept = max(1, min(dimensions, d, n // 20))
     centred = draws - draws.mean(axis=0)
     # n x n where there are fewer draws than weights: nothing grows with the square of the weights

@@ -71,6 +71,7 @@ def gradient_noise(posterior: Posterior) -> GradientSignal:
     values = np.asarray(trace[FIELD], np.float64)
     values = values.mean(axis=0) if values.ndim == 4 else values
     steps = np.asarray(trace[f"{FIELD}_step"])
-    assert len(names) == values.shape[1], "one row for every leaf that was trained"
+    if len(names) != values.shape[1]:
+        raise ValueError(f"the run recorded {values.shape[1]} leaves of gradients, but the posterior has {len(names)}")
     of = lambda kind: {name: values[:, i, kind] for i, name in enumerate(names)}  # noqa: E731
     return GradientSignal(steps, of(0), of(1), of(2))

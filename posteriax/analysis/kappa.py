@@ -24,7 +24,10 @@ SMALLEST = 1e-25  # what a kappa of 0 is shown as
 
 @dataclass(frozen=True, eq=False)
 class Kappa(Mapping[str, np.ndarray]):
-    """kappa of every weight, by leaf: (members, ...) in the leaf's shape; negative where the likelihood is convex."""
+    """kappa of every weight, by leaf: (members, ...) in the leaf's shape.
+
+    It is negative where the log likelihood is convex in that weight.
+    """
 
     leaves: dict[str, np.ndarray]
 
@@ -38,11 +41,15 @@ class Kappa(Mapping[str, np.ndarray]):
         return len(self.leaves)
 
     def threshold(self, keep: float) -> float:
-        """The |kappa| that this share of all weights is at or beyond."""
+        """The |kappa| that this share of all weights is at or beyond; fewer, if all others are 0."""
         if not 0.0 < keep <= 1.0:
             raise ValueError(f"keep must lie in (0, 1], got {keep}")
         values = np.concatenate([np.abs(own).reshape(-1) for own in self.leaves.values()])
-        return float(np.quantile(values, 1.0 - keep, method="higher")) if keep < 1.0 else 0.0
+        if keep == 1.0:
+            return 0.0
+        positive = values[values > 0]
+        smallest = positive.min() if positive.size else np.inf
+        return float(max(np.quantile(values, 1.0 - keep, method="higher"), smallest))
 
     def plot(self, threshold: float | None = None) -> Any:
         """A histogram of log10 |kappa| for every leaf; returns the figure. Zeros are left out, and counted."""

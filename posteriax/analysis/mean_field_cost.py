@@ -61,7 +61,7 @@ class MeanFieldCost:
 
     @property
     def expected_null(self) -> np.ndarray:
-        """What `kl_null` is expected to be for independent draws; below it, the draws' autocorrelation shows."""
+        """What `kl_null` is expected to be for independent draws; beyond it, the draws' autocorrelation shows."""
         return np.array([expected_null(self.weights, n) for n in self.draws])
 
     @property
@@ -115,7 +115,8 @@ def mean_field_cost(
         posterior: of a sampler, each of its chains a restart; or draws, (restarts, n, d) or (n, d).
         points: draws that E_W matches by exact assignment, at the most.
         null: how the dependence between weights is taken out: "shift" moves every weight's draws round by a length of
-            its own, which keeps the autocorrelation of chains; "permute" shuffles them.
+            its own, evenly spaced, which keeps the autocorrelation of chains (and some dependence, where that reaches
+            farther than draws / weights steps); "permute" shuffles them, as "shift" does for more weights than draws.
         most_components: of the mixture that finds the dominant mode (:func:`px.analysis.dominant_mode`).
         dimensions: principal components that it is fitted in.
         seed: of shifts, mixtures and the Gaussians' draws.
@@ -191,9 +192,9 @@ def expected_null(weights: int, draws: int) -> float:
 def without_dependence(draws: np.ndarray, null: Null, rng: np.random.Generator) -> np.ndarray:
     """The draws of every weight, each in an order of its own."""
     n, d = draws.shape
-    if null == "permute":
+    if null == "permute" or d > n:  # more weights than lengths to shift by
         return rng.permuted(draws, axis=0)
-    shifts = np.concatenate([rng.permutation(n) for _ in range(-(-d // n))])[:d]  # no two alike, while they last
+    shifts = rng.permutation(np.arange(d) * n // d)  # as far apart as they can be
     return np.take_along_axis(draws, (np.arange(n)[:, None] + shifts) % n, axis=0)
 
 
@@ -213,8 +214,7 @@ def _restarts(posterior: Any) -> Iterator[np.ndarray]:
         stored = jax.tree.leaves(posterior.draws.network)
         chains, each = stored[0].shape[:2]
         restarts: Any = (
-            np.concatenate([np.asarray(leaf[i], np.float64).reshape(each, -1) for leaf in stored], axis=1)
-            for i in range(chains)
+            np.concatenate([_chain(leaf, i).reshape(each, -1) for leaf in stored], axis=1) for i in range(chains)
         )
     elif isinstance(posterior, Posterior):
         raise TypeError(
@@ -230,6 +230,11 @@ def _restarts(posterior: Any) -> Iterator[np.ndarray]:
         if not np.isfinite(draws).all():
             raise ValueError("draws has values that are not finite")
         yield draws
+
+
+def _chain(leaf: Any, i: int) -> np.ndarray:
+    """One chain's draws of a leaf, in memory or on disk."""
+    return np.asarray(leaf[i, np.arange(leaf.shape[1])], np.float64)
 
 
 def _words(value: Interval) -> str:

@@ -47,7 +47,8 @@ class PhaseTransition:
 
         None if there was no transition.
         """
-        lost = self.deterministic - self.chance < 0.5 * (self.ensemble - self.chance)
+        known = self.ensemble - self.chance
+        lost = (known > 0) & (self.deterministic - self.chance < 0.5 * known)
         after = np.flatnonzero(~lost)
         first = after[-1] + 1 if len(after) else 0
         return int(self.steps[first]) if first < len(lost) else None
@@ -94,8 +95,8 @@ def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posteri
     def look(posterior: Posterior) -> dict[str, float]:
         predictive: Any = posterior.predict(x, draws, key=key)
         labels = np.asarray(predictive.check(y))
-        single = np.asarray(predictive.outputs)
-        chosen = single.argmax(axis=-1) if single.ndim == labels.ndim + 2 else single > 0
+        log_probs = jax.vmap(posterior.problem.likelihood.log_probs)(predictive.outputs)  # type: ignore[attr-defined]
+        chosen = np.asarray(log_probs).argmax(axis=-1)
         fixed: Any = at_mean(posterior).predict(x)
         values = (
             (chosen == labels).mean(),
@@ -116,9 +117,15 @@ def at_mean(posterior: Posterior) -> DrawsPosterior:
         draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)
         return DrawsPosterior(posterior.problem, Trace({}), draws)
     if isinstance(posterior, DrawsPosterior):
-        mean = jax.tree.map(lambda leaf: np.asarray(leaf[:]).mean(axis=1, keepdims=True), posterior.draws)
-        return DrawsPosterior(posterior.problem, Trace({}), mean)
+        return DrawsPosterior(posterior.problem, Trace({}), jax.tree.map(_mean_of_each, posterior.draws))
     raise TypeError(f"no mean weights of a {type(posterior).__name__}")
+
+
+def _mean_of_each(leaf: Any) -> np.ndarray:
+    """The mean of every member's draws, in memory or on disk, as one draw."""
+    members, each = leaf.shape[:2]
+    means = [np.asarray(leaf[i, np.arange(each)], np.float64).mean(axis=0) for i in range(members)]
+    return np.stack(means)[:, None].astype(leaf.dtype)
 
 
 def phase_transition(posterior: Posterior) -> PhaseTransition:

@@ -120,8 +120,8 @@ def product_of(layers: Sequence[LayerMoments | tuple[Any, Any]]) -> ProductMatri
     rows, columns = moments[0].mean.shape[0], moments[-1].mean.shape[1]
     inner = [layer.mean.shape[1] for layer in moments[:-1]]
     # from the left, products have all rows of the first; from the right, all columns of the last: take the smaller
-    from_left = rows * max(inner, default=0) <= columns * max(inner, default=0)
-    peak = max((rows if from_left else columns) * max(inner, default=0), rows * columns)
+    from_left = rows <= columns
+    peak = max(min(rows, columns) * max(inner, default=0), rows * columns)
     check_size(f"the covariance of a product with {peak:,} entries", peak, SMALLER)
     if not from_left:
         turned = _multiply([_turned(layer) for layer in reversed(moments)])

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.analysis.chosen_leaves import chosen_weights
+from posteriax.analysis.variational_leaves import mean_unknowns
 from posteriax.canvas import PALETTE, subplots
 from posteriax.checks import as_key, check_count
-from posteriax.network import Params
 from posteriax.posterior import Posterior
 from posteriax.priors import Leaf
-from posteriax.problem import Problem
+from posteriax.problem import Problem, Unknowns
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def score_variance(
     >>> bool((abs(found.rank1 - found.full_rank) < 5 * found.rank1_error + 1e-3 * found.full_rank).all())
     True
     """
-    problem, params = posterior.problem, posterior.mean
+    problem, params = posterior.problem, mean_unknowns(posterior)
     (chosen,) = chosen_weights(problem, [leaf])
     if len(chosen.shape) != 2:
         raise ValueError(f"leaf {chosen.path} {chosen.shape} is no matrix")
@@ -114,19 +114,19 @@ def score_variance(
     return ScoreVariance(variance, error, np.asarray(full), np.asarray(independent))
 
 
-def _with_matrix(params: Params, index: int, matrix: Any) -> Params:
+def _with_matrix(params: Unknowns, index: int, matrix: Any) -> Unknowns:
     leaves, treedef = jax.tree.flatten(params)
     return jax.tree.unflatten(treedef, [*leaves[:index], matrix, *leaves[index + 1 :]])
 
 
-def _log_likelihoods(problem: Problem, params: Params, data: Any) -> jax.Array:
+def _log_likelihoods(problem: Problem, params: Unknowns, data: Any) -> jax.Array:
     """Of each example."""
     x, y = data
-    return problem.likelihood.log_prob(problem.likelihood.unknowns(), problem.outputs(params, x), y)
+    return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _scores(problem: Problem, leaf: Leaf, index: int, params: Params, data: Any, noise: jax.Array) -> jax.Array:
+def _scores(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: Any, noise: jax.Array) -> jax.Array:
     matrix = jax.tree.leaves(params)[index]
 
     def one(change: jax.Array) -> jax.Array:
@@ -137,7 +137,7 @@ def _scores(problem: Problem, leaf: Leaf, index: int, params: Params, data: Any,
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _first_order(problem: Problem, leaf: Leaf, index: int, params: Params, data: Any, sigma: jax.Array) -> Any:
+def _first_order(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: Any, sigma: jax.Array) -> Any:
     matrix = jax.tree.leaves(params)[index]
 
     def one(example: Any) -> tuple[jax.Array, jax.Array]:

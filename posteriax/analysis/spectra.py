@@ -45,7 +45,10 @@ class Spectrum:
         return _shares(self.scale_values)
 
     def approximation(self, k: int) -> np.ndarray:
-        """The standard deviations truncated to rank k, clipped at 0: what :func:`px.analysis.truncate` makes."""
+        """The standard deviations truncated to rank k, clipped at 0: what :func:`px.analysis.truncate` makes of them.
+
+        Of several members, those of the mixture, in which the spread of the members' means counts too.
+        """
         return np.asarray(truncate_matrix(jnp.asarray(self.scale), k))
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from posteriax.families.family import DiagonalGaussian
 from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves
-from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 from posteriax.problem import Unknowns
 
@@ -49,6 +49,18 @@ def require_variational(posterior: Posterior) -> VariationalPosterior:
     if not isinstance(posterior, VariationalPosterior):
         raise TypeError(f"this analysis needs a variational posterior (px.VI), got {type(posterior).__name__}")
     return posterior
+
+
+def mean_unknowns(posterior: Posterior) -> Unknowns:
+    """The posterior mean of all unknowns, the likelihood's own among them."""
+    if isinstance(posterior, VariationalPosterior):
+        means = [mean_of(posterior, member) for member in range(posterior.members)]
+        return jax.tree.map(lambda *own: sum(own) / len(own), *means)
+    if isinstance(posterior, DrawsPosterior):
+        return Unknowns(
+            posterior.mean, jax.tree.map(lambda leaf: jnp.asarray(leaf).mean((0, 1)), posterior.draws.likelihood)
+        )
+    raise TypeError(f"no mean weights of a {type(posterior).__name__}")
 
 
 def mean_of(posterior: VariationalPosterior, member: int) -> Unknowns:

@@ -126,6 +126,24 @@ def test_kappa_is_curvature_times_variance_at_each_members_mean():
         np.testing.assert_allclose(found["layers/1/weight"][member], exact, rtol=1e-3, atol=1e-4 * np.abs(exact).max())
 
 
+def test_networks_with_batch_statistics_are_refused():
+    params = {"a": RNG.normal(size=(3, 5)), "b": RNG.normal(size=(5, 4))}
+
+    def apply(w, x):
+        hidden = x @ w["a"]
+        return jax.nn.softplus((hidden - hidden.mean(axis=0)) / hidden.std(axis=0)) @ w["b"]
+
+    posterior = variational((apply, params))
+    with pytest.raises(ValueError, match="batch statistics"):
+        px.analysis.kappa(posterior, (RNG.normal(size=(9, 3)).astype(np.float32), RNG.integers(0, 4, size=9)))
+
+
+def test_where_most_are_zero_a_threshold_still_leaves_them_out():
+    kappa = px.analysis.Kappa({"w": np.array([[0.0, 0.0, 0.0, 5.0, -7.0]])})
+    assert kappa.threshold(keep=0.8) == 5.0 and kappa.threshold(keep=0.2) == 7.0
+    assert kappa.threshold(keep=1.0) == 0.0
+
+
 def test_a_million_weights_take_no_hessian():
     net = eqx.nn.MLP(784, 10, 700, 2, key=KEY)
     posterior = variational(net, mean=0.03, scale=0.0)

@@ -81,6 +81,22 @@ def test_it_is_the_product_of_layers_and_slopes_and_the_pattern_tells_them():
     assert local.active_share.shape == (24,) and 0.2 < local.active_share.mean() < 0.8
 
 
+def test_both_kinks_of_a_clip_and_those_behind_a_checkpoint_are_seen():
+    from posteriax.analysis.activation_patterns import activation_pattern
+
+    x = jnp.array([-1.0, 0.5, 3.0])
+    clipped, behind = (activation_pattern(f, x) for f in (lambda a: jnp.clip(a, 0, 1), jax.checkpoint(jax.nn.relu)))
+    assert len({tuple(column) for column in np.asarray(clipped).reshape(2, 3).T}) == 3
+    np.testing.assert_array_equal(behind, [False, True, True])
+
+    @jax.custom_vjp
+    def own(a):
+        return jnp.maximum(a, 0)
+
+    own.defvjp(lambda a: (own(a), a), lambda a, g: (g * (a > 0),))
+    np.testing.assert_array_equal(activation_pattern(own, x), [False, True, True])
+
+
 def test_moments_are_numpys_and_a_linear_network_has_those_of_its_product():
     posterior = variational(equinox_net(lambda x: x), mean=0.5, scale=0.1)
     local = px.analysis.local_product_matrix(posterior, np.ones(5, np.float32), draws=4000)

@@ -33,15 +33,25 @@ def test_accuracies_are_those_of_draws_of_the_mean_and_of_the_average(moons):
     assert found["log_alpha"] == pytest.approx(np.median(np.concatenate([a.reshape(-1) for a in alpha])), rel=1e-4)
 
 
-def test_a_run_traces_them_and_bernoulli_outputs_serve(moons):
-    net = eqx.nn.MLP(2, "scalar", 16, 1, key=jax.random.key(0))
-    problem = px.Problem(net, px.Bernoulli(), prior=p.LogUniform())
+@pytest.mark.parametrize("outputs", ["scalar", 1])
+def test_bernoulli_outputs_serve_in_either_shape(outputs, moons):
+    posterior = variational(eqx.nn.MLP(2, outputs, 16, 1, key=jax.random.key(0)), likelihood=px.Bernoulli())
+    x, y = moons[1]
+    found = px.analysis.accuracies(moons[1], draws=6)(posterior)
+    predictive = posterior.predict(x, 6)
+    assert found["ensemble_accuracy"] == pytest.approx(px.evaluate(predictive, y)["accuracy"])
+    logits = np.asarray(predictive.outputs).reshape(6, -1)
+    assert found["stochastic_accuracy"] == pytest.approx(((logits > 0) == y).mean())
+
+
+def test_a_run_traces_them(moons):
+    problem = px.Problem(NET, px.Categorical(), prior=p.LogUniform())
     watch = px.Watch(px.analysis.accuracies(moons[1]), every=30)
     posterior = px.fit(problem, moons[0], px.VI(q.MultiplicativeNormal("layer")), steps=60, key=0, watch=watch)
     found = px.analysis.phase_transition(posterior)
+    last = px.analysis.accuracies(moons[1])(posterior)
     assert found.steps.tolist() == [30, 60]
-    assert all(((v >= 0) & (v <= 1)).all() for v in (found.stochastic, found.deterministic, found.ensemble))
-    assert np.isfinite(found.log_alpha).all()
+    assert found.ensemble[-1] == last["ensemble_accuracy"] and found.log_alpha[-1] == last["log_alpha"]
 
 
 def test_the_transition_is_where_the_means_stay_lost():
@@ -52,6 +62,8 @@ def test_the_transition_is_where_the_means_stay_lost():
     assert made.transition == 500
     never = PhaseTransition(steps, ensemble, ensemble, ensemble, np.full(6, np.nan), chance=0.1)
     assert never.transition is None
+    poor = np.full(6, 0.4)  # below chance there is nothing to lose
+    assert PhaseTransition(steps, poor, poor, poor, np.full(6, np.nan), chance=0.5).transition is None
 
 
 def test_a_run_that_watched_nothing_says_so(moons):

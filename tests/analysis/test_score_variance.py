@@ -65,6 +65,23 @@ def test_flax_leaves_have_their_inputs_elsewhere(moons):
     assert (np.abs(found.rank1 - found.full_rank) < 5 * found.rank1_error + 0.01 * found.full_rank).all()
 
 
+def test_the_noise_that_was_learned_counts():
+    x = np.linspace(-1, 1, 50, dtype=np.float32)[:, None]
+    y = (2 * x + 0.1 * np.random.default_rng(0).normal(size=x.shape)).astype(np.float32)
+    net = eqx.nn.MLP(1, 1, 6, 1, jax.nn.softplus, key=jax.random.key(0))
+    posterior = px.fit(px.Problem(net, px.Normal("learned")), (x, y), px.MAP(), steps=300, key=0)
+    found = px.analysis.score_variance(posterior, (x[:5], y[:5]), "layers/1/weight", 1e-6, draws=100)
+    scale = float(np.exp(posterior.draws.likelihood["log_scale"][0, 0]))
+    matrix = posterior.mean.layers[1].weight
+
+    def scores(own):
+        outputs = posterior.problem.outputs(eqx.tree_at(lambda n: n.layers[1].weight, posterior.mean, own), x[:5])
+        return (-0.5 * jnp.square((y[:5] - outputs) / scale)).sum(axis=1)
+
+    by_input = np.asarray(jax.jacrev(scores)(matrix) * matrix).sum(axis=1)
+    np.testing.assert_allclose(found.full_rank, 1e-6 * np.square(by_input).sum(axis=1), rtol=1e-3)
+
+
 def test_a_million_weights_form_no_covariance_of_them():
     params = {"w": np.random.default_rng(0).normal(size=(1000, 1000)) / 30}
     problem = px.Problem((lambda w, x: x @ w["w"], params), px.Categorical())

@@ -53,6 +53,23 @@ def test_draws_and_mixtures_have_moments_too():
     assert (px.analysis.spectra(rank1)["layers/1/weight"].scale > 0).all()
 
 
+def test_draws_on_disk_serve_as_those_in_memory(moons, tmp_path, monkeypatch):
+    from posteriax import stored_draws
+
+    problem = px.Problem(NET, px.Categorical())
+    run = {"draws": 12, "chains": 2, "key": 0}
+    memory = px.fit(problem, moons[0], px.HMC(warmup=5), **run)
+    monkeypatch.setattr(stored_draws, "IN_MEMORY_BYTES", 0)
+    disk = px.fit(problem, moons[0], px.HMC(warmup=5), checkpoint=tmp_path / "run", **run)
+    assert isinstance(jax.tree.leaves(disk.draws)[0], stored_draws.StoredDraws)
+    spectra = [px.analysis.spectra(posterior)["layers/0/weight"].scale for posterior in (memory, disk)]
+    np.testing.assert_allclose(*spectra, rtol=1e-6)
+    costs = [px.analysis.mean_field_cost(posterior, points=5).w for posterior in (memory, disk)]
+    np.testing.assert_allclose(*costs)
+    looks = [px.analysis.accuracies(moons[1])(posterior) for posterior in (memory, disk)]
+    assert looks[0]["deterministic_accuracy"] == looks[1]["deterministic_accuracy"]
+
+
 def test_the_table_evaluates_every_rank(moons):
     problem = px.Problem(NET, px.Categorical())
     posterior = px.fit(problem, moons[0], px.VI(q.Normal()), steps=50, key=0)
