@@ -255,6 +255,7 @@ def first_layer(posterior):
     return np.asarray(posterior.draws.network.layers[0].weight)[0]
 
 
+@pytest.mark.slow
 def test_under_an_ordinary_prior_weights_of_dead_inputs_keep_it(dead):
     thinned = first_layer(dead[1]["Normal"])[::4, :, 4:]
     lag = (thinned[1:] * thinned[:-1]).mean()
@@ -262,6 +263,7 @@ def test_under_an_ordinary_prior_weights_of_dead_inputs_keep_it(dead):
     assert stats.kstest(thinned.ravel(), "norm").pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_map_shrinks_weights_of_dead_inputs(dead):
     data, posteriors = dead
     best = px.fit(posteriors["Normal"].problem, data, px.MAP(), steps=1500, key=0).mean.layers[0].weight
@@ -269,6 +271,7 @@ def test_map_shrinks_weights_of_dead_inputs(dead):
     assert np.abs(best[:, :4]).max() > 0.3
 
 
+@pytest.mark.slow
 def test_empcov_shrinks_weights_of_dead_inputs_only(dead):
     normal, empcov = (first_layer(dead[1][name]).std(axis=0) for name in ("Normal", "EmpCov"))
     assert dead[1]["EmpCov"].trace["acceptance"][100:].mean() > 0.6
@@ -277,6 +280,7 @@ def test_empcov_shrinks_weights_of_dead_inputs_only(dead):
     assert empcov[:, :4].mean() == pytest.approx(normal[:, :4].mean(), rel=0.2)
 
 
+@pytest.mark.slow
 def test_empcov_predicts_better_when_dead_inputs_wake_up(dead):
     def scores(name, awake):
         x, y = dead_pixels(1000, seed=1, awake=awake)

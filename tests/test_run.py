@@ -103,6 +103,7 @@ def test_members_run_on_all_devices(problem, moons):
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
 
 
+@pytest.mark.slow
 def test_double_precision_works_with_every_method():
     """In a process of its own: the switch is global."""
     code = """
