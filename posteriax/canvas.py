@@ -19,12 +19,18 @@ def colours(names: Any) -> dict[str, str]:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
-def subplots(rows: int, columns: int, width: float, height: float, **settings: Any) -> tuple[Any, np.ndarray]:
-    """A figure and its axes, (rows, columns), each panel of that width and height in inches."""
+def pyplot() -> Any:
+    """Matplotlib's pyplot, or an error that says how to get it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("plot needs matplotlib: pip install 'posteriax[plots]'") from error
+    return plt
+
+
+def subplots(rows: int, columns: int, width: float, height: float, **settings: Any) -> tuple[Any, np.ndarray]:
+    """A figure and its axes, (rows, columns), each panel of that width and height in inches."""
+    plt = pyplot()
     size = (width * columns, height * rows)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False, **settings)
     for axis in axes.flat:

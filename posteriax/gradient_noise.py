@@ -138,6 +138,9 @@ def _extended(info: type) -> Any:
 
 
 def with_noise(info: Any, state: Any) -> Any:
-    """What a method recorded at a step, and the ratios that its watched optimiser found there."""
+    """What a method recorded at a step, with the ratios found there if its optimiser watches its gradients."""
+    optimizer = getattr(state, "optimizer", None)
+    if not isinstance(optimizer, WatchedOptimizer):
+        return info
     extended: Any = _extended(type(info))  # type: ignore[arg-type]
-    return extended(*info, state.optimizer.ratios)
+    return extended(*info, optimizer.ratios)

@@ -22,7 +22,7 @@ from posteriax.methods.method import Method, Target
 from posteriax.problem import Batch
 
 STEPS_PER_CHUNK = 1000  # at the most
-# LLVM's third level makes steps no faster that could be measured, and the first one come a second or two later
+# LLVM's third level makes steps no faster that could be measured, and the first one come half a second later
 CHUNK_OPTIONS = {"xla_backend_optimization_level": 2}
 CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
 
@@ -39,7 +39,6 @@ class Program:
         mesh: the devices, with the axes "members" and "data".
         thin: steps from one kept draw to the next, for samplers.
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
-        noisy: whether the method's optimiser watches its gradients (:mod:`posteriax.gradient_noise`).
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Program:
         mesh: Mesh,
         fed: int | None = None,
         thin: int = 1,
-        noisy: bool = False,
     ):
         self.method, self.target, self.members, self.mesh = ensemble.method, target, ensemble.members, mesh
         self.thin = thin
@@ -62,7 +60,7 @@ class Program:
         # run once: of most methods it only draws and copies, and is not worth optimising
         quick = None if self.method.full_batch else {"xla_backend_optimization_level": 0}
         self.start = jax.jit(spread(start, in_specs=(split, split, examples), out_specs=split), compiler_options=quick)
-        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin, noisy)
+        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
         self.chunk = jax.jit(
             spread(
                 chunk,
@@ -156,7 +154,6 @@ def _chunk(
     fed: bool,
     capacity: int,
     thin: int,
-    noisy: bool,
     keys: jax.Array,
     states: Any,
     data: Data,
@@ -179,7 +176,7 @@ def _chunk(
         else:
             batch = minibatches.take(data, order, step % per_epoch)
         state, info = method.step(target, jax.random.fold_in(streams(key).steps, step), state, batch)
-        info = with_noise(info, state) if noisy else info
+        info = with_noise(info, state)
         return state, info, method.draw(target, state) if method.samples else None  # type: ignore[attr-defined]
 
     def order_of(key: jax.Array, epoch: jax.Array) -> jax.Array:

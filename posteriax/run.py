@@ -121,7 +121,7 @@ def fit(
     notes = _look_at_coupling(method, target.couples_examples) + method.prepare(target)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
-    program = Program(ensemble, target, minibatches, members, batch_bytes, lengths.thin, record is not None)
+    program = Program(ensemble, target, minibatches, members, batch_bytes, lengths.thin)
     with contextlib.ExitStack() as stack:
         store = None
         if checkpoint is not None:

@@ -62,25 +62,17 @@ def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMomen
 
     In closed form where the leaf's family knows them; otherwise from draws: all there are, or a thousand.
     """
-    exact: list[LeafMoments | None] = [None] * len(leaves)
-    if isinstance(posterior, VariationalPosterior):
-        exact = [_closed_form(posterior, leaf.path) for leaf in leaves]
-    missing = [leaf for leaf, found in zip(leaves, exact, strict=True) if found is None]
-    drawn = iter(_drawn_moments(posterior, missing) if missing else [])
-    return [found if found is not None else next(drawn) for found in exact]
+    return [_closed_form(posterior, leaf.path) or _moments(_blocks(posterior, leaf.path)) for leaf in leaves]
 
 
-def _drawn_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMoments]:
-    places = [posterior.problem.leaf_names.index(leaf.path) for leaf in leaves]
+def _blocks(posterior: Posterior, name: str) -> Iterator[np.ndarray]:
+    """Draws of a leaf with two leading axes, a few at a time."""
+    place = posterior.problem.leaf_names.index(name)
     if isinstance(posterior, DrawsPosterior):
-        stored = jax.tree.leaves(posterior.draws)
-        return [_moments(blocks_of_draws(stored[place])) for place in places]
-    parts: list[list[np.ndarray]] = [[] for _ in leaves]
-    for some in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
-        drawn = jax.tree.leaves(some)
-        for part, place in zip(parts, places, strict=True):
-            part.append(np.asarray(drawn[place])[None])
-    return [_moments(iter(part)) for part in parts]
+        yield from blocks_of_draws(jax.tree.leaves(posterior.draws)[place])
+    else:  # drawn anew for every leaf, so that never more than a few are held
+        for some in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
+            yield np.asarray(jax.tree.leaves(some)[place])[None]
 
 
 def _moments(blocks: Iterator[np.ndarray]) -> LeafMoments:
@@ -95,7 +87,9 @@ def _moments(blocks: Iterator[np.ndarray]) -> LeafMoments:
     return LeafMoments(shift + mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0)))
 
 
-def _closed_form(posterior: VariationalPosterior, name: str) -> LeafMoments | None:
+def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:
+    if not isinstance(posterior, VariationalPosterior):
+        return None
     family = posterior.families[name]
     if family.joint or family.components or name not in posterior.variational:
         return None

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax.analysis.running_covariance import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.checks import as_key, check_count
 from posteriax.posterior import Posterior, VariationalPosterior
@@ -37,11 +38,10 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
     total = min(count, own.support or count)
     x, y = own.problem.check(data)
     batch = Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(len(y)))
-    at_once = max(1, 2**26 // max(4 * own.problem.network.num_parameters, 1))
-    values = []
-    for first in range(0, total, at_once):
-        some = own.draw(as_key(key), np.arange(first, min(first + at_once, total)), total)
-        values.append(np.asarray(_log_likelihoods(own.problem, some, batch), np.float64))
+    values = [
+        np.asarray(_log_likelihoods(own.problem, some, batch), np.float64)
+        for some in chunks_of_draws(own, as_key(key), total)
+    ]
     return float(np.concatenate(values).mean()) - kl(own, key=key)
 
 

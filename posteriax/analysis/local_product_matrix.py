@@ -98,7 +98,7 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
             f"{total:,} matrices of {outputs:,} x {x.size:,} would take {as_bytes(needed)} (at most "
             f"{as_bytes(LARGEST_BYTES)}): ask for fewer draws"
         )
-    parts = [_local(posterior.problem, x, some) for some in chunks_of_draws(posterior, key, total)]
+    parts = [_local(posterior.problem, x, some.network) for some in chunks_of_draws(posterior, key, total)]
     return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))
 
 

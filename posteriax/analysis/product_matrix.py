@@ -189,7 +189,7 @@ def sampled_product_matrix(
     total = min(check_count("draws", draws), posterior.support or draws)
     moments = RunningCovariance(rows * columns)
     for some in chunks_of_draws(posterior, key, total):
-        moments.add(np.asarray(_products(tuple(chain), tuple(posterior.problem.leaf_names), some)))
+        moments.add(np.asarray(_products(tuple(chain), tuple(posterior.problem.leaf_names), some.network)))
     return ProductMatrix(moments.mean.reshape(rows, columns), moments.covariance.reshape((rows, columns) * 2), total)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posteriax.analysis.chosen_leaves import chosen_leaves
 from posteriax.families.family import DiagonalGaussian
 from posteriax.families.normal import Normal
-from posteriax.leaf_paths import choose_by_path, describe_leaves
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 from posteriax.problem import Unknowns
@@ -28,13 +28,10 @@ def change_leaves(posterior: Posterior, leaves: str, change: Change) -> Variatio
         ValueError: if the pattern matches no leaf.
     """
     posterior = require_variational(posterior)
-    names = posterior.problem.leaf_names
-    lines = describe_leaves(posterior.problem.network.params)
-    chosen = choose_by_path({"**": leaves == "**", leaves: True}, names, "leaves", leaves=lines)
     families, variational, changed = dict(posterior.families), dict(posterior.variational), 0
-    for name, info, wanted in zip(names, posterior.problem.leaf_infos, chosen, strict=True):
-        family = families[name]
-        if wanted and not info.is_bias and isinstance(family, DiagonalGaussian):
+    for info in chosen_leaves(posterior.problem, leaves):
+        name, family = info.path, families[info.path]
+        if not info.is_bias and isinstance(family, DiagonalGaussian):
             mean, scale = change(info, *jax.vmap(family.moments)(variational[name]))
             log_scale = jnp.log(jnp.maximum(scale, jnp.finfo(scale.dtype).tiny))
             families[name], variational[name] = Normal(), {"mean": mean, "log_scale": log_scale}

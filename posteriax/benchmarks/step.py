@@ -62,12 +62,12 @@ class DriverProgram(NamedTuple):
 
 
 def driver_program(
-    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None, noisy: bool = False
+    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None
 ) -> DriverProgram:
     problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), prior or p.Normal(scale=0.3))
     target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
     batches, mesh = Minibatches.of(len(y), batch_size), members_mesh(1, None)
-    program = Program(Ensemble(method, 1), target, batches, mesh, noisy=noisy)
+    program = Program(Ensemble(method, 1), target, batches, mesh)
     keys = jax.random.split(jax.random.key(0), 1)
     states = program.start(keys, jnp.arange(1), (x, y))
     run = program.chunk.lower(keys, states, (x, y), jnp.int32(0), jnp.int32(STEPS)).compile()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.canvas import colours
+from posteriax.canvas import colours, pyplot
 from posteriax.posterior import Posterior
 from posteriax.trace import Trace
 from posteriax.views import view_of
@@ -21,7 +21,7 @@ def uncertainty_plane(
 
     The white line is where two classes are equally probable.
     """
-    import matplotlib.pyplot as plt
+    plt = pyplot()
 
     x, y = data
     low, high = x.min(axis=0) - margin, x.max(axis=0) + margin
@@ -70,7 +70,7 @@ def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 1
 
 def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, str]) -> Any:
     """A reliability diagram for each name, from points (confidence, fraction right, number of examples)."""
-    import matplotlib.pyplot as plt
+    plt = pyplot()
 
     figure, axes = plt.subplots(
         1, len(points), figsize=(2.9 * len(points), 3.7), sharex=True, sharey=True, layout="constrained"
@@ -103,7 +103,7 @@ TRACES = {  # what to show of a run, and in which words
 
 def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
     """For each run: its objective at every step, and for a sampler its acceptance, as running means."""
-    import matplotlib.pyplot as plt
+    plt = pyplot()
 
     panels = [(name, key) for name, trace in runs.items() for key in TRACES if key in trace]
     figure, axes = plt.subplots(1, len(panels), figsize=(3.0 * len(panels), 3.0), layout="constrained")
