@@ -29,8 +29,10 @@ clean:
 
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots]'
+	$(BIN)/python -m compileall -q posteriax
 	touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q posteriax
 	touch $@

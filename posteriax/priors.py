@@ -14,6 +14,7 @@ from typing import Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 
 from posteriax.checks import check_positive
@@ -272,7 +273,7 @@ def typical_scale(distribution: dist.Distribution) -> float:
     if not has_density(distribution):
         return 1.0  # no sampler takes it
     try:
-        scale = float(jnp.sqrt(jnp.mean(distribution.variance)))
+        scale = float(np.sqrt(np.mean(distribution.variance)))
     except NotImplementedError:
         scale = math.inf
     if not math.isfinite(scale):

@@ -6,6 +6,7 @@ loop of its own; members that share a device are vmapped.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,9 +25,28 @@ from posteriax.problem import Batch
 STEPS_PER_CHUNK = 1000  # at the most
 # LLVM's third level makes steps no faster that could be measured, and the first one come half a second later
 CHUNK_OPTIONS = {"xla_backend_optimization_level": 2}
+RUN_ONCE = {"xla_backend_optimization_level": 0}  # a program that is not worth optimising
 CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
 
 Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
+
+
+class Streams(NamedTuple):
+    """Independent keys of one member: for its start, its steps, and the order of its data."""
+
+    start: jax.Array
+    steps: jax.Array
+    order: jax.Array
+
+
+def streams(key: jax.Array) -> Streams:
+    return Streams(*jax.random.split(key, 3))
+
+
+@partial(jax.jit, static_argnums=1, compiler_options=RUN_ONCE)
+def member_streams(key: jax.Array, members: int) -> Streams:
+    """The streams of a run's members, along a leading axis: made once, and not again in every step."""
+    return jax.vmap(lambda member: streams(jax.random.fold_in(key, member)))(jnp.arange(members))
 
 
 class Program:
@@ -57,8 +77,8 @@ class Program:
         examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
         start = over_members(partial(_start, ensemble, target, fed is not None), shared=1)
-        # run once: of most methods it only draws and copies, and is not worth optimising
-        quick = None if self.method.full_batch else {"xla_backend_optimization_level": 0}
+        # of most methods it only draws and copies
+        quick = None if self.method.full_batch else RUN_ONCE
         self.start = jax.jit(spread(start, in_specs=(split, split, examples), out_specs=split), compiler_options=quick)
         chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
         self.chunk = jax.jit(
@@ -70,6 +90,16 @@ class Program:
             donate_argnums=1,
             compiler_options=CHUNK_OPTIONS,
         )
+
+    def begin(self, keys: Streams, members: jax.Array, data: Data) -> Any:
+        """The states before the first step; while their program is compiled, that of the chunks is traced."""
+        start = self.start.lower(keys, members, data)
+        with ThreadPoolExecutor(1) as pool:
+            compiled = pool.submit(start.compile)
+            split = NamedSharding(self.mesh, P("members"))
+            states = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), start.out_info)
+            self.chunk.lower(keys, states, data, np.int32(0), np.int32(1))  # which its first call finds done
+            return compiled.result()(keys, members, data)
 
     def _capacity(self, fed: int | None) -> int:
         """Steps that one chunk has room for."""
@@ -86,18 +116,6 @@ class Program:
     def draws_until(self, step: int) -> int:
         """How many draws are kept of the first `step` steps."""
         return max(step - self.target.warmup, 0) // self.thin
-
-
-class Streams(NamedTuple):
-    """Independent keys of one member: for its start, its steps, and the order of its data."""
-
-    start: jax.Array
-    steps: jax.Array
-    order: jax.Array
-
-
-def streams(key: jax.Array) -> Streams:
-    return Streams(*jax.random.split(key, 3))
 
 
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
@@ -126,8 +144,8 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
     return mapped
 
 
-def _start(ensemble: Ensemble, target: Target, fed: bool, key: jax.Array, member: jax.Array, data: Data) -> Any:
-    key_start, key_init = jax.random.split(streams(key).start)
+def _start(ensemble: Ensemble, target: Target, fed: bool, keys: Streams, member: jax.Array, data: Data) -> Any:
+    key_start, key_init = jax.random.split(keys.start)
     start = ensemble.start(target.problem, key_start, member)
     batch = _fed_batch(data, 0) if fed else _whole(data)
     state = ensemble.method.init(target, key_init, start, batch)
@@ -154,7 +172,7 @@ def _chunk(
     fed: bool,
     capacity: int,
     thin: int,
-    keys: jax.Array,
+    keys: Streams,
     states: Any,
     data: Data,
     first: jax.Array,
@@ -168,22 +186,22 @@ def _chunk(
     """
     per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
 
-    def one(key: jax.Array, state: Any, order: jax.Array, step: jax.Array) -> tuple[Any, Any, Any]:
+    def one(keys: Streams, state: Any, order: jax.Array, step: jax.Array) -> tuple[Any, Any, Any]:
         if fed:
             batch = _fed_batch(data, step - first)
         elif minibatches is None:
             batch = _whole(data)
         else:
             batch = minibatches.take(data, order, step % per_epoch)
-        state, info = method.step(target, jax.random.fold_in(streams(key).steps, step), state, batch)
+        state, info = method.step(target, jax.random.fold_in(keys.steps, step), state, batch)
         info = with_noise(info, state)
         return state, info, method.draw(target, state) if method.samples else None  # type: ignore[attr-defined]
 
-    def order_of(key: jax.Array, epoch: jax.Array) -> jax.Array:
-        return minibatches.order(streams(key).order, epoch)  # type: ignore[union-attr]
+    def order_of(keys: Streams, epoch: jax.Array) -> jax.Array:
+        return minibatches.order(keys.order, epoch)  # type: ignore[union-attr]
 
-    all_members = over_members(one, shared=1)
-    order = jnp.zeros((keys.shape[0], per_epoch, size), jnp.int32)
+    all_members = jax.jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
+    order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
     shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
     places = (capacity, capacity // thin + 2)
     room = tuple(

@@ -7,7 +7,6 @@ memory, writes checkpoints, and looks for trouble and Ctrl-C.
 import contextlib
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -28,7 +27,7 @@ from posteriax.methods.method import Lengths, Method, Sampler, Target
 from posteriax.network import couples_examples
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
-from posteriax.program import Program, members_mesh
+from posteriax.program import Program, member_streams, members_mesh
 from posteriax.progress import Progress
 from posteriax.run_data import PreparedData, prepare_data
 from posteriax.stored_draws import join_draws
@@ -214,8 +213,7 @@ class _Run:
         watch: Watch | None,
     ):
         self.program, self.store, self.every, self.watch = program, store, checkpoint_every, watch
-        keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(program.members))
-        self.keys = program.place(keys, "members")
+        self.keys = program.place(member_streams(key, program.members), "members")
         self.feed = None if data.source is None else Feed(data.source, program.capacity, program.target.steps)
         if self.feed is None:
             self.data = self._resident(data.arrays)
@@ -238,7 +236,7 @@ class _Run:
                 last = min(last, step + self.watch.every - step % self.watch.every)
             batches = self._data(step, last)
             states, reached, well, infos, draws = program.chunk(
-                self.keys, states, batches, jnp.int32(step), jnp.int32(last)
+                self.keys, states, batches, np.int32(step), np.int32(last)
             )
             if not np.asarray(well).all():
                 raise FloatingPointError(_what_went_wrong(program, states, int(np.asarray(reached).min()), infos))
@@ -272,16 +270,16 @@ class _Run:
     def _begin(self) -> Saved:
         """The run's start, or where its checkpoint left off."""
         program = self.program
-        members = program.place(jnp.arange(program.members), "members")
+        members = program.place(np.arange(program.members, dtype=np.int32), "members")
         first = self._data(0, 1)
         if self.store:
             states = jax.eval_shape(program.start, self.keys, members, first)
-            shapes = jax.eval_shape(program.chunk, self.keys, states, first, jnp.int32(0), jnp.int32(1))
+            shapes = jax.eval_shape(program.chunk, self.keys, states, first, np.int32(0), np.int32(1))
             saved = self.store.load(states, type(shapes[3]), shapes[4])
             if saved is not None:
                 _check_not_longer(saved.step, program)
                 return saved._replace(states=program.place(saved.states, "members"))
-        states = program.start(self.keys, members, first)
+        states = program.begin(self.keys, members, first)
         bad = _first_bad_leaf(states)
         if bad:
             raise FloatingPointError(f"the run cannot start: {bad} is not finite at the starting weights")

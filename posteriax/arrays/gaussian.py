@@ -9,7 +9,7 @@ import jax.core
 import jax.numpy as jnp
 from jax import lax
 
-from posteriax.arrays.noise import signs, standard_normal
+from posteriax.arrays.noise import normal_and_signs, signs, standard_normal
 from posteriax.arrays.random_array import Contraction, RandomArray
 
 TINY = 1e-16  # of a variance: far below rounding, but its square root has a slope
@@ -153,5 +153,6 @@ class GaussianArray(RandomArray):
         if self.estimator == "local":
             noise = self.scale * standard_normal(self.keys[0], shape, self.mean.dtype, unless_nan=self.mean)
         else:
-            noise = self.noise() * signs(self.keys[1], shape, self.mean.dtype)
+            own, flips = normal_and_signs(self.keys[0], self.mean.shape, shape, self.mean.dtype, unless_nan=self.mean)
+            noise = self.scale * own * flips
         return jnp.add(x, self.mean + noise)

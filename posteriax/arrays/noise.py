@@ -34,7 +34,33 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan
 
 def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
     """Random +1 and -1, thirty-two from each random word."""
+    return _signs_of(jax.random.bits(key, (_words_for(shape),), jnp.uint32), shape, dtype)
+
+
+def normal_and_signs(
+    key: jax.Array, shape: Sequence[int], sign_shape: Sequence[int], dtype: Any, unless_nan: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`standard_normal` and `signs` from one call of the generator, each of which takes long to compile.
+
+    The noise has the resolution of single precision, whatever its dtype.
+    """
     count = math.prod(shape)
-    words = jax.random.bits(key, (-(-count // 32), 1), jnp.uint32)
-    bits = (words >> jnp.arange(32, dtype=jnp.uint32)) & 1
-    return (1 - 2 * bits.reshape(-1)[:count].astype(dtype)).reshape(shape)
+    words = jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32)
+    noise = computed_once(lambda: _normal_of(words[:count], dtype).reshape(shape), unless_nan)
+    return noise, _signs_of(words[count:], sign_shape, dtype)
+
+
+def _words_for(shape: Sequence[int]) -> int:
+    return -(-math.prod(shape) // 32)
+
+
+def _signs_of(words: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
+    bits = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
+    return (1 - 2 * bits.reshape(-1)[: math.prod(shape)].astype(dtype)).reshape(shape)
+
+
+def _normal_of(words: jax.Array, dtype: Any) -> jax.Array:
+    """N(0, 1) by the inverse of its distribution function, at the middles of 2^23 equal parts of (-1, 1)."""
+    part = jnp.finfo(jnp.float32).eps  # 2^-23
+    uniform = ((words >> 9).astype(jnp.float32) + 0.5) * (2 * part) - 1
+    return (math.sqrt(2) * jax.lax.erf_inv(uniform)).astype(dtype)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 TRIAL_SIZES = (5, 7)  # any two sizes do: only their difference is read
 
@@ -195,4 +194,4 @@ def _example_axes(small: Sequence[int], large: Sequence[int]) -> tuple[int, ...]
 
 def spec_of_example(x: Any) -> Any:
     """Shape and dtype of one example of `x`."""
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], jnp.asarray(a[:0]).dtype), x)
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)), x)

@@ -36,6 +36,10 @@ class Family(ABC):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         """Starting variational parameters around the network's own value of the leaf."""
 
+    def precompute(self, variational: Variational) -> Variational:
+        """The parameters, with what several parts of a step derive from them, so that its gradient is computed once."""
+        return variational
+
     def component(self, variational: Variational, index: Any) -> Variational:
         """The variational parameters of one component of a mixture."""
         return variational

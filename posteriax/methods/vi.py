@@ -114,7 +114,8 @@ class VI:
         kl_weight = self._kl_weight(target, state.step)
         keys = leaf_keys(key, leaves)
 
-        def loss(variational: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        def loss(learned: dict[str, Variational]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            variational = {leaf.name: leaf.family.precompute(learned[leaf.name]) for leaf in leaves}
             unknowns, outputs = random_outputs(problem, leaves, variational, keys, batch.x)
             log_likelihood = _log_likelihood(problem, mixture_of(leaves), unknowns, outputs, batch)
             kl, complexity = _complexity(problem, leaves, variational, keys[-1, 1])

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import stats
 
-from posteriax.arrays.noise import signs, standard_normal
+from posteriax.arrays.noise import normal_and_signs, signs, standard_normal
 
 
 def test_it_is_jax_noise_unless_the_result_is_lost_anyway():
@@ -25,3 +26,14 @@ def test_signs_are_even_and_independent():
     assert set(np.unique(values)) == {-1.0, 1.0}
     assert abs(values.mean()) < 5 / np.sqrt(values.size)
     assert np.abs(np.corrcoef(values.T) - np.eye(50)).max() < 6 / np.sqrt(400)
+
+
+def test_normal_and_signs_are_those_and_independent():
+    n = 200_000
+    draw = jax.jit(lambda base: normal_and_signs(jax.random.key(2), (n,), (n,), jnp.float32, unless_nan=base))
+    noise, flips = (np.asarray(a) for a in draw(jnp.zeros(1)))
+    assert stats.kstest(noise, "norm").pvalue > 1e-3
+    assert set(np.unique(flips)) == {-1.0, 1.0}
+    assert abs(flips.mean()) < 4 / np.sqrt(n)
+    assert abs((noise * flips).mean()) < 4 / np.sqrt(n)
+    np.testing.assert_array_equal(draw(jnp.full(1, jnp.nan))[0], np.zeros(n))
