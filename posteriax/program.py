@@ -39,14 +39,9 @@ class Streams(NamedTuple):
     order: jax.Array
 
 
-def streams(key: jax.Array) -> Streams:
-    return Streams(*jax.random.split(key, 3))
-
-
-@partial(jax.jit, static_argnums=1, compiler_options=RUN_ONCE)
-def member_streams(key: jax.Array, members: int) -> Streams:
-    """The streams of a run's members, along a leading axis: made once, and not again in every step."""
-    return jax.vmap(lambda member: streams(jax.random.fold_in(key, member)))(jnp.arange(members))
+def streams(key: jax.Array, member: Any) -> Streams:
+    """The streams of one member of a run, from the run's key."""
+    return Streams(*jax.random.split(jax.random.fold_in(key, member), 3))
 
 
 class Program:
@@ -76,10 +71,11 @@ class Program:
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
-        start = over_members(partial(_start, ensemble, target, fed is not None), shared=1)
+        start = over_members(partial(_start, ensemble, target, fed is not None), shared=2)
         # of most methods it only draws and copies
         quick = None if self.method.full_batch else RUN_ONCE
-        self.start = jax.jit(spread(start, in_specs=(split, split, examples), out_specs=split), compiler_options=quick)
+        start = spread(start, in_specs=(split, everywhere, examples), out_specs=split)
+        self.start = jax.jit(start, compiler_options=quick)
         chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
         self.chunk = jax.jit(
             spread(
@@ -91,15 +87,33 @@ class Program:
             compiler_options=CHUNK_OPTIONS,
         )
 
-    def begin(self, keys: Streams, members: jax.Array, data: Data) -> Any:
-        """The states before the first step; while their program is compiled, that of the chunks is traced."""
-        start = self.start.lower(keys, members, data)
+    def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+        """The members' keys and their states before the first step, from the run's key.
+
+        While their program is compiled, that of the chunks is traced.
+        """
+        members = self.place(self._indices, "members")
+        start = self.start.lower(members, key, data)
         with ThreadPoolExecutor(1) as pool:
             compiled = pool.submit(start.compile)
             split = NamedSharding(self.mesh, P("members"))
-            states = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), start.out_info)
-            self.chunk.lower(keys, states, data, np.int32(0), np.int32(1))  # which its first call finds done
-            return compiled.result()(keys, members, data)
+            specs = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), start.out_info)
+            self.chunk.lower(*specs, data, np.int32(0), np.int32(1))  # which its first call finds done
+            keys, states = compiled.result()(members, key, data)
+        return keys, states
+
+    def keys(self, key: jax.Array) -> Streams:
+        """The members' keys alone, for a run that goes on."""
+        return self.place(jax.vmap(partial(streams, key))(self._indices), "members")
+
+    def shapes(self, key: jax.Array, data: Data) -> tuple[Any, Any]:
+        """What `begin` and `chunk` will return, as shapes."""
+        keys, states = jax.eval_shape(self.start, self._indices, key, data)
+        return states, jax.eval_shape(self.chunk, keys, states, data, np.int32(0), np.int32(1))
+
+    @property
+    def _indices(self) -> np.ndarray:
+        return np.arange(self.members, dtype=np.int32)
 
     def _capacity(self, fed: int | None) -> int:
         """Steps that one chunk has room for."""
@@ -144,13 +158,16 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
     return mapped
 
 
-def _start(ensemble: Ensemble, target: Target, fed: bool, keys: Streams, member: jax.Array, data: Data) -> Any:
+def _start(
+    ensemble: Ensemble, target: Target, fed: bool, member: jax.Array, key: jax.Array, data: Data
+) -> tuple[Streams, Any]:
+    keys = streams(key, member)
     key_start, key_init = jax.random.split(keys.start)
     start = ensemble.start(target.problem, key_start, member)
     batch = _fed_batch(data, 0) if fed else _whole(data)
     state = ensemble.method.init(target, key_init, start, batch)
     # weak types would compile the chunk twice
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+    return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
 
 def _put(buffers: Any, values: Any, place: jax.Array) -> Any:

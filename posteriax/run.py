@@ -27,7 +27,7 @@ from posteriax.methods.method import Lengths, Method, Sampler, Target
 from posteriax.network import couples_examples
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
-from posteriax.program import Program, member_streams, members_mesh
+from posteriax.program import Program, Streams, members_mesh
 from posteriax.progress import Progress
 from posteriax.run_data import PreparedData, prepare_data
 from posteriax.stored_draws import join_draws
@@ -213,7 +213,7 @@ class _Run:
         watch: Watch | None,
     ):
         self.program, self.store, self.every, self.watch = program, store, checkpoint_every, watch
-        self.keys = program.place(member_streams(key, program.members), "members")
+        self.key = key
         self.feed = None if data.source is None else Feed(data.source, program.capacity, program.target.steps)
         if self.feed is None:
             self.data = self._resident(data.arrays)
@@ -222,7 +222,7 @@ class _Run:
         """All steps, or as many as there is time for; everything returned is in host memory."""
         program, total = self.program, self.program.target.steps
         started = written = time.monotonic()
-        step, states, recorded, drawn, before, watched = self._begin()
+        keys, (step, states, recorded, drawn, before, watched) = self._begin()
         stored, new, new_drawn = step, [], []  # type: int, list[Any], list[Any]
         count = 1 if self.feed is None else program.capacity
         waiting = 0
@@ -235,9 +235,7 @@ class _Run:
             if self.watch is not None:
                 last = min(last, step + self.watch.every - step % self.watch.every)
             batches = self._data(step, last)
-            states, reached, well, infos, draws = program.chunk(
-                self.keys, states, batches, np.int32(step), np.int32(last)
-            )
+            states, reached, well, infos, draws = program.chunk(keys, states, batches, np.int32(step), np.int32(last))
             if not np.asarray(well).all():
                 raise FloatingPointError(_what_went_wrong(program, states, int(np.asarray(reached).min()), infos))
             new.append(_to_host(infos, last - step))
@@ -267,23 +265,20 @@ class _Run:
         # a copy: the next chunk writes over its states
         return self.program.method.finish(self.program.target, jax.device_get(states), None, Trace({}))
 
-    def _begin(self) -> Saved:
+    def _begin(self) -> tuple[Streams, Saved]:
         """The run's start, or where its checkpoint left off."""
-        program = self.program
-        members = program.place(np.arange(program.members, dtype=np.int32), "members")
-        first = self._data(0, 1)
+        program, first = self.program, self._data(0, 1)
         if self.store:
-            states = jax.eval_shape(program.start, self.keys, members, first)
-            shapes = jax.eval_shape(program.chunk, self.keys, states, first, np.int32(0), np.int32(1))
-            saved = self.store.load(states, type(shapes[3]), shapes[4])
+            states, chunk = program.shapes(self.key, first)
+            saved = self.store.load(states, type(chunk[3]), chunk[4])
             if saved is not None:
                 _check_not_longer(saved.step, program)
-                return saved._replace(states=program.place(saved.states, "members"))
-        states = program.begin(self.keys, members, first)
+                return program.keys(self.key), saved._replace(states=program.place(saved.states, "members"))
+        keys, states = program.begin(self.key, first)
         bad = _first_bad_leaf(states)
         if bad:
             raise FloatingPointError(f"the run cannot start: {bad} is not finite at the starting weights")
-        return Saved(0, states, [], [], 0.0, Watched())
+        return keys, Saved(0, states, [], [], 0.0, Watched())
 
     def _data(self, first: int, last: int) -> Any:
         if self.feed is None:

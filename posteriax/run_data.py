@@ -53,5 +53,5 @@ def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, k
     few_x, few_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
     sample = Batch(few_x, few_y, np.ones(minibatches.size, np.float32))
     stream = is_large(x) and not method.full_batch
-    source = HostArrays((x, y), minibatches, streams(jax.random.fold_in(key, 0)).order) if stream else None
+    source = HostArrays((x, y), minibatches, streams(key, 0).order) if stream else None
     return PreparedData((x, y), source, minibatches, n, minibatches.per_epoch, sample)

@@ -13,7 +13,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import program as program_module
 from posteriax import run
-from posteriax.program import Program, member_streams, members_mesh
+from posteriax.program import Program, members_mesh
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +83,7 @@ def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
     x, y = moons[0]
     target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
     program = Program(Ensemble(px.MAP(), 1), target, None, members_mesh(1, None))
-    keys = member_streams(jax.random.key(0), 1)
-    states = program.start(keys, np.arange(1), (x, y))
+    keys, states = program.begin(jax.random.key(0), (x, y))
     for first in range(3):
         old = states
         states = program.chunk(keys, states, (x, y), np.int32(first), np.int32(first + 1 + first))[0]
@@ -99,7 +98,7 @@ def test_members_run_on_all_devices(problem, moons):
     x, y = moons[0]
     target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
     program = Program(Ensemble(px.MAP(), 2), target, None, members_mesh(2, None))
-    states = program.start(member_streams(jax.random.key(0), 2), np.arange(2), (x, y))
+    _, states = program.begin(jax.random.key(0), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
 
 

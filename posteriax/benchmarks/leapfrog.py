@@ -15,7 +15,7 @@ from posteriax.benchmarks.timing import interleave, ratio_table
 from posteriax.data.batches import full_batch
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
-from posteriax.program import Program, member_streams, members_mesh
+from posteriax.program import Program, members_mesh
 
 LEAPFROGS, TRANSITIONS, STEP_SIZE = 100, 10, 1e-3
 SIZES = (2, 29, 29, 2)  # 1,017 weights
@@ -47,9 +47,9 @@ def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
     )
     target = Target(problem, jax.ShapeDtypeStruct((2,), jnp.float32), len(y), 10**6)
     program = Program(Ensemble(method, chains), target, None, members_mesh(chains, None))
-    keys = program.place(member_streams(jax.random.key(0), chains), "members")
     data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
-    box = {"states": program.start(keys, program.place(jnp.arange(chains), "members"), data)}
+    keys, states = program.begin(jax.random.key(0), data)
+    box = {"states": states}
 
     def seconds() -> float:
         began = time.perf_counter()

@@ -37,7 +37,7 @@ from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
-from posteriax.program import Program, member_streams, members_mesh, over_members
+from posteriax.program import Program, members_mesh, over_members
 
 CHAINS = 2
 METHODS: dict[str, Any] = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
@@ -161,9 +161,8 @@ def of_posteriax(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sample
     method, steps = METHODS[kind], DRAWS[kind] * METHODS[kind].thin
     target = Target(problem, jax.ShapeDtypeStruct((2,), jnp.float32), len(y), 10**6, warmup=method.warmup)
     program = Program(Ensemble(method, CHAINS), target, None, members_mesh(CHAINS, None), thin=method.thin)
-    keys = program.place(member_streams(jax.random.key(0), CHAINS), "members")
     data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
-    start = program.start(keys, program.place(jnp.arange(CHAINS), "members"), data)
+    keys, start = program.begin(jax.random.key(0), data)
     compiled = program.chunk(keys, start, data, jnp.int32(0), jnp.int32(0))  # and no step taken
     box = {"states": compiled[0], "step": 0}
 

@@ -18,7 +18,7 @@ from posteriax.benchmarks.timing import interleave, ratio_table
 from posteriax.data.batches import Minibatches
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
-from posteriax.program import Program, Streams, member_streams, members_mesh
+from posteriax.program import Program, Streams, members_mesh
 
 BATCH, BATCHES, STEPS = 1024, 10, 10
 DETERMINISTIC = "deterministic, hand-written"
@@ -68,8 +68,7 @@ def driver_program(
     target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
     batches, mesh = Minibatches.of(len(y), batch_size), members_mesh(1, None)
     program = Program(Ensemble(method, 1), target, batches, mesh)
-    keys = member_streams(jax.random.key(0), 1)
-    states = program.start(keys, jnp.arange(1), (x, y))
+    keys, states = program.begin(jax.random.key(0), (x, y))
     run = program.chunk.lower(keys, states, (x, y), jnp.int32(0), jnp.int32(STEPS)).compile()
     held = states.variational if hasattr(states, "variational") else states.unknowns
     parameters = sum(leaf.size for leaf in jax.tree.leaves(held))

@@ -1,0 +1,5 @@
+"""`python -m posteriax`: the command line."""
+
+from posteriax.cli import main
+
+main()
