@@ -125,6 +125,13 @@ def make_app() -> Any:
         console().print(table(run_gradients(rounds)))
 
     @bench.command()
+    def start(rounds: int = typer.Option(5, min=1, help="Measurements of each.")) -> None:
+        """Importing posteriax, and the README's first training step, each in a new process."""
+        from posteriax.benchmarks.start import run_start, table
+
+        console().print(table(run_start(rounds)))
+
+    @bench.command()
     def memory() -> None:
         """Peak memory of predictions with many draws, and of a long run of HMC."""
         from posteriax.benchmarks.memory import run_memory, table

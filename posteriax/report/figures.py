@@ -109,15 +109,14 @@ def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
     figure, axes = plt.subplots(1, len(panels), figsize=(3.0 * len(panels), 3.0), layout="constrained")
     palette = colours(runs)
     for axis, (name, key) in zip(np.atleast_1d(axes), panels, strict=True):
+        late = []  # the first steps would hide all others
         for line in np.atleast_2d(runs[name][key]):
             smooth = np.convolve(line, np.ones(window) / window, mode="valid") if len(line) > 2 * window else line
             steps = np.arange(len(smooth)) + (len(line) - len(smooth))
             axis.plot(steps, smooth, color=palette[name], linewidth=1, alpha=0.8)
-            if key != "acceptance":
-                late = smooth[len(smooth) // 20 :]  # the first steps would hide all others
-                axis.set_ylim(np.min([late.min(), axis.get_ylim()[0]]) if axis.lines[1:] else late.min(), None)
-        if key == "acceptance":
-            axis.set_ylim(0, 1)
+            late.append(smooth[len(smooth) // 20 :])
+        low, high = (0.0, 1.0) if key == "acceptance" else (np.min(late), np.max(late))
+        axis.set_ylim(low, high + (0.05 * (high - low) or 1.0))
         axis.set_title(name)
         axis.set_xlabel("transition" if "acceptance" in runs[name] else "step")
         axis.set_ylabel(TRACES[key])

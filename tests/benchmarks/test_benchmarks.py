@@ -1,6 +1,7 @@
 """The benchmarks time equal work. What they measure is for people to read; nothing here asserts a speed."""
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.benchmarks import leapfrog, sampling
+from posteriax.benchmarks import leapfrog, sampling, start
 from posteriax.benchmarks.timing import interleave, ratio_table
 
 
@@ -42,6 +43,7 @@ def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
             recorded["leapfrogs"] = np.asarray(out[3].leapfrogs[:2])
             return out
 
+        call.lower = run.lower
         self.chunk = call
 
     monkeypatch.setattr(leapfrog.Program, "__init__", spy)
@@ -53,6 +55,14 @@ def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
     }
     assert len(jax.devices()) == 2
     np.testing.assert_array_equal(recorded["leapfrogs"], 3)
+
+
+def test_the_first_step_is_the_readmes():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    *lines, fit = start.FIRST_STEP.strip().splitlines()
+    for line in lines:
+        assert f"\n{line}" in readme
+    assert fit.replace("steps=1", "epochs=50") in readme
 
 
 def test_every_family_is_in_the_table_of_families():

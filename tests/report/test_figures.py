@@ -9,6 +9,7 @@ import pytest
 import posteriax as px
 from posteriax.canvas import colours
 from posteriax.report import figures
+from posteriax.trace import Trace
 
 matplotlib.use("Agg")
 
@@ -56,6 +57,16 @@ def test_traces_have_a_panel_for_each_objective(posteriors):
         ("HMC", "log joint (nats)", 2),
         ("HMC", "acceptance", 2),
     ]
+
+
+def test_no_chain_leaves_its_panel():
+    rising = np.arange(100.0)
+    figure = figures.traces({"HMC": Trace({"log_joint": np.stack([rising - 200, rising])})})
+    (axis,) = figure.axes
+    low, high = axis.get_ylim()
+    for line in axis.lines:
+        late = line.get_ydata()[5:]
+        assert low <= late.min() and late.max() < high
 
 
 def test_a_method_keeps_its_colour():
