@@ -3,6 +3,9 @@
 Noise is used twice in a step: by the draw, and by the gradient of its scale. XLA's CPU compiler fuses the inverse error
 function that makes it into every reader, so that it would be computed four times over, by Adam's three updates too. It
 does not fuse across a conditional.
+
+On CPUs JAX compiles its generator, Threefry, as a loop, each of whose five turns reads and writes all words: little to
+compile, but for large arrays slower than the twenty rounds in one kernel.
 """
 
 import math
@@ -11,6 +14,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+UNROLLED_FROM = 2**14  # entries
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.Array:
@@ -29,7 +35,35 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan
     >>> standard_normal(jax.random.key(0), (2, 3), jnp.float32, unless_nan=jnp.zeros(())).shape
     (2, 3)
     """
-    return computed_once(lambda: jax.random.normal(key, shape, dtype), unless_nan)
+    count = math.prod(shape)
+
+    def make() -> jax.Array:
+        large = UNROLLED_FROM <= count < 2**32
+        if large and dtype == jnp.float32 and jax.random.key_impl(key) == "threefry2x32":
+            return _normal_of(unrolled_bits(key, shape), dtype)
+        return jax.random.normal(key, shape, dtype)
+
+    return computed_once(make, unless_nan)
+
+
+def unrolled_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """`jax.random.bits(key, shape)`, to the bit, as one kernel: Threefry-2x32 of every entry's index.
+
+    >>> bool((unrolled_bits(jax.random.key(0), (5,)) == jax.random.bits(jax.random.key(0), (5,))).all())
+    True
+    """
+    first, second = jax.random.key_data(key)
+    schedule = (first, second, first ^ second ^ jnp.uint32(0x1BD11BDA))
+    # the index is a 64-bit number, of which these arrays need the lower half only
+    index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    a, b = jnp.broadcast_to(first, index.shape), index + second
+    for turn in range(5):
+        for distance in ROTATIONS[turn % 2]:
+            a = a + b
+            b = a ^ ((b << distance) | (b >> (32 - distance)))
+        a = a + schedule[(turn + 1) % 3]
+        b = b + schedule[(turn + 2) % 3] + jnp.uint32(turn + 1)
+    return a ^ b
 
 
 def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:

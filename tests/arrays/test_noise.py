@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import stats
 
-from posteriax.arrays.noise import normal_and_signs, signs, standard_normal
+from posteriax.arrays.noise import UNROLLED_FROM, normal_and_signs, signs, standard_normal, unrolled_bits
 
 
 def test_it_is_jax_noise_unless_the_result_is_lost_anyway():
@@ -37,3 +38,22 @@ def test_normal_and_signs_are_those_and_independent():
     assert abs(flips.mean()) < 4 / np.sqrt(n)
     assert abs((noise * flips).mean()) < 4 / np.sqrt(n)
     np.testing.assert_array_equal(draw(jnp.full(1, jnp.nan))[0], np.zeros(n))
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (300, 70)])
+def test_unrolled_bits_are_jax_bits(shape):
+    keys = jax.random.split(jax.random.key(4), 3)
+    found = jax.jit(jax.vmap(lambda key: unrolled_bits(key, shape)))(keys)
+    np.testing.assert_array_equal(found, np.stack([jax.random.bits(key, shape) for key in keys]))
+
+
+def test_large_noise_is_normal_and_follows_jax_noise():
+    shape, key = (2 * UNROLLED_FROM,), jax.random.key(5)
+    noise = np.asarray(standard_normal(key, shape, jnp.float32, unless_nan=jnp.zeros(1)))
+    assert stats.kstest(noise, "norm").pvalue > 1e-3
+    middle = np.abs(noise) < 3  # the two round differently to the 2^23 values that there are, which tails can tell
+    np.testing.assert_allclose(noise[middle], jax.random.normal(key, shape)[middle], atol=1e-4)
+    other = jax.random.key(5, impl="rbg")
+    np.testing.assert_array_equal(
+        standard_normal(other, shape, jnp.float32, unless_nan=jnp.zeros(1)), jax.random.normal(other, shape)
+    )
