@@ -21,8 +21,6 @@ from posteriax.families.family import DiagonalGaussian, Variational
 from posteriax.families.normal import Normal
 from posteriax.priors import Leaf
 
-FACTORS_PAY = 4  # how many times smaller than the variances their factors must be: they take twice as many products
-
 
 @dataclass(frozen=True)
 class KTied(DiagonalGaussian):
@@ -75,8 +73,7 @@ class KTied(DiagonalGaussian):
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         array = super().array(variational, keys, plan, examples)
         rows, columns = variational["log_u"].shape[0], variational["log_v"].shape[0]
-        rank = self.k * (self.k + 1) // 2
-        if plan.estimator != "local" or FACTORS_PAY * rank * (rows + columns) >= rows * columns:
+        if plan.estimator != "local" or self.k * (self.k + 1) // 2 * (rows + columns) >= rows * columns:
             return array
         return dataclasses.replace(array, factors=_variance_factors(variational))
 

@@ -202,10 +202,10 @@ def test_the_local_matrix_normal_has_the_moments_of_explicit_draws(name):
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ("recurrent", "grouped convolution")])
 def test_tied_variances_contract_by_their_factors(name):
     apply, shape, out_axis, example = NETWORKS[name]
-    wide = tuple(64 if n == shape[out_axis] and axis == out_axis % len(shape) else n for axis, n in enumerate(shape))
+    wide = tuple(24 if n == shape[out_axis] and axis == out_axis % len(shape) else n for axis, n in enumerate(shape))
     if len(shape) == 2:
-        wide = tuple(64 for _ in shape)
-        example = (64,)
+        wide = tuple(24 for _ in shape)
+        example = (24,)
     problem = px.Problem(px.network((apply, {"w": normal(1, *wide)}), out_axis=out_axis), px.Normal(scale=1.0))
     target = Target(problem, jax.ShapeDtypeStruct(example, jnp.float32), BATCH, 1)
     (leaf,) = leaves_of(px.VI(q.KTied(2), estimator="local"), target)
