@@ -17,13 +17,13 @@ from jax.flatten_util import ravel_pytree
 
 from posteriax.checks import check_count
 from posteriax.correlated_normal import CorrelatedNormal
-from posteriax.methods.map import climb
+from posteriax.methods.bulk import Bulk, disperse, find_bulk
 from posteriax.methods.method import Lengths, Target
 from posteriax.posterior import DrawsPosterior, Posterior
 from posteriax.problem import Batch, Unknowns
 from posteriax.trace import Trace
 
-STARTS = ("prior", "network", "map")
+STARTS = ("map", "network", "prior")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,17 +33,17 @@ class FullBatchSampler:
     Args:
         warmup: steps that are thrown away and adapt what is to be adapted.
         thin: keep the last of every `thin` states as a draw.
-        start: "prior" draws each chain's start from the prior, so that chains that agree have really met;
-            "map" climbs to the top of the log joint nearest to the chain's own initial weights, so that the chains
-            are a deep ensemble to begin with; "network" starts at those weights; a posterior, such as that of
-            ``px.Ensemble(px.MAP(), 4)``, gives every chain one of its draws.
+        start: "map" climbs for a moment from each chain's own initial weights, with some noise on them, into the bulk
+            of the posterior near them: the chains of a network begin as a small deep ensemble. "network" starts at
+            those weights; "prior" at a draw from the prior, which may be very far from the bulk; a posterior, such as
+            that of ``px.Ensemble(px.MAP(), 4)``, gives every chain one of its draws.
         micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, but for
             rounding.
     """
 
     warmup: int = 200
     thin: int = 1
-    start: Literal["prior", "network", "map"] | Posterior = "prior"
+    start: Literal["map", "network", "prior"] | Posterior = "map"
     micro_batches: int = 1
     full_batch: ClassVar[bool] = True
     samples: ClassVar[bool] = True
@@ -69,13 +69,16 @@ class FullBatchSampler:
             )
         return ()
 
-    def begin(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> Unknowns:
-        """Where a chain starts, given its member's own start."""
-        if self.start == "prior":
-            return target.problem.sample_prior(key)
+    def begin(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> Bulk:
+        """Where a chain starts, given its member's own start, as a vector of :class:`Standardised` unknowns."""
+        standardised = Standardised(target)
         if self.start == "map":
-            return climb(target, start, self.log_joint(target, batch))
-        return start
+            start = disperse(key, start, target.problem.leaf_scales)
+            return find_bulk(self.log_joint_of_vector(target, batch), standardised.vector(start))
+        if self.start == "prior":
+            start = target.problem.sample_prior(key)
+        vector = standardised.vector(start)
+        return Bulk(vector, jnp.ones_like(vector))
 
     def log_joint(self, target: Target, batch: Batch) -> Callable[[Unknowns], jax.Array]:
         """The log density that is sampled."""
@@ -146,6 +149,11 @@ class Standardised:
             for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
         ]
         return ravel_pytree(jax.tree.unflatten(treedef, standard))[0]
+
+    def variances(self, vector: jax.Array) -> Unknowns:
+        """Variances of the vector's entries as those of the unknowns, if no prior has correlated weights."""
+        leaves, treedef = jax.tree.flatten(self.unravel(vector))
+        return jax.tree.unflatten(treedef, [leaf * scale**2 for leaf, scale in zip(leaves, self.scales, strict=True)])
 
     def unknowns(self, vector: jax.Array) -> Unknowns:
         leaves, treedef = jax.tree.flatten(self.unravel(vector))

@@ -2,27 +2,36 @@
 
     H(w, m) = -log_joint(w) + |m|^2 / 2     leapfrog for a time tau, then accept with min(1, exp(-dH)), else stay
 
-Targets exp(log_joint) exactly. The trajectory lasts tau = pi * scale / 2 * sqrt(T), a quarter of the period of a
-Gaussian prior with that scale: with no data one trajectory forgets where it came from. Where leaves have priors of
-different scales s_l, their masses are (scale / s_l)^2, so that all have the same period. (METHODS C.1, trap 0.2.11)
+Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten where
+it came from. Which Gaussian, `masses` says:
+
+    "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (:mod:`posteriax.methods.diagonal`), and
+                tau = pi / 2, times the stretch of its correlations
+    "prior"     the prior's, with scale s: tau = pi s / 2 * sqrt(T), masses 1; where leaves have priors of different
+                scales s_l, their masses are (s / s_l)^2 (Izmailov et al. 2021)
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from posteriax.checks import check_count, check_positive
-from posteriax.methods.full_batch import FullBatchSampler, log_likelihood_of, refuse_stuck_chains
-from posteriax.methods.mass import metric, reference_scale
+from posteriax.correlated_normal import CorrelatedNormal
+from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
+from posteriax.methods.full_batch import FullBatchSampler, Standardised, log_likelihood_of, refuse_stuck_chains
+from posteriax.methods.mass import diagonal_metric, prior_metric, reference_scale
 from posteriax.methods.method import Target
+from posteriax.posterior import Posterior
 from posteriax.problem import Batch, Unknowns
 from posteriax.trace import Trace
 
 DIVERGENT = 1000.0  # nats of energy error
+EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,16 +39,20 @@ class HMC(FullBatchSampler):
     """Full-batch Hamiltonian Monte Carlo. ``px.fit(..., px.HMC(), draws=200, chains=4)``.
 
     Args:
-        step_size: of the leapfrog, in units of the weights; adapted in warm-up if not given.
-        trajectory: the time tau of one trajectory, in the same units; pi * prior scale / 2 * sqrt(T) if not given.
-        warmup: transitions that are thrown away and, without `step_size`, adapt it.
-        target_acceptance: what the adaptation aims at.
+        step_size: of the leapfrog; adapted in warm-up if not given. In units of the weights (with masses from the
+            priors), or of their posterior scales (with adapted masses).
+        trajectory: the time tau of one trajectory, in the same units; a quarter of a period if not given.
+        masses: "adapted" learns a mass for every weight in warm-up; "prior" takes them from the priors. By default
+            they are adapted, unless you give a step size or a trajectory, or some prior has correlated weights.
+        warmup: transitions that are thrown away, and adapt step size and masses.
+        target_acceptance: what the adaptation of the step size aims at.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
             whole number of periods of some direction, which would then never move.
-        start: "prior" draws each chain's start from the prior, so that chains that agree have really met;
-            "map" starts at the top of the log joint nearest to the network's own weights; "network" at those weights;
-            a posterior, such as that of a deep ensemble, gives every chain one of its draws.
-        max_leapfrogs: no trajectory takes more steps than this, whatever the adaptation tries.
+        max_leapfrogs: no trajectory takes more steps than this. Trajectories that it cuts short are noted in the trace;
+            a run that would lose more than half of every trajectory is refused.
+        start: "map" climbs for a moment from the chain's own initial weights into the bulk of the posterior; "network"
+            starts at those weights, "prior" at a draw from the prior; a posterior, such as that of a deep ensemble,
+            gives every chain one of its draws.
         thin: keep the last of every `thin` states as a draw.
         micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, but for
             rounding.
@@ -57,9 +70,10 @@ class HMC(FullBatchSampler):
 
     step_size: float | None = None
     trajectory: float | None = None
+    masses: Literal["adapted", "prior"] | None = None
     target_acceptance: float = 0.8
     jitter: float = 0.1
-    max_leapfrogs: int = 2000
+    max_leapfrogs: int = 10_000
     float64_accept: bool = False
 
     def __post_init__(self) -> None:
@@ -69,30 +83,57 @@ class HMC(FullBatchSampler):
                 check_positive(name, getattr(self, name))
         check_count("max_leapfrogs", self.max_leapfrogs)
         check_acceptance(self.target_acceptance)
+        if self.masses not in (None, "adapted", "prior"):
+            raise ValueError(f'masses must be "adapted" or "prior", got {self.masses!r}')
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"jitter must be at least 0 and less than 1, got {self.jitter}")
 
     def prepare(self, target: Target) -> tuple[str, ...]:
         if self.float64_accept and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             raise ValueError('float64_accept needs double precision: jax.config.update("jax_enable_x64", True)')
+        correlated = [
+            n
+            for n, prior in zip(target.problem.leaf_names, target.problem.leaf_priors, strict=True)
+            if isinstance(prior, CorrelatedNormal)
+        ]
+        if self.masses == "adapted" and correlated:
+            raise ValueError(
+                f'masses="adapted" gives every weight a mass of its own, but the prior of {correlated[0]} correlates '
+                f'its weights: use masses="prior"'
+            )
+        if self.step_size is not None and not self.adapts_masses(target):
+            refuse_cut_trajectories(trajectory_length(self, target) / self.step_size, self.max_leapfrogs)
         return super().prepare(target)
+
+    def adapts_masses(self, target: Target) -> bool:
+        """Whether masses are learned in warm-up, rather than taken from the priors."""
+        if self.masses is not None:
+            return self.masses == "adapted"
+        correlated = any(isinstance(prior, CorrelatedNormal) for prior in target.problem.leaf_priors)
+        return self.step_size is None and self.trajectory is None and not correlated
 
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         import blackjax
 
-        start = self.begin(target, key, start, batch)
-        chain = blackjax.hmc.init(start, self.log_joint(target, batch))
-        first = self.step_size or trajectory_length(self, target) / 20
+        standardised, bulk = Standardised(target), self.begin(target, key, start, batch)
+        position = standardised.unknowns(bulk.position)
+        chain = blackjax.hmc.init(position, self.log_joint(target, batch))
+        if self.adapts_masses(target):
+            diagonal = start_diagonal(standardised.variances(bulk.variances))
+            first = self.step_size or bulk.position.size**-0.25  # keeps the acceptance in high dimensions
+        else:
+            diagonal = None
+            first = self.step_size or trajectory_length(self, target) / 20
         adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), _adaptation(self)[0](first))
-        return State(chain, self._parts(target, batch, start), adaptation, jnp.zeros((), jnp.int32))
+        return State(chain, self._parts(target, batch, position), adaptation, diagonal, jnp.zeros((), jnp.int32))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         from blackjax.mcmc.hmc import HMCState
         from blackjax.mcmc.integrators import IntegratorState, velocity_verlet
 
         key_length, key_momentum, key_accept = jax.random.split(key, 3)
-        step_size, leapfrogs = self._trajectory(target, state, key_length)
-        masses = metric(target)
+        step_size, leapfrogs, cut = self._trajectory(target, state, key_length)
+        masses = prior_metric(target) if state.diagonal is None else diagonal_metric(state.diagonal.variances)
         momentum = masses.sample_momentum(key_momentum, state.chain.position)
         leapfrog = velocity_verlet(self.log_joint(target, batch), masses.kinetic_energy)
         begin = IntegratorState(state.chain.position, momentum, state.chain.logdensity, state.chain.logdensity_grad)
@@ -105,11 +146,13 @@ class HMC(FullBatchSampler):
         accepted = jnp.log(jax.random.uniform(key_accept, (), change.dtype)) < -change
         proposed = HMCState(end.position, end.logdensity, end.logdensity_grad)
         chain, parts = jax.tree.map(partial(jnp.where, accepted), (proposed, parts), (state.chain, state.parts))
-        adaptation = state.adaptation
+        adapted = update = state.adaptation, state.diagonal
         if self.step_size is None:
-            update = _adaptation(self)[1](adaptation, acceptance)
-            warming = state.step < self.warmup
-            adaptation = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adaptation)
+            update = _adaptation(self)[1](state.adaptation, acceptance), update[1]
+        if state.diagonal is not None:
+            update = update[0], learn(state.diagonal, chain.position, chain.logdensity_grad)
+        warming = state.step < self.warmup
+        adapted = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adapted)
         info = Info(
             acceptance=acceptance.astype(jnp.float32),
             accepted=accepted,
@@ -118,27 +161,50 @@ class HMC(FullBatchSampler):
             energy=kinetic[0] - state.chain.logdensity,
             step_size=step_size,
             leapfrogs=leapfrogs,
+            cut=cut,
         )
-        return State(chain, parts, adaptation, state.step + 1), info
+        return State(chain, parts, *adapted, state.step + 1), info
 
     def draw(self, target: Target, state: "State") -> Unknowns:
         return state.chain.position
 
     def inspect(self, trace: Trace) -> None:
         refuse_stuck_chains("HMC", trace["accepted"], trace["step_size"])
+        lost = float(np.max(np.atleast_2d(trace["cut"])[:, -1]))
+        refuse_cut_trajectories(self.max_leapfrogs / (1.0 - lost), self.max_leapfrogs)
 
-    def _trajectory(self, target: Target, state: "State", key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The size and number of leapfrog steps."""
+    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
+        lost = float(np.max(np.atleast_2d(trace["cut"])[:, trace.warmup :]))
+        if lost > 0:
+            wanted = self.max_leapfrogs / (1.0 - lost)
+            note = (
+                f"trajectories were cut to max_leapfrogs={self.max_leapfrogs}, which left out up to {lost:.0%} of them: "
+                f"max_leapfrogs={math.ceil(wanted)} would complete them"
+            )
+            trace = replace(trace, notes=(*trace.notes, note))
+        return super().finish(target, states, draws, trace)
+
+    def _trajectory(self, target: Target, state: "State", key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The size and number of leapfrog steps, and the share of the trajectory that `max_leapfrogs` cuts off."""
         if self.step_size is None:
             warming, adaptation = state.step < self.warmup, state.adaptation
             step_size = jnp.exp(jnp.where(warming, adaptation.log_step_size, adaptation.log_step_size_avg))
         else:
             step_size = jnp.asarray(self.step_size, jnp.float32)
-        stretch = 1.0 + self.jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0)
-        length = trajectory_length(self, target) * stretch
-        leapfrogs = jnp.clip(jnp.ceil(length / step_size), 1, self.max_leapfrogs).astype(jnp.int32)
+        longer = 1.0 + self.jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0)
+        if state.diagonal is None or self.trajectory is not None:
+            length = trajectory_length(self, target) * longer
+        else:
+            length = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32) * longer
+        if self.step_size is None:
+            # until step size and masses are roughly right, a whole trajectory may be very many steps
+            early = state.step < self.warmup // 4
+            length = jnp.where(early, jnp.minimum(length, EARLY_LEAPFROGS * step_size), length)
+        wanted = jnp.ceil(length / step_size)
+        leapfrogs = jnp.clip(wanted, 1, self.max_leapfrogs).astype(jnp.int32)
+        cut = jnp.maximum(1.0 - self.max_leapfrogs / wanted, 0.0)
         # the last bit of freedom: a step that divides the trajectory, never longer than the adapted one
-        return jnp.minimum(length / leapfrogs, step_size), leapfrogs
+        return jnp.minimum(length / leapfrogs, step_size), leapfrogs, cut
 
     def _parts(self, target: Target, batch: Batch, unknowns: Unknowns) -> "Parts":
         unknowns, batch = self._precise(unknowns), self._precise(batch)
@@ -153,7 +219,7 @@ class HMC(FullBatchSampler):
 
 class Parts(NamedTuple):
     """The two terms of the log joint, times T. Their differences are formed apart: each is small where both are large,
-    and float32 keeps seven digits. (METHODS C.1)"""
+    and float32 keeps seven digits."""
 
     log_likelihood: jax.Array
     log_prior: jax.Array
@@ -163,6 +229,7 @@ class State(NamedTuple):
     chain: Any  # BlackJAX's: position, log density, gradient
     parts: Parts
     adaptation: Any  # BlackJAX's dual averaging
+    diagonal: Diagonal | None  # its variances are the inverse masses; None if they come from the priors
     step: jax.Array
 
 
@@ -174,6 +241,7 @@ class Info(NamedTuple):
     energy: jax.Array
     step_size: jax.Array
     leapfrogs: jax.Array
+    cut: jax.Array  # share of the trajectory that max_leapfrogs left out
 
 
 def energy_change(before: Parts, after: Parts, kinetic: jax.Array, temperature: float) -> jax.Array:
@@ -183,7 +251,18 @@ def energy_change(before: Parts, after: Parts, kinetic: jax.Array, temperature: 
     return jnp.where(jnp.isnan(change), jnp.inf, change)
 
 
+def refuse_cut_trajectories(wanted: float, allowed: int) -> None:
+    """Raise if more than half of every trajectory would be left out."""
+    if wanted > 2 * allowed:
+        raise RuntimeError(
+            f"HMC needs {math.ceil(wanted):,} leapfrogs for one trajectory, but max_leapfrogs={allowed:,} allows less "
+            f'than half of them: chains would hardly move. Try px.NUTS(), masses="adapted", inputs of comparable '
+            f"scales, or max_leapfrogs={math.ceil(wanted)} if you can wait for it."
+        )
+
+
 def trajectory_length(method: HMC, target: Target) -> float:
+    """The time of a trajectory with masses from the priors."""
     if method.trajectory is not None:
         return method.trajectory
     return math.pi / 2 * reference_scale(target) * math.sqrt(target.problem.temperature)

@@ -5,7 +5,6 @@
 The prior is what others call weight decay; the temperature changes nothing of w*. (METHODS C.1)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -71,14 +70,3 @@ class State(NamedTuple):
 class Info(NamedTuple):
     log_joint: jax.Array  # its estimate from the step's batch
     nll_per_example: jax.Array
-
-
-def climb(target: Target, start: Unknowns, log_joint: Callable[[Unknowns], jax.Array], steps: int = 500) -> Unknowns:
-    """A short ascent of the whole log joint: a start for samplers."""
-    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
-
-    def body(_: Any, state: State) -> State:
-        gradient = jax.grad(lambda unknowns: -log_joint(unknowns))(state.unknowns)
-        return State(*optimize(optimizer, gradient, state.unknowns, state.optimizer))
-
-    return jax.lax.fori_loop(0, steps, body, State(start, optimizer.init(start))).unknowns

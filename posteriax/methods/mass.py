@@ -1,6 +1,6 @@
-"""Masses for Hamiltonian dynamics, from the priors' scales.
+"""Masses for Hamiltonian dynamics: one for every weight, learned in warm-up, or from the priors' scales.
 
-A leaf whose prior has the scale s_l gets the mass (scale / s_l)^2, with one common scale: under the priors alone all
+From the priors: a leaf whose prior has the scale s_l gets the mass (scale / s_l)^2, with one common scale: under the priors alone all
 leaves then swing with the same period. A prior with correlated weights gives its leaf a mass matrix, scale^2 C^-1 with
 its covariance C, so that the same holds in every direction, however wide or narrow the prior is there.
 """
@@ -24,11 +24,25 @@ def reference_scale(target: Target) -> float:
     return math.exp(float(np.average(logs, weights=sizes)))
 
 
-def metric(target: Target) -> Any:
-    """BlackJAX's metric with a mass per leaf; its own diagonal one flattens all leaves into a vector at every step."""
-    from blackjax.mcmc.metrics import Metric
+def prior_metric(target: Target) -> Any:
+    """A mass, or a mass matrix, for every leaf, from its prior."""
+    scale, problem = reference_scale(target), target.problem
+    return _metric(
+        [
+            _matrix_mass(prior, scale) if isinstance(prior, CorrelatedNormal) else _scalar_mass(leaf_scale / scale)
+            for prior, leaf_scale in zip(problem.leaf_priors, problem.leaf_scales, strict=True)
+        ]
+    )
 
-    masses = _masses(target)
+
+def diagonal_metric(variances: Any) -> Any:
+    """A mass of 1 / variance for every weight."""
+    return _metric([_entry_masses(leaf) for leaf in jax.tree.leaves(variances)])
+
+
+def _metric(masses: list["_Mass"]) -> Any:
+    """BlackJAX's metric, leaf by leaf; its own diagonal one flattens all leaves into a vector at every step."""
+    from blackjax.mcmc.metrics import Metric
 
     def sample_momentum(key: jax.Array, position: Any) -> Any:
         leaves, treedef = jax.tree.flatten(position)
@@ -56,16 +70,12 @@ class _Mass(NamedTuple):
     square: Callable[[jax.Array], jax.Array]  # p' M^-1 p
 
 
-def _masses(target: Target) -> list[_Mass]:
-    scale, problem = reference_scale(target), target.problem
-    return [
-        _matrix_mass(prior, scale) if isinstance(prior, CorrelatedNormal) else _scalar_mass(leaf_scale / scale)
-        for prior, leaf_scale in zip(problem.leaf_priors, problem.leaf_scales, strict=True)
-    ]
-
-
 def _scalar_mass(ratio: float) -> _Mass:
     return _Mass(lambda noise: noise / ratio, lambda p: ratio**2 * jnp.vdot(p, p))
+
+
+def _entry_masses(variances: jax.Array) -> _Mass:
+    return _Mass(lambda noise: noise * jax.lax.rsqrt(variances), lambda p: jnp.vdot(p, variances * p))
 
 
 def _matrix_mass(prior: CorrelatedNormal, scale: float) -> _Mass:

@@ -19,15 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.checks import check_positive
+from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
 from posteriax.methods.full_batch import FullBatchSampler, Standardised
 from posteriax.methods.method import Target
 from posteriax.problem import Batch, Unknowns
 from posteriax.trace import Trace
 
 UNBOUNDED = 1e30  # a step size that is never reached
+WILD = 1e4  # times the wanted squared energy error: such a step of the warm-up is not taken, and the chain turns
 FORGET = 149.0 / 151.0  # the tuning averages over about 150 steps
-FIRST, SECOND = 0.4, 0.8  # of the warm-up: when variances begin to be collected, and when they become the scales
-PRIOR_WEIGHT, PRIOR_VARIANCE = 5.0, 1e-3  # added to the variances collected, as in Stan, in units of the priors'
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,48 +74,45 @@ class MCLMC(FullBatchSampler):
         import blackjax
 
         key_start, key_direction = jax.random.split(key)
-        position = Standardised(target).vector(self.begin(target, key_start, start, batch))
+        position, variances = self.begin(target, key_start, start, batch)
         chain = blackjax.mclmc.init(position, self.log_joint_of_vector(target, batch), key_direction)
-        first = self.step_size or 0.25 * position.size**0.5
         zero = jnp.zeros((), position.dtype)
-        tuning = Tuning(
-            step_size=zero + first,
-            largest=zero + UNBOUNDED,
-            inverse_power=zero,
-            inverse_power_weight=zero,
-            weight=zero,
-            mean=jnp.zeros_like(position),
-            squares=jnp.zeros_like(position),
-            variances=jnp.ones_like(position),
-        )
-        return State(chain, tuning, jnp.int32(0))
+        first = self.step_size or 0.25 * position.size**0.5
+        tuning = Tuning(zero + first, zero + UNBOUNDED, excess=zero, weight=zero)
+        if self.step_size is not None:
+            variances = jnp.ones_like(variances)
+        return State(chain, tuning, start_diagonal(variances), jnp.int32(0))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         import blackjax
+        from blackjax.util import generate_unit_vector
 
-        tuning, dimension = state.tuning, state.chain.position.size
+        key, key_turn = jax.random.split(key)
+        tuning, diagonal, dimension = state.tuning, state.diagonal, state.chain.position.size
         chain, result = blackjax.mclmc.build_kernel()(
             key,
             state.chain,
             self.log_joint_of_vector(target, batch),
-            tuning.variances,
-            self.length or dimension**0.5,
+            diagonal.variances,
+            self.length or dimension**0.5 * stretch(diagonal),
             tuning.step_size,
         )
         if self.step_size is None:
-            fraction = state.step / self.warmup
-            tuned = tune_step_size(tuning, result.energy_change, result.nonans, dimension * self.energy_variance)
-            collected = collect(tuned, chain.position, result.nonans)
-            tuned = jax.tree.map(partial(jnp.where, fraction >= FIRST), collected, tuned)
-            tuned = jax.tree.map(partial(jnp.where, state.step == round(SECOND * self.warmup)), rescale(tuned), tuned)
-            tuning = jax.tree.map(partial(jnp.where, state.step < self.warmup), tuned, tuning)
+            warming = state.step < self.warmup
+            wanted = dimension * self.energy_variance + jnp.square(rounding_error(chain.logdensity))
+            wild = warming & (jnp.square(result.energy_change) > WILD * wanted)
+            turned = state.chain._replace(momentum=generate_unit_vector(key_turn, chain.position))
+            chain = jax.tree.map(partial(jnp.where, wild), turned, chain)
+            tuned = tune_step_size(tuning, result.energy_change, result.nonans, wanted)
+            update = tuned, learn(diagonal, chain.position, chain.logdensity_grad)
+            tuning, diagonal = jax.tree.map(partial(jnp.where, warming), update, (tuning, diagonal))
         info = Info(
             log_joint=chain.logdensity,
             energy_change=result.energy_change,
             divergent=~result.nonans,
             step_size=state.tuning.step_size,
         )
-        return State(chain, tuning, state.step + 1), info
+        return State(chain, tuning, diagonal, state.step + 1), info
 
     def draw(self, target: Target, state: "State") -> Unknowns:
         return Standardised(target).unknowns(state.chain.position)
@@ -134,17 +131,14 @@ class MCLMC(FullBatchSampler):
 class Tuning(NamedTuple):
     step_size: jax.Array
     largest: jax.Array  # step size that has not led to infinities
-    inverse_power: jax.Array  # running average of the step size that would be right, to the power -6
-    inverse_power_weight: jax.Array
-    weight: jax.Array  # of the positions collected so far
-    mean: jax.Array
-    squares: jax.Array  # sum of squared deviations from the mean
-    variances: jax.Array  # the scales that are in use, squared
+    excess: jax.Array  # running sum of squared energy errors at the current step size, over the wanted one
+    weight: jax.Array  # of the steps in that sum
 
 
 class State(NamedTuple):
     chain: Any  # BlackJAX's: position as one vector, direction, log density, gradient
     tuning: Tuning
+    diagonal: Diagonal
     step: jax.Array
 
 
@@ -155,32 +149,23 @@ class Info(NamedTuple):
     step_size: jax.Array
 
 
-def tune_step_size(tuning: Tuning, energy_change: jax.Array, finite: jax.Array, wanted: float) -> Tuning:
+def rounding_error(log_density: jax.Array) -> jax.Array:
+    """About how much of an energy error no step size can get rid of."""
+    return 4 * jnp.finfo(log_density.dtype).eps * jnp.abs(log_density)
+
+
+def tune_step_size(tuning: Tuning, energy_change: jax.Array, finite: jax.Array, wanted: jax.Array) -> Tuning:
     """The step size at which the squared energy error would be `wanted`, which grows as its sixth power.
 
-    A running average over steps, where those with a far too large or small error count less.
+    A running average over steps, where those with a far too large or small error count less. It is kept relative to
+    the current step size, for sixth powers of small numbers are too small for float32.
     """
     ratio = jnp.square(energy_change) / wanted + 1e-8
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
-    power = FORGET * tuning.inverse_power + trust * ratio / tuning.step_size**6
-    weight = FORGET * tuning.inverse_power_weight + trust
-    largest = jnp.where(finite, tuning.largest, 0.8 * tuning.step_size)
-    new = jnp.where(weight > 0, (power / jnp.maximum(weight, 1e-30)) ** (-1 / 6), tuning.step_size)
-    return tuning._replace(
-        step_size=jnp.minimum(new, largest), largest=largest, inverse_power=power, inverse_power_weight=weight
-    )
-
-
-def collect(tuning: Tuning, position: jax.Array, finite: jax.Array) -> Tuning:
-    """One more position in the running mean and variance (Welford's)."""
-    weight = tuning.weight + finite
-    deviation = position - tuning.mean
-    mean = tuning.mean + finite * deviation / jnp.maximum(weight, 1)
-    return tuning._replace(weight=weight, mean=mean, squares=tuning.squares + finite * deviation * (position - mean))
-
-
-def rescale(tuning: Tuning) -> Tuning:
-    """Use the variances collected; the step size is then looked for anew."""
-    zero = jnp.zeros_like(tuning.weight)
-    variances = (tuning.squares + PRIOR_WEIGHT * PRIOR_VARIANCE) / (tuning.weight + PRIOR_WEIGHT)
-    return tuning._replace(variances=variances, inverse_power=zero, inverse_power_weight=zero, largest=zero + UNBOUNDED)
+    excess = FORGET * tuning.excess + trust * ratio
+    weight = FORGET * tuning.weight + trust
+    # a bound that is met is lifted again slowly: it may have been due to a place far from the bulk
+    largest = jnp.where(finite, jnp.minimum(1.02 * tuning.largest, UNBOUNDED), 0.8 * tuning.step_size)
+    change = jnp.where(weight > 0, (excess / jnp.maximum(weight, 1e-30)) ** (-1 / 6), 1.0)
+    step_size = jnp.minimum(change * tuning.step_size, largest)
+    return Tuning(step_size, largest, excess * (step_size / tuning.step_size) ** 6, weight)

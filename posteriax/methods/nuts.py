@@ -1,18 +1,18 @@
 """The No-U-Turn Sampler: Hamiltonian Monte Carlo that finds its own trajectory length.
 
-Every transition doubles its trajectory until it turns back on itself, and draws a state from it. Step size and a
-diagonal mass matrix are adapted in windows of growing length during warm-up (Stan's schedule), from running moments:
-the memory does not grow with the warm-up. Targets exp(log_joint) exactly. (METHODS A.4, trap 0.2.10: true NUTS)
+Every transition doubles its trajectory until it turns back on itself, and draws a state from it. During warm-up the
+step size is adapted by dual averaging, and the masses, one for every weight, from draws and gradients
+(:mod:`posteriax.methods.diagonal`). Targets exp(log_joint) exactly. (Hoffman and Gelman 2014)
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from posteriax.checks import check_count, check_positive
+from posteriax.methods.diagonal import Diagonal, learn, start_diagonal
 from posteriax.methods.full_batch import FullBatchSampler, Standardised, refuse_stuck_chains
 from posteriax.methods.hmc import check_acceptance
 from posteriax.methods.method import Target
@@ -22,7 +22,7 @@ from posteriax.trace import Trace
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NUTS(FullBatchSampler):
-    """The No-U-Turn Sampler with window adaptation. ``px.fit(..., px.NUTS(), draws=500, chains=4)``.
+    """The No-U-Turn Sampler. ``px.fit(..., px.NUTS(), draws=500, chains=4)``.
 
     Args:
         warmup: transitions that are thrown away and adapt step size and masses.
@@ -55,11 +55,11 @@ class NUTS(FullBatchSampler):
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         import blackjax
 
-        position = Standardised(target).vector(self.begin(target, key, start, batch))
-        chain = blackjax.nuts.init(position, self.log_joint_of_vector(target, batch))
-        first = self.step_size or position.size**-0.25  # the scaling that keeps the acceptance in high dimensions
-        adapted = _adaptation(self)
-        state = State(chain, adapted.step_size[0](first), adapted.masses[0](position.size), jnp.int32(0))
+        bulk = self.begin(target, key, start, batch)
+        chain = blackjax.nuts.init(bulk.position, self.log_joint_of_vector(target, batch))
+        first = self.step_size or bulk.position.size**-0.25  # the scaling that keeps the acceptance in high dimensions
+        variances = bulk.variances if self.step_size is None else jnp.ones_like(bulk.variances)
+        state = State(chain, _step_sizes(self)[0](first), start_diagonal(variances), jnp.int32(0))
         return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
@@ -76,12 +76,13 @@ class NUTS(FullBatchSampler):
             state.chain,
             self.log_joint_of_vector(target, batch),
             step_size,
-            state.masses.inverse_mass_matrix,
+            state.diagonal.variances,
             self.max_doublings,
         )
-        adapted = state.step_size, state.masses
+        adapted = state.step_size, state.diagonal
         if self.step_size is None:
-            update = self._adapt(state, chain.position, result.acceptance_rate)
+            step_sizes = _step_sizes(self)[1](state.step_size, result.acceptance_rate)
+            update = step_sizes, learn(state.diagonal, chain.position, chain.logdensity_grad)
             adapted = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adapted)
         info = Info(
             acceptance=result.acceptance_rate,
@@ -100,43 +101,18 @@ class NUTS(FullBatchSampler):
     def inspect(self, trace: Trace) -> None:
         refuse_stuck_chains("NUTS", trace["moved"], trace["step_size"])
 
-    def _adapt(self, state: "State", position: jax.Array, acceptance: jax.Array) -> tuple[Any, Any]:
-        """Step size and masses after one more step of warm-up."""
-        adapted = _adaptation(self)
-        step = jnp.minimum(state.step, self.warmup - 1)
-        in_window, ends_window = jnp.asarray(adapted.schedule, bool)[step]
-        step_size = adapted.step_size[1](state.step_size, acceptance)
-        collected = adapted.masses[1](state.masses, position)
-        masses = jax.tree.map(partial(jnp.where, in_window), collected, state.masses)
-        # with new masses, the step size is looked for anew
-        renewed = adapted.step_size[0](adapted.step_size[2](step_size)), adapted.masses[2](masses)
-        return jax.tree.map(partial(jnp.where, ends_window), renewed, (step_size, masses))
 
-
-class _Adaptation(NamedTuple):
-    """BlackJAX's adaptations, each a triple of functions (init, update, final), and when to apply them."""
-
-    step_size: Any
-    masses: Any
-    schedule: Any  # for every step of the warm-up: whether variances are collected, whether a window ends
-
-
-def _adaptation(method: NUTS) -> _Adaptation:
-    from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-    from blackjax.adaptation.staged_adaptation import build_schedule
+def _step_sizes(method: NUTS) -> Any:
+    """BlackJAX's dual averaging: functions (init, update, final)."""
     from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-    return _Adaptation(
-        dual_averaging_adaptation(method.target_acceptance),
-        mass_matrix_adaptation(is_diagonal_matrix=True),
-        build_schedule(method.warmup),
-    )
+    return dual_averaging_adaptation(method.target_acceptance)
 
 
 class State(NamedTuple):
     chain: Any  # BlackJAX's: position as one vector, log density, gradient
     step_size: Any  # BlackJAX's dual averaging
-    masses: Any  # BlackJAX's running variances and the inverse masses of the last window
+    diagonal: Diagonal  # its variances are the inverse masses
     step: jax.Array
 
 

@@ -1,0 +1,75 @@
+"""The scale of every weight under the posterior, learned during warm-up from draws and gradients.
+
+    v_i = sqrt( Var[w_i] / Var[g_i] )           g: gradient of the log joint
+
+For a Gaussian, Var[g_i] is one over the variance of w_i given all others, so v_i is the geometric mean of its marginal
+and its conditional variance: the diagonal that makes the density closest to a standard normal in Fisher divergence, as
+nutpie uses it. Gradients carry scale as well as draws do, so a dozen states already give usable values, and nothing has
+to be shrunk towards a constant that may be far too large for a posterior much narrower than its prior.
+
+Both variances are averages that count state t with the weight t^3: early states, far from the bulk, are soon forgotten.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+POWER = 3.0
+FEWEST = 10  # states before the estimate replaces the first guess
+
+
+class Diagonal(NamedTuple):
+    """Running moments of draws and gradients, and the variances in use. All but the count have the weights' shape."""
+
+    variances: Any
+    count: jax.Array
+    mean: Any
+    variance: Any
+    gradient_mean: Any
+    gradient_variance: Any
+
+
+def start_diagonal(variances: Any) -> Diagonal:
+    """No state seen yet; `variances` are a first guess."""
+    zeros = jax.tree.map(jnp.zeros_like, variances)
+    return Diagonal(variances, jnp.zeros((), jnp.float32), zeros, zeros, zeros, zeros)
+
+
+def learn(diagonal: Diagonal, position: Any, gradient: Any) -> Diagonal:
+    """One more state of the warm-up."""
+    count = diagonal.count + 1
+    share = (POWER + 1) / (count + POWER)
+    mean, variance = _moments(share, diagonal.mean, diagonal.variance, position)
+    gradient_mean, gradient_variance = _moments(share, diagonal.gradient_mean, diagonal.gradient_variance, gradient)
+    estimate = partial(_estimate, count >= FEWEST)
+    variances = jax.tree.map(estimate, diagonal.variances, variance, gradient_variance)
+    return Diagonal(variances, count, mean, variance, gradient_mean, gradient_variance)
+
+
+def stretch(diagonal: Diagonal) -> jax.Array:
+    """How much wider than its scale the posterior is where it is correlated: 1 or more, 1 for independent weights.
+
+        sqrt( sum r_i^2 / sum r_i ),    r_i = Var[w_i] / v_i
+
+    A trajectory has to be longer by about this to cross the posterior.
+    """
+    ratios = jax.tree.leaves(jax.tree.map(jnp.divide, diagonal.variance, diagonal.variances))
+    squares, total = (sum(jnp.sum(ratio**power) for ratio in ratios) for power in (2, 1))
+    known = (diagonal.count >= FEWEST) & (total > 0)
+    return jnp.where(known, jnp.sqrt(jnp.maximum(squares / jnp.where(known, total, 1.0), 1.0)), 1.0)
+
+
+def _moments(share: jax.Array, mean: Any, variance: Any, value: Any) -> tuple[Any, Any]:
+    deviation = jax.tree.map(jnp.subtract, value, mean)
+    new_mean = jax.tree.map(lambda m, d: m + share * d, mean, deviation)
+    return new_mean, jax.tree.map(lambda v, d: (1 - share) * (v + share * d * d), variance, deviation)
+
+
+def _estimate(enough: jax.Array, current: jax.Array, of_draws: jax.Array, of_gradients: jax.Array) -> jax.Array:
+    """The estimate where there is one; a weight that never moved, or whose gradient never changed, keeps its scale."""
+    usable = enough & (of_draws > 0) & (of_gradients > 0)
+    estimate = jnp.sqrt(of_draws) / jnp.sqrt(jnp.where(usable, of_gradients, 1.0))  # a ratio could overflow
+    usable &= jnp.isfinite(estimate) & (estimate > 0)
+    return jnp.where(usable, estimate, current).astype(current.dtype)
