@@ -134,7 +134,7 @@ SETTINGS = {
     "estimator": (lambda: px.VI(estimator="best"), ValueError, "auto, weight, factor, flipout, local"),
     "family": (lambda: px.VI("normal"), TypeError, "posteriax.families"),
     "step size": (lambda: px.HMC(step_size=0.0), ValueError, "step_size must be a positive number"),
-    "start": (lambda: px.HMC(start="here"), ValueError, "prior, network, map"),
+    "start": (lambda: px.HMC(start="here"), ValueError, "map, network, prior"),
     "members": (lambda: px.Ensemble(px.MAP(), 0), ValueError, "members must be a whole number"),
 }
 

@@ -14,7 +14,7 @@ from scipy import stats
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.methods.mass import metric, reference_scale
+from posteriax.methods.mass import prior_metric, reference_scale
 from posteriax.methods.method import Target
 from posteriax.posterior_file import PosteriorFileError
 from posteriax.priors import Leaf, typical_scale
@@ -159,7 +159,7 @@ def test_the_mass_is_the_priors_precision():
     net = (lambda params, x: x[:, :1] * 0.0, {"w": np.zeros((5, 1), np.float32), "v": np.zeros((3, 1), np.float32)})
     prior = p.EmpCov.from_covariance(np.cov(X, rowvar=False), scale=2.0, floor=0.1)
     target = Target(px.Problem(net, px.Normal(1.0), {"w": prior, "v": p.Normal(0.5)}), None, 3, 1)
-    scale, own = reference_scale(target), metric(target)
+    scale, own = reference_scale(target), prior_metric(target)
     covariance = expected_covariance(X, 2.0, 0.1)
     momentum = {"w": np.random.default_rng(0).normal(size=(5, 1)).astype(np.float32), "v": np.zeros((3, 1))}
     unknowns = px.problem.Unknowns(momentum, {})

@@ -1,5 +1,6 @@
 """How far chains agree on many columns at once, in a few numbers, and which chains agree with which."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ class Agreement:
         above_good, above_bad: the share of weights (or test points) with an R-hat above 1.01, above 1.1.
         smallest_ess, median_ess: effective draws, for the bulk.
         smallest_tail_ess: for the 5 % and 95 % quantiles.
+        worst: the weight or test point with the largest R-hat (of one chain, the fewest effective draws), by name:
+            ``layers/0/weight[3, 1]``.
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
     >>> agreement("weight", 10, look_at(draws)).above_bad
@@ -58,6 +61,7 @@ class Agreement:
     smallest_ess: float
     median_ess: float
     smallest_tail_ess: float
+    worst: str = ""
 
 
 def look_at(draws: np.ndarray) -> Columns:
@@ -75,10 +79,14 @@ def look_at(draws: np.ndarray) -> Columns:
     )
 
 
-def agreement(name: str, size: int, columns: Columns, per_entry: int = 1) -> Agreement:
-    """The summary of columns, of which each weight or test point has `per_entry` neighbouring ones."""
+def agreement(
+    name: str, size: int, columns: Columns, per_entry: int = 1, name_entry: Callable[[int], str] = str
+) -> Agreement:
+    """The summary of columns, of which each weight or test point, named by `name_entry`, has `per_entry` neighbours."""
     of_entry = np.fmax.reduce(columns.rhat.reshape(-1, per_entry), axis=1)
     known = columns.rhat[~np.isnan(columns.rhat)]
+    ess_of_entry = columns.ess.reshape(-1, per_entry).min(axis=1)
+    worst = int(np.nanargmax(of_entry) if known.size else np.argmin(ess_of_entry))
     return Agreement(
         name=name,
         size=size,
@@ -90,6 +98,7 @@ def agreement(name: str, size: int, columns: Columns, per_entry: int = 1) -> Agr
         smallest_ess=float(columns.ess.min()),
         median_ess=float(np.median(columns.ess)),
         smallest_tail_ess=float(columns.tail_ess.min()),
+        worst=name_entry(worst),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from posteriax.checks import check_count, check_inputs
 from posteriax.diagnostics import verdict as say
+from posteriax.diagnostics.advice import try_first, worst_place
 from posteriax.diagnostics.agreement import BAD, Agreement, Columns, groups_of_chains, rhat_by_chance
 from posteriax.diagnostics.columns import FEWEST_DRAWS
 from posteriax.diagnostics.observed import look_at_predictions, look_at_weights
@@ -86,13 +87,35 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     if x is not None:
         predictions, predicted = look_at_predictions(posterior, check_inputs(x), chains, taken)
     lines = _verdict(leaves, columns, predictions, predicted, chains, taken)
-    return Diagnosis("\n".join([*lines, *say.of_sampler(sampler)]), chains, taken, predictions, tuple(leaves), sampler)
+    what_counts, of_them = leaves, columns
+    if predictions is not None and predicted is not None:
+        what_counts, of_them = [predictions], predicted
+    first = try_first(
+        what_counts,
+        sampler,
+        chains=chains,
+        draws=taken,
+        stuck=len(_stuck(columns)),
+        apart=chains > 1 and len(groups_of_chains(of_them)) > 1,
+        warmup=posterior.trace.warmup,
+    )
+    advice = []
+    if first is not None:
+        advice = [worst_place(what_counts), f"Try first: {first}."]
+    return Diagnosis(
+        "\n".join([*lines, *say.of_sampler(sampler), *advice]), chains, taken, predictions, tuple(leaves), sampler
+    )
 
 
 def is_sampled(posterior: DrawsPosterior) -> bool:
     """Whether draws are the states of chains, and not the ends of training."""
     several = jax.tree.leaves(posterior.draws)[0].shape[1] > 1
     return several or posterior.trace.warmup > 0 or "acceptance" in posterior.trace
+
+
+def _stuck(columns: Columns) -> list[int]:
+    """The chains that never moved."""
+    return [chain for chain, variances in enumerate(columns.variances) if not variances.any()]
 
 
 def _verdict(
@@ -103,7 +126,7 @@ def _verdict(
     chains: int,
     draws: int,
 ) -> list[str]:
-    stuck = [chain for chain, variances in enumerate(columns.variances) if not variances.any()]
+    stuck = _stuck(columns)
     lines = say.of_movement(stuck, chains)
     if len(stuck) == chains:
         return lines

@@ -1,7 +1,7 @@
 """What chains are compared by: weights, leaf by leaf, and predictions; a bounded part at a time."""
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -23,8 +23,9 @@ def look_at_weights(posterior: DrawsPosterior, draws: int) -> tuple[list[Agreeme
     for name, leaf in zip(posterior.problem.leaf_names, jax.tree.leaves(posterior.draws), strict=True):
         size = int(np.prod(leaf.shape[2:], dtype=np.int64))
         if size:
-            parts.append(look_at(_columns_of(leaf, _sample(size), draws)))
-            leaves.append(agreement(name, size, parts[-1]))
+            entries = _sample(size)
+            parts.append(look_at(_columns_of(leaf, entries, draws)))
+            leaves.append(agreement(name, size, parts[-1], 1, partial(_weight_name, name, leaf.shape[2:], entries)))
     return leaves, reduce(Columns.join, parts)
 
 
@@ -37,7 +38,14 @@ def look_at_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -
         # a posterior gives all draws of a chain before those of the next
         parts.append(look_at(values.reshape(chains, draws, -1)))
     columns = reduce(Columns.join, parts)
-    return agreement("predictions", count, columns, columns.rhat.size // len(points)), columns
+    per_point = columns.rhat.size // len(points)
+    return agreement("predictions", count, columns, per_point, lambda i: f"test point {points[i]}"), columns
+
+
+def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: int) -> str:
+    """``layers/0/weight[3, 1]``; a leaf of one weight is named by its path alone."""
+    index = np.unravel_index(entries[entry], shape)
+    return f"{leaf}[{', '.join(map(str, index))}]" if shape else leaf
 
 
 def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:

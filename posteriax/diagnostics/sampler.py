@@ -42,6 +42,7 @@ class SamplerSummary:
         step_size: median step size of the integrator.
         divergences: transitions whose energy error was beyond all bounds.
         ebfmi: see :func:`ebfmi`.
+        cut: the largest share of a trajectory that `max_leapfrogs` left out.
 
     >>> trace = Trace({"acceptance": np.full((2, 50), 0.9), "divergent": np.zeros((2, 50), bool)}, warmup=10)
     >>> print(summarize_sampler(trace))
@@ -53,6 +54,7 @@ class SamplerSummary:
     step_size: tuple[float, ...] | None
     divergences: tuple[int, ...] | None
     ebfmi: tuple[float, ...] | None
+    cut: tuple[float, ...] | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -87,6 +89,7 @@ def summarize_sampler(trace: Trace) -> SamplerSummary | None:
         step_size=of("step_size", np.median, float),
         divergences=of("divergent", np.sum, int),
         ebfmi=tuple(map(float, ebfmi(after["energy"]))) if "energy" in after and transitions > 1 else None,
+        cut=of("cut", np.max, float),
     )
 
 

@@ -103,6 +103,12 @@ def of_sampler(sampler: SamplerSummary | None) -> list[str]:
     if sampler is None:
         return []
     lines = []
+    if sampler.cut is not None and max(sampler.cut) > 0:
+        where = which_chains([chain for chain, share in enumerate(sampler.cut) if share > 0]).lower()
+        lines.append(
+            f"Trajectories were cut short by max_leapfrogs=, by up to {percent(max(sampler.cut))} ({where}): draws are "
+            f"more alike than they should be. Raise max_leapfrogs=."
+        )
     if sampler.divergences is not None and any(sampler.divergences):
         count = sum(sampler.divergences)
         where = which_chains([chain for chain, of_chain in enumerate(sampler.divergences) if of_chain]).lower()

@@ -21,10 +21,10 @@ FEWEST = 10  # states before the estimate replaces the first guess
 
 
 class Diagonal(NamedTuple):
-    """Running moments of draws and gradients, and the variances in use. All but the count have the weights' shape."""
+    """Running moments of draws and gradients, and the variances in use. All but the number of states have the weights' shape."""
 
     variances: Any
-    count: jax.Array
+    states: jax.Array  # how many
     mean: Any
     variance: Any
     gradient_mean: Any
@@ -39,7 +39,7 @@ def start_diagonal(variances: Any) -> Diagonal:
 
 def learn(diagonal: Diagonal, position: Any, gradient: Any) -> Diagonal:
     """One more state of the warm-up."""
-    count = diagonal.count + 1
+    count = diagonal.states + 1
     share = (POWER + 1) / (count + POWER)
     mean, variance = _moments(share, diagonal.mean, diagonal.variance, position)
     gradient_mean, gradient_variance = _moments(share, diagonal.gradient_mean, diagonal.gradient_variance, gradient)
@@ -57,7 +57,7 @@ def stretch(diagonal: Diagonal) -> jax.Array:
     """
     ratios = jax.tree.leaves(jax.tree.map(jnp.divide, diagonal.variance, diagonal.variances))
     squares, total = (sum(jnp.sum(ratio**power) for ratio in ratios) for power in (2, 1))
-    known = (diagonal.count >= FEWEST) & (total > 0)
+    known = (diagonal.states >= FEWEST) & (total > 0)
     return jnp.where(known, jnp.sqrt(jnp.maximum(squares / jnp.where(known, total, 1.0), 1.0)), 1.0)
 
 

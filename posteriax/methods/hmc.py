@@ -146,13 +146,16 @@ class HMC(FullBatchSampler):
         accepted = jnp.log(jax.random.uniform(key_accept, (), change.dtype)) < -change
         proposed = HMCState(end.position, end.logdensity, end.logdensity_grad)
         chain, parts = jax.tree.map(partial(jnp.where, accepted), (proposed, parts), (state.chain, state.parts))
-        adapted = update = state.adaptation, state.diagonal
+        adaptation, diagonal = state.adaptation, state.diagonal
         if self.step_size is None:
-            update = _adaptation(self)[1](state.adaptation, acceptance), update[1]
-        if state.diagonal is not None:
-            update = update[0], learn(state.diagonal, chain.position, chain.logdensity_grad)
-        warming = state.step < self.warmup
-        adapted = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adapted)
+            adaptation = _adaptation(self)[1](adaptation, acceptance)
+        if diagonal is not None:
+            diagonal = learn(diagonal, chain.position, chain.logdensity_grad)
+        adaptation, diagonal = jax.tree.map(
+            lambda new, old: jnp.where(state.step < self.warmup, new, old).astype(old.dtype),
+            (adaptation, diagonal),
+            (state.adaptation, state.diagonal),
+        )
         info = Info(
             acceptance=acceptance.astype(jnp.float32),
             accepted=accepted,
@@ -163,7 +166,7 @@ class HMC(FullBatchSampler):
             leapfrogs=leapfrogs,
             cut=cut,
         )
-        return State(chain, parts, *adapted, state.step + 1), info
+        return State(chain, parts, adaptation, diagonal, state.step + 1), info
 
     def draw(self, target: Target, state: "State") -> Unknowns:
         return state.chain.position
@@ -178,7 +181,7 @@ class HMC(FullBatchSampler):
         if lost > 0:
             wanted = self.max_leapfrogs / (1.0 - lost)
             note = (
-                f"trajectories were cut to max_leapfrogs={self.max_leapfrogs}, which left out up to {lost:.0%} of them: "
+                f"max_leapfrogs={self.max_leapfrogs} cut off up to {lost:.0%} of a trajectory: "
                 f"max_leapfrogs={math.ceil(wanted)} would complete them"
             )
             trace = replace(trace, notes=(*trace.notes, note))

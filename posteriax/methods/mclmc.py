@@ -27,7 +27,7 @@ from posteriax.trace import Trace
 
 UNBOUNDED = 1e30  # a step size that is never reached
 WILD = 1e4  # times the wanted squared energy error: such a step of the warm-up is not taken, and the chain turns
-FORGET = 149.0 / 151.0  # the tuning averages over about 150 steps
+FORGET = 149.0 / 151.0  # the tuning averages over about 150 steps at first, and over the last quarter of them later
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +103,7 @@ class MCLMC(FullBatchSampler):
             wild = warming & (jnp.square(result.energy_change) > WILD * wanted)
             turned = state.chain._replace(momentum=generate_unit_vector(key_turn, chain.position))
             chain = jax.tree.map(partial(jnp.where, wild), turned, chain)
-            tuned = tune_step_size(tuning, result.energy_change, result.nonans, wanted)
+            tuned = tune_step_size(tuning, result.energy_change, result.nonans, wanted, forget(state.step))
             update = tuned, learn(diagonal, chain.position, chain.logdensity_grad)
             tuning, diagonal = jax.tree.map(partial(jnp.where, warming), update, (tuning, diagonal))
         info = Info(
@@ -154,7 +154,14 @@ def rounding_error(log_density: jax.Array) -> jax.Array:
     return 4 * jnp.finfo(log_density.dtype).eps * jnp.abs(log_density)
 
 
-def tune_step_size(tuning: Tuning, energy_change: jax.Array, finite: jax.Array, wanted: jax.Array) -> Tuning:
+def forget(step: jax.Array) -> jax.Array:
+    """What is left of the average at the next step."""
+    return jnp.maximum(FORGET, 1.0 - 4.0 / (step + 4.0))
+
+
+def tune_step_size(
+    tuning: Tuning, energy_change: jax.Array, finite: jax.Array, wanted: jax.Array, keep: jax.Array
+) -> Tuning:
     """The step size at which the squared energy error would be `wanted`, which grows as its sixth power.
 
     A running average over steps, where those with a far too large or small error count less. It is kept relative to
@@ -162,8 +169,8 @@ def tune_step_size(tuning: Tuning, energy_change: jax.Array, finite: jax.Array, 
     """
     ratio = jnp.square(energy_change) / wanted + 1e-8
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
-    excess = FORGET * tuning.excess + trust * ratio
-    weight = FORGET * tuning.weight + trust
+    excess = keep * tuning.excess + trust * ratio
+    weight = keep * tuning.weight + trust
     # a bound that is met is lifted again slowly: it may have been due to a place far from the bulk
     largest = jnp.where(finite, jnp.minimum(1.02 * tuning.largest, UNBOUNDED), 0.8 * tuning.step_size)
     change = jnp.where(weight > 0, (excess / jnp.maximum(weight, 1e-30)) ** (-1 / 6), 1.0)

@@ -8,7 +8,7 @@ import posteriax as px
 from posteriax import priors as p
 from posteriax.data.batches import full_batch
 from posteriax.methods.hmc import energy_change, trajectory_length
-from posteriax.methods.mass import metric, reference_scale
+from posteriax.methods.mass import prior_metric, reference_scale
 from posteriax.methods.method import Target
 
 
@@ -119,7 +119,7 @@ def test_the_leapfrog_is_reversible_and_of_second_order():
     target = Target(exact.problem, None, 30, 1)
     method = px.HMC()
     batch = full_batch(exact.problem.check(exact.data))
-    log_joint, masses = method.log_joint(target, batch), metric(target)
+    log_joint, masses = method.log_joint(target, batch), prior_metric(target)
     start = exact.problem.unknowns
     momentum = masses.sample_momentum(jax.random.key(0), start)
     step = jax.jit(velocity_verlet(log_joint, masses.kinetic_energy))
