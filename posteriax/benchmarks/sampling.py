@@ -35,6 +35,7 @@ from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk
+from posteriax.methods.diagonal import stretch
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
 from posteriax.program import Program, members_mesh, over_members
@@ -185,18 +186,18 @@ def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
     import blackjax
 
     chains, thin = states.chain, METHODS[kind].thin
+    flatten = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+    variances, longer = flatten(states.diagonal.variances), jax.vmap(stretch)(states.diagonal)
+    settings: dict[str, Any] = {"inverse_mass_matrix": variances}
     if kind == "HMC":
-        vectors = jax.vmap(lambda position: ravel_pytree(position)[0])(chains.position)
-        chains = jax.vmap(lambda vector: blackjax.hmc.init(vector, density))(vectors)
-        leapfrogs = jnp.ceil(0.5 * math.pi / jnp.exp(states.adaptation.log_step_size_avg)).astype(jnp.int32)
-        step_size, masses = 0.5 * math.pi / leapfrogs, jnp.ones_like(vectors)
-        settings = {"step_size": step_size, "inverse_mass_matrix": masses, "num_integration_steps": leapfrogs}
+        chains = jax.vmap(lambda vector: blackjax.hmc.init(vector, density))(flatten(chains.position))
+        length = 0.5 * math.pi * longer
+        leapfrogs = jnp.ceil(length / jnp.exp(states.adaptation.log_step_size_avg)).astype(jnp.int32)
+        settings |= {"step_size": length / leapfrogs, "num_integration_steps": leapfrogs}
     elif kind == "NUTS":
-        step_size = jnp.exp(states.step_size.log_step_size_avg)
-        settings = {"step_size": step_size, "inverse_mass_matrix": states.masses.inverse_mass_matrix}
+        settings["step_size"] = jnp.exp(states.step_size.log_step_size_avg)
     else:
-        tuning, length = states.tuning, jnp.full(CHAINS, chains.position.shape[1] ** 0.5)
-        settings = {"L": length, "step_size": tuning.step_size, "inverse_mass_matrix": tuning.variances}
+        settings |= {"L": variances.shape[1] ** 0.5 * longer, "step_size": states.tuning.step_size}
 
     def draw(state: Any, key: jax.Array) -> tuple[Any, Any]:
         chain, settings = state
@@ -209,10 +210,10 @@ def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
 
 
 def of_numpyro(density: Density, kind: str) -> Sampler:
-    """NumPyro's HMC with posteriax's trajectory and masses, or its NUTS as it comes, on the same density."""
+    """NumPyro's HMC with trajectories of a quarter of a period, or its NUTS as it comes, on the same density."""
     from numpyro.infer import HMC, NUTS
 
-    same = {"trajectory_length": math.pi / 2, "adapt_mass_matrix": False} if kind == "HMC" else {}
+    same = {"trajectory_length": math.pi / 2} if kind == "HMC" else {}
     kernel = (HMC if kind == "HMC" else NUTS)(potential_fn=lambda vector: -density(vector), **same)
     size = ravel_pytree(mlp_weights(SIZES))[0].size
     keys = jax.random.split(jax.random.key(1), CHAINS)

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-CLIMB_STEPS = 200  # at most
+ROUNDS = 3
+CLIMB_STEPS = 100  # at most, in each of them
 LINE_SEARCH_STEPS = 30  # at most, in each of them
 NEGLIGIBLE = 1e-3  # nats: five smaller changes in a row end the climb
 SMALL = 0.1  # how far apart chains start where all of them have the same initial value
@@ -45,13 +46,23 @@ def disperse(key: jax.Array, start: Any, scales: Any) -> Any:
 
 
 def find_bulk(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -> Bulk:
-    """Climb from `start` until the log density hardly changes any more.
+    """Climb from `start` until the log density hardly changes any more; then again, in the units found by then.
 
     Args:
         log_density: of a vector, in units in which the variances of interest are at most 1.
         start: where to begin; returned as it is if no step leads up from it.
     """
 
+    def again(_: Any, bulk: Bulk) -> Bulk:
+        units = jnp.sqrt(bulk.variances)
+        climbed = _climb(lambda moved: log_density(bulk.position + units * moved), jnp.zeros_like(start))
+        variances = jnp.minimum(bulk.variances * climbed.variances, 1.0)
+        return Bulk(bulk.position + units * climbed.position, variances)
+
+    return jax.lax.fori_loop(0, ROUNDS, again, Bulk(start, jnp.ones_like(start)))
+
+
+def _climb(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -> Bulk:
     def loss(vector: jax.Array) -> jax.Array:
         return -log_density(vector)
 
@@ -83,9 +94,9 @@ def find_bulk(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -
     last = jax.lax.while_loop(climbing, advance, first)
     memory = last.optimizer[0]
     squares = [jnp.square(pairs).sum(axis=0) for pairs in (memory.diff_params_memory, memory.diff_updates_memory)]
-    variances = jnp.sqrt(squares[0] / squares[1])
+    variances = jnp.sqrt(squares[0]) / jnp.sqrt(squares[1])
     usable = jnp.isfinite(variances) & (variances > 0)
-    return Bulk(last.best, jnp.where(usable, jnp.minimum(variances, 1.0), 1.0).astype(start.dtype))
+    return Bulk(last.best, jnp.where(usable, variances, 1.0).astype(start.dtype))
 
 
 class _Climb(NamedTuple):

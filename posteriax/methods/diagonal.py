@@ -21,7 +21,7 @@ FEWEST = 10  # states before the estimate replaces the first guess
 
 
 class Diagonal(NamedTuple):
-    """Running moments of draws and gradients, and the variances in use. All but the number of states have the weights' shape."""
+    """Running moments of draws and gradients, each with the weights' shape, and the variances in use."""
 
     variances: Any
     states: jax.Array  # how many

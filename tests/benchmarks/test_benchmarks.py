@@ -12,6 +12,7 @@ import pytest
 import posteriax as px
 from posteriax.benchmarks import leapfrog, sampling, start
 from posteriax.benchmarks.timing import interleave, ratio_table
+from posteriax.methods.diagonal import start_diagonal
 
 
 def test_cases_take_turns_and_the_first_round_is_thrown_away():
@@ -101,8 +102,8 @@ def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monke
         chain=jax.vmap(lambda position: init(position, density, *key))(positions),
         adaptation=SimpleNamespace(log_step_size_avg=log_step_size),
         step_size=SimpleNamespace(log_step_size_avg=log_step_size),
-        masses=SimpleNamespace(inverse_mass_matrix=positions),
-        tuning=SimpleNamespace(step_size=jnp.exp(log_step_size), variances=positions),
+        diagonal=jax.vmap(start_diagonal)(positions),
+        tuning=SimpleNamespace(step_size=jnp.exp(log_step_size)),
     )
     sampler = sampling.of_blackjax(density, kind, states)
     jax.effects_barrier()

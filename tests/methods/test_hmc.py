@@ -144,3 +144,41 @@ def test_the_leapfrog_is_reversible_and_of_second_order():
         errors.append(abs(float(energy_change(before, after, kinetic, 1.0))))
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.25)
     assert errors[1] / errors[2] == pytest.approx(4, rel=0.25)
+
+
+def test_a_trajectory_that_would_be_cut_in_half_is_refused_before_the_run():
+    exact = known.linear_regression()
+    method = px.HMC(step_size=1e-4, warmup=2, max_leapfrogs=2000)
+    with pytest.raises(RuntimeError, match=r"needs 15,708 leapfrogs .* max_leapfrogs=2,000 .*max_leapfrogs=15708"):
+        px.fit(exact.problem, exact.data, method, draws=2, key=0)
+
+
+def test_a_step_size_that_warm_up_finds_too_small_is_refused_after_it():
+    net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 1), np.float32)})
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    problem = px.Problem(net, px.Normal(0.01), p.Normal(10.0))  # 7,000 times as wide as the posterior
+    with pytest.raises(RuntimeError, match=r"HMC needs [\d,]+ leapfrogs for one trajectory"):
+        px.fit(problem, (x, x[:, 0]), px.HMC(masses="prior", warmup=60, max_leapfrogs=200), draws=2, key=0)
+
+
+def test_trajectories_cut_short_are_noted_and_diagnosed():
+    exact = known.linear_regression()
+    method = px.HMC(step_size=0.05, jitter=0.0, warmup=5, max_leapfrogs=24)  # of 32
+    posterior = px.fit(exact.problem, exact.data, method, draws=10, chains=2, key=0)
+    np.testing.assert_allclose(posterior.trace["cut"], 0.25)
+    assert posterior.trace.notes == (
+        "max_leapfrogs=24 cut off up to 25% of a trajectory: max_leapfrogs=32 would complete them",
+    )
+    verdict = posterior.diagnose().verdict
+    assert "Trajectories were cut short by max_leapfrogs=, by up to 25 % (chains 0 and 1)" in verdict
+    assert verdict.endswith("Try first: max_leapfrogs= at least 1.4 times as large.")
+    whole = px.fit(exact.problem, exact.data, px.HMC(step_size=0.05, warmup=5), draws=10, key=0)
+    assert whole.trace["cut"].max() == 0 and not whole.trace.notes
+
+
+def test_adapted_masses_are_refused_where_the_prior_correlates_weights():
+    net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 1), np.float32)})
+    problem = px.Problem(net, px.Normal(1.0), {"w": p.EmpCov.from_covariance([[1.0, 0.5], [0.5, 1.0]])})
+    data = np.ones((3, 2), np.float32), np.zeros(3, np.float32)
+    with pytest.raises(ValueError, match=r'masses="adapted".*prior of w correlates'):
+        px.fit(problem, data, px.HMC(masses="adapted"), draws=2, key=0)

@@ -1,0 +1,153 @@
+"""Effective draws per gradient and per second: posteriax's HMC, NUTS and MCLMC beside NumPyro's NUTS.
+
+    python benchmarks/nuts_beside_numpyro.py            # every problem; NAME ... for some of them
+
+Every sampler runs with its default settings, two chains on two devices, 500 transitions of warm-up for NUTS and what
+is the default for the others, then 1,000 draws of each chain. The samplers take turns, problem by problem. NumPyro gets
+the same log density over the weights as they are, and its own default start, uniform on (-2, 2). The draws are counted
+where there are fewest of them (bulk ESS): over all unknowns, for the network over class probabilities at 100 points.
+Seconds are those of the draws after warm-up, without compilation; a gradient is a leapfrog, or half a step of MCLMC.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding, PartitionSpec
+
+import posteriax as px
+from posteriax.arrays.uses import spec_of_example
+from posteriax.data.batches import full_batch
+from posteriax.diagnostics import ess_bulk, rhat
+from posteriax.methods.ensemble import Ensemble
+from posteriax.methods.method import Target
+from posteriax.program import Program, members_mesh, over_members
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import regressions
+
+CHAINS, WARMUP, DRAWS = 2, 500, 1000  # the default warm-up of px.NUTS()
+METHODS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
+
+
+class Task(NamedTuple):
+    problem: px.Problem
+    data: Any
+    watched: Callable[[Any], np.ndarray]  # draws with axes (chains, draws) -> columns
+
+
+class Result(NamedTuple):
+    columns: np.ndarray
+    gradients: int
+    seconds: float
+
+
+def regression(name: str) -> Task:
+    made = regressions.REGRESSIONS[name]()
+
+    def columns(draws: Any) -> np.ndarray:
+        return np.concatenate([np.reshape(leaf, (CHAINS, DRAWS, -1)) for leaf in jax.tree.leaves(draws)], axis=-1)
+
+    return Task(made.problem, made.data, columns)
+
+
+def two_moons() -> Task:
+    import equinox as eqx
+
+    data, (x_test, _) = px.data.two_moons(train=200, test=100)
+    net = eqx.nn.MLP(2, 2, 16, 1, activation=jnp.tanh, key=jax.random.key(0))
+    problem = px.Problem(net, px.Categorical())
+
+    def probabilities(draws: Any) -> np.ndarray:
+        one = lambda params: jax.nn.softmax(problem.network.apply(params, jnp.asarray(x_test)))[:, 0]  # noqa: E731
+        return np.asarray(jax.jit(jax.vmap(jax.vmap(one)))(jax.tree.map(jnp.asarray, draws.network)))
+
+    return Task(problem, data, probabilities)
+
+
+TASKS = {"two moons": two_moons} | {name: partial(regression, name) for name in regressions.REGRESSIONS}
+
+
+def ours(task: Task, method: Any) -> Result:
+    """The program that `px.fit` runs: its warm-up, then the draws, in chunks."""
+    x, y = task.problem.check(task.data)
+    target = Target(task.problem, spec_of_example(x), len(y), 10**6, warmup=method.warmup)
+    program = Program(Ensemble(method, CHAINS), target, None, members_mesh(CHAINS, None), thin=method.thin)
+    data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
+    keys, states = program.begin(jax.random.key(0), data)
+    draws, gradients, began = [], 0, 0.0
+    step, last = 0, method.warmup + DRAWS * method.thin
+    while step < last:
+        if step == method.warmup:
+            began = time.perf_counter()
+        end = min(step + program.capacity, last if step >= method.warmup else method.warmup)
+        states, _, _, infos, drawn = program.chunk(keys, states, data, np.int32(step), np.int32(end))
+        if step >= method.warmup:
+            kept = program.draws_until(end) - program.draws_until(step)
+            draws.append(jax.tree.map(lambda leaf, kept=kept: np.swapaxes(leaf[:kept], 0, 1), jax.device_get(drawn)))
+            each = infos.leapfrogs[: end - step] if hasattr(infos, "leapfrogs") else np.full((end - step, CHAINS), 2)
+            gradients += int(np.sum(each))
+        step = end
+    seconds = time.perf_counter() - began
+    return Result(task.watched(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *draws)), gradients, seconds)
+
+
+def numpyro_nuts(task: Task) -> Result:
+    """NumPyro's transitions in a compiled loop, each chain on a device of its own."""
+    from numpyro.infer import NUTS
+
+    problem = task.problem
+    batch = jax.tree.map(jnp.asarray, full_batch(problem.check(task.data)))
+    start, unravel = ravel_pytree(problem.unknowns)
+    kernel = NUTS(potential_fn=lambda vector: -problem.log_joint(unravel(vector), batch))
+    keys = jax.random.split(jax.random.key(1), CHAINS)
+    starts = [jax.random.uniform(key, (start.size,), minval=-2.0, maxval=2.0) for key in keys]
+    states = [kernel.init(key, WARMUP, start, (), {}) for key, start in zip(keys, starts, strict=True)]
+
+    def transitions(state: Any, count: int) -> Any:
+        def one(state: Any, _: None) -> Any:
+            state = kernel.sample(state, (), {})
+            return state, (state.z, state.num_steps)
+
+        return jax.lax.scan(one, state, length=count)
+
+    mesh, split = members_mesh(CHAINS, None), PartitionSpec("members")
+
+    def on_devices(count: int) -> Any:
+        loop = over_members(lambda state: transitions(state, count), shared=0)
+        return jax.jit(jax.shard_map(loop, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
+
+    stacked = jax.device_put(jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), NamedSharding(mesh, split))
+    warm = on_devices(WARMUP)(stacked)[0]
+    run = on_devices(DRAWS).lower(warm).compile()
+    began = time.perf_counter()
+    _, (draws, leapfrogs) = jax.block_until_ready(run(warm))
+    seconds = time.perf_counter() - began
+    return Result(task.watched(jax.vmap(jax.vmap(unravel))(draws)), int(leapfrogs.sum()), seconds)
+
+
+def main(names: list[str]) -> None:
+    jax.config.update("jax_num_cpu_devices", CHAINS)
+    headings = ("R-hat", "least ESS", "gradients", "ESS/1000 grad.", "ESS/s")
+    print(f"{'problem':22} {'sampler':15} " + " ".join(f"{heading:>14}" for heading in headings))
+    samplers = {"NumPyro NUTS": numpyro_nuts} | {
+        f"posteriax {kind}": partial(ours, method=method) for kind, method in METHODS.items()
+    }
+    for name in names or TASKS:
+        task = TASKS[name]()
+        for sampler, run in samplers.items():
+            columns, gradients, seconds = run(task)
+            least = ess_bulk(columns).min()
+            cells = f"{rhat(columns).max():14.3f} {least:14.0f} {gradients:14} {1000 * least / gradients:14.2f}"
+            print(f"{name:22} {sampler:15} {cells} {least / seconds:14.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
