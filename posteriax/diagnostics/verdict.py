@@ -42,7 +42,7 @@ def of_predictions(
     if len(groups) == 1:
         text = f"The {number(chains)} chains lie in the same place but move through it too slowly: {extent}."
         return [f"{text} Take more draws, or longer trajectories."]
-    todo = 'Lengthen the warm-up (warmup=), or start from the MAP (start="map").'
+    todo = "Lengthen the warm-up (warmup=)."
     return [f"{_who_has_not_met(groups, chains)}: {extent}. {todo}"]
 
 

@@ -1,5 +1,7 @@
 """What diagnose() says of posteriors whose state is known, because they were made up."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,7 @@ def test_chains_that_agree():
 def test_chains_that_have_not_met_are_named(moved, verdict, problem):
     diagnosis = made_up(move(*moved), problem=problem).diagnose(X)
     assert diagnosis.verdict.startswith(verdict)
-    assert 'start="map"' in diagnosis.verdict
+    assert "Lengthen the warm-up" in diagnosis.verdict
     assert diagnosis.predictions.above_bad > 0.5
 
 
@@ -99,6 +101,20 @@ def test_symmetric_chains_differ_in_weights_and_agree_in_predictions():
     assert both[1].startswith("In weight space the chains differ") and "symmetries" in both[1]
     alone = posterior.diagnose().verdict
     assert alone.startswith("In weight space the four chains have not met") and "diagnose(x)" in alone
+
+
+def test_the_worst_weight_and_what_to_try_first_are_named():
+    def change(params):
+        params["w"][2, :, 1, 2] += 9.0
+
+    posterior = made_up(change, problem=NUMBERS, warmup=250, log_joint=np.zeros((4, 750)))
+    *_, worst, first = posterior.diagnose().verdict.splitlines()
+    assert worst.startswith("Worst: w[1, 2], R-hat ") and first == "Try first: warmup=500, twice as long."
+    farthest = int(np.argmax(np.abs(X[:, 1])))
+    assert f"Worst: test point {farthest}, R-hat" in posterior.diagnose(X).verdict
+    *_, worst, first = made_up(draws=30, problem=NUMBERS).diagnose().verdict.splitlines()
+    assert "fewest effective draws in" in worst and re.fullmatch(r"Try first: draws=\d+\.", first)
+    assert "Try first" not in made_up().diagnose(X).verdict  # nothing is wrong
 
 
 def test_a_chain_that_never_moved():
