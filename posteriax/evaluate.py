@@ -1,7 +1,7 @@
 """Evaluate: the scores of one predictive."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,20 @@ from posteriax.predictive import ClassPredictive, NormalPredictive
 
 
 class Score(NamedTuple):
-    """A value and its standard error (NaN where there is none)."""
+    """A value, its standard error (NaN where there is none), and what the error is over.
+
+    Args:
+        value: the score.
+        error: the standard error.
+        over: "examples" of the test set, for a single run; "seeds", for the mean of several; or "kinds" of corruption.
+
+    >>> Score(0.9, 0.01, "seeds").error
+    0.01
+    """
 
     value: float
     error: float = math.nan
+    over: Literal["", "examples", "seeds", "kinds"] = ""
 
 
 BETTER = {  # which way each score is better; coverage should be what it says
@@ -35,6 +45,7 @@ BETTER = {  # which way each score is better; coverage should be what it says
     "temperature": "1.0",
 }
 
+DISTANCES = ("agreement", "total_variation", "wasserstein")  # to a reference
 QUANTILE_LEVELS = (np.arange(32) + 0.5) / 32
 BOOTSTRAPS = 200  # resamplings of the examples, for errors of scores that are no means over examples
 
@@ -124,11 +135,11 @@ def _score(name: str, values: np.ndarray) -> Score:
     if n < 2:
         return Score(value)
     if name == "ece":
-        return Score(value, float(value_of(name, values, resamplings(n)).std(ddof=1)))
+        return Score(value, float(value_of(name, values, resamplings(n)).std(ddof=1)), "examples")
     spread = float(values.std(ddof=1) / math.sqrt(n))
     if name == "rmse":  # by the delta method
-        return Score(value, spread / (2 * value) if value else 0.0)
-    return Score(value, spread)
+        return Score(value, spread / (2 * value) if value else 0.0, "examples")
+    return Score(value, spread, "examples")
 
 
 def _squares(predictive: NormalPredictive, targets: Any) -> np.ndarray:

@@ -134,7 +134,8 @@ def test_several_seeds_give_errors_over_seeds(fitted, moons):
 def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons):
     x, y = moons[1]
     far = x + np.float32(20.0)
-    sets = {"clean": (x, y)} | {f"{kind} {s}": (x + np.float32(0.2 * s), y) for kind in "ab" for s in (1, 3)}
+    worse = lambda kind, s: px.data.CorruptedSet(x + np.float32(0.2 * s), y, kind=kind, severity=s)  # noqa: E731
+    sets = {"clean": (x, y)} | {f"{kind} {s}": worse(kind, s) for kind in "ab" for s in (1, 3)}
     table = px.compare(
         {"one": fitted[0], "two": fitted[1]},
         sets,

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from posteriax.diagnostics.agreement import Agreement, Columns, agreement, look_at
+from posteriax.diagnostics.convergence import rhat
 from posteriax.network import couples_examples
 from posteriax.posterior import DrawsPosterior, Posterior
 from posteriax.predictive import NormalPredictive
@@ -38,6 +39,13 @@ def look_at_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -
         parts.append(look_at(values.reshape(chains, draws, -1)))
     columns = reduce(Columns.join, parts)
     return agreement("predictions", count, columns, columns.rhat.size // len(points)), columns
+
+
+def worst_rhat_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> float:
+    """The largest R-hat of what so many evenly spread draws of each chain predict; NaN if that never changes."""
+    points = _sample(jax.tree.leaves(x)[0].shape[0])
+    parts = [rhat(values.reshape(chains, draws, -1)) for values in _predictions(posterior, x, points, chains * draws)]
+    return float(np.fmax.reduce(np.concatenate(parts)))
 
 
 def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:
