@@ -28,7 +28,7 @@ import numpy as np
 from posteriax.mean_test import Difference, between_runs, t_test
 from posteriax.metrics.calibration import bin_of
 
-DRAWS = 4000
+DRAWS = 4000  # for a tail
 DRAWS_OF_A_MEAN = 1000
 HALVINGS = 14
 
@@ -71,7 +71,8 @@ def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
     runs = [_run(gaps) for gaps in (*one, *other)]
     groups = (np.arange(len(one)), np.arange(len(one), len(runs)))
     errors = np.array([np.abs(run.gaps).sum() for run in runs])
-    noise = _noise([*one, *other], runs)
+    single_runs = len(one) == len(other) == 1
+    noise = _noise([*one, *other], runs, DRAWS if single_runs else DRAWS_OF_A_MEAN)
     gaps = [_gap_beyond_chance([runs[i] for i in own], [noise[i][:DRAWS_OF_A_MEAN] for i in own]) for own in groups]
     if_none = np.stack([_simulated(run, 0.0, z[:DRAWS_OF_A_MEAN]) for run, z in zip(runs, noise, strict=True)])
     weights = [1 / max(if_none[own].mean(axis=0).var(), 1e-300) for own in groups]
@@ -81,7 +82,7 @@ def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
     observed = means[0] - means[1]
     differences = simulated[groups[0]].mean(axis=0) - simulated[groups[1]].mean(axis=0)
     centred = float(observed - differences.mean())
-    if len(one) == len(other) == 1:
+    if single_runs:
         above, below = (differences >= observed).sum(), (differences <= observed).sum()
         return Difference(centred, float(min(1.0, 2 * (1 + min(above, below)) / (1 + DRAWS))))
     single = _noise_of_single_runs(simulated[groups[0]], simulated[groups[1]])
@@ -110,8 +111,8 @@ def _run(gaps: Gaps) -> _Run:
     return _Run(cells, counts / n, sums / n, promised / counts, spread)
 
 
-def _noise(given: list[Gaps], runs: list[_Run]) -> list[np.ndarray]:
-    """Of every run, (DRAWS, bins): what sums over a bin's examples would be if each had variance 1, over N."""
+def _noise(given: list[Gaps], runs: list[_Run], draws: int) -> list[np.ndarray]:
+    """Of every run, (draws, bins): what sums over a bin's examples would be if each had variance 1, over N."""
     n = len(given[0].bin)
     left = [gaps.residual - (run.gaps / run.shares)[run.cells] for gaps, run in zip(given, runs, strict=True)]
     correlation = _correlation(np.stack(left))
@@ -121,7 +122,7 @@ def _noise(given: list[Gaps], runs: list[_Run]) -> list[np.ndarray]:
     ]
     values, vectors = np.linalg.eigh(np.block(blocks))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    drawn = np.random.default_rng(0).standard_normal((DRAWS, len(root))) @ root.T
+    drawn = np.random.default_rng(0).standard_normal((draws, len(root))) @ root.T
     return np.split(drawn, np.cumsum([len(run.shares) for run in runs])[:-1], axis=1)
 
 

@@ -73,10 +73,11 @@ def scores(predictive: ClassPredictive | NormalPredictive, y: Any) -> dict[str, 
 
 def example_scores(predictive: ClassPredictive | NormalPredictive, y: Any) -> Examples:
     """Every score's value for each example; for "ece", confidence and correctness as columns of pairs."""
-    targets = predictive.check(y)
     nll = -np.asarray(predictive.log_prob(y), np.float64)
     if isinstance(predictive, NormalPredictive):
-        return {"rmse": _squares(predictive, targets), "nll": nll, **_quantile_scores(predictive, targets)}
+        numbers = predictive.targets(y)
+        return {"rmse": _squares(predictive, numbers), "nll": nll, **_quantile_scores(predictive, numbers)}
+    targets = predictive.check(y)
     probs = predictive.probs.reshape(-1, predictive.probs.shape[-1]).astype(np.float64)
     labels = np.asarray(targets).reshape(-1)
     right = probs.argmax(axis=1) == labels
@@ -92,8 +93,8 @@ def example_scores(predictive: ClassPredictive | NormalPredictive, y: Any) -> Ex
 def example_distances(predictive: Any, reference: Any) -> Examples:
     """How far predictions are from a reference posterior's on the same inputs, for each example."""
     if isinstance(predictive, NormalPredictive):
-        ours, theirs = predictive.quantile(QUANTILE_LEVELS), reference.quantile(QUANTILE_LEVELS)
-        return {"wasserstein": np.abs(ours - theirs).mean(axis=0).reshape(ours.shape[1], -1).mean(axis=1)}
+        distance = predictive.distance(reference).astype(np.float64)
+        return {"wasserstein": distance.reshape(len(distance), -1).mean(axis=1)}
     ours, theirs = (p.probs.reshape(-1, p.probs.shape[-1]).astype(np.float64) for p in (predictive, reference))
     return {
         "agreement": (ours.argmax(axis=1) == theirs.argmax(axis=1)).astype(np.float64),
@@ -142,15 +143,15 @@ def _score(name: str, values: np.ndarray) -> Score:
     return Score(value, spread, "examples")
 
 
-def _squares(predictive: NormalPredictive, targets: Any) -> np.ndarray:
-    squares = np.square(predictive.mean.astype(np.float64) - np.asarray(targets).reshape(predictive.mean.shape))
+def _squares(predictive: NormalPredictive, targets: np.ndarray) -> np.ndarray:
+    squares = np.square(predictive.mean.astype(np.float64) - targets)
     return squares.reshape(len(squares), -1).mean(axis=1)
 
 
-def _quantile_scores(predictive: NormalPredictive, targets: Any) -> Examples:
+def _quantile_scores(predictive: NormalPredictive, targets: np.ndarray) -> Examples:
     """CRPS as twice the mean pinball loss of 32 quantiles, and the coverage of the central 90 %."""
     quantiles = predictive.quantile(QUANTILE_LEVELS).astype(np.float64)
-    y = np.asarray(targets).reshape(quantiles.shape[1:])
+    y = targets
     levels = QUANTILE_LEVELS.reshape(-1, *[1] * y.ndim)
     pinball = np.where(y >= quantiles, levels * (y - quantiles), (1 - levels) * (quantiles - y))
     low, high = predictive.quantile(np.array([0.05, 0.95]))

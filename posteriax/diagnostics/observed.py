@@ -79,7 +79,7 @@ def _predicted(posterior: Posterior, x: Any, total: int) -> np.ndarray:
     """Means, or probabilities of classes."""
     predictive = posterior.predict(x, total)
     if isinstance(predictive, NormalPredictive):
-        values = np.asarray(predictive.moments_per_draw[0])
+        values = np.asarray(predictive.standard_moments[0])  # R-hat has no units
     else:
         values = np.exp(np.asarray(predictive.log_probs_per_draw))  # type: ignore[attr-defined]
         values = values[..., 1:] if values.shape[-1] == 2 else values  # of two classes one says all
