@@ -153,7 +153,7 @@ def test_entropy_of_predicted_noise_and_two_targets(spread):
 def test_information_of_draws_far_apart_is_their_logarithm():
     """Components too narrow for one even grid: each is told from all others."""
     outputs = np.linspace(-1, 1, 7, dtype=np.float32).reshape(7, 1, 1)
-    predictive = px.NormalPredictive(px.Normal(1e-5), outputs, {})
+    predictive = px.NormalPredictive(px.Normal(1e-4), outputs, {})
     assert predictive.mutual_information().item() == pytest.approx(np.log(7), abs=1e-4)
     same = px.NormalPredictive(px.Normal(0.2), np.zeros((50, 1, 1), np.float32), {})
     assert same.mutual_information().item() == pytest.approx(0.0, abs=1e-6)
