@@ -1,8 +1,8 @@
 """Which scores are best, and which are not significantly worse: on the same examples, over seeds and examples together.
 
-Means over examples are compared by :mod:`posteriax.mean_test`, sums of absolute gaps (calibration errors, coverage) by
-:mod:`posteriax.calibration_test`. Of several posteriors, the one that is most clearly worse than the best is set aside
-as long as
+Means over examples are compared by :mod:`posteriax.difference_of_means`, sums of absolute gaps (calibration errors,
+coverage) by :mod:`posteriax.difference_of_gaps`. Of several posteriors, the one that is most clearly worse than the
+best is set aside as long as
 
     p < 0.05 / (K (K - 1) / 2)        K: posteriors that are left
 
@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posteriax.calibration_test import calibration_gaps, compare_gaps, coverage_gaps
+from posteriax.difference_of_gaps import calibration_gaps, compare_gaps, coverage_gaps
+from posteriax.difference_of_means import NONE, Difference, compare_means
 from posteriax.evaluate import BETTER, DISTANCES, Examples, value_of
-from posteriax.mean_test import NONE, Difference, compare_means
 
 LEVEL = 0.05
 

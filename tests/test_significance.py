@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from posteriax.calibration_test import calibration_gaps, compare_gaps
-from posteriax.mean_test import compare_means
+from posteriax.difference_of_gaps import calibration_gaps, compare_gaps
+from posteriax.difference_of_means import compare_means
 from posteriax.significance import best_and_ties, significantly_differ
 
 LEVEL = 0.05

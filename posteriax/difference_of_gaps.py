@@ -17,7 +17,7 @@ with the sign that the bin's gap was seen to have.
    (right - confidence - gap) are, on the examples that each two bins share.
 
 With several runs the observed difference less the mean of the simulated ones is divided by its standard error, from
-the variance between runs and the simulated variance over examples, as in :mod:`posteriax.mean_test`. Which
+the variance between runs and the simulated variance over examples, as in :mod:`posteriax.difference_of_means`. Which
 examples fall into which bin is taken as given.
 """
 
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.mean_test import Difference, between_runs, t_test
+from posteriax.difference_of_means import Difference, between_runs, t_test
 from posteriax.metrics.calibration import bin_of
 
 DRAWS = 4000  # for a tail
