@@ -10,6 +10,8 @@ import numpy as np
 
 from posteriax.checks import check_data, check_inputs
 from posteriax.comparison import Comparison, Cost, Rows
+from posteriax.data.corrupted import CorruptedSet
+from posteriax.diagnostics.reference import check_reference
 from posteriax.evaluate import Examples, Score, example_distances, example_scores, summarise
 from posteriax.posterior import Posterior
 from posteriax.prediction_plan import EXAMPLES_AT_ONCE
@@ -34,10 +36,12 @@ def compare(
 
     Args:
         posteriors: by name. A value may also be a predictive for the same inputs (one test set), or a list of
-            posteriors of several seeds: scores are then means over seeds, and errors those of these means.
-        data: the test set ``(x, y)``, or several by name: the first is the main one. Sets named "kind severity", as
-            :func:`px.corrupted` makes them, are also averaged by severity.
-        reference: the name of one of them, usually HMC's: the others' distances to it are added.
+            posteriors of several seeds: scores are then means over seeds, errors those of these means, and what is
+            significantly worse is found over seeds and examples together. Numbers of seeds may differ.
+        data: the test set ``(x, y)``, or several by name: the first is the main one. Those of the type
+            :class:`px.data.CorruptedSet`, as :func:`px.corrupted` makes them, are also averaged by severity.
+        reference: the name of one of them, usually HMC's: the others' distances to it (to its first seed) are added. If
+            its chains do not agree on their predictions (R-hat above 1.05), the tables say so.
         draws: how many draws each prediction averages; see :meth:`Posterior.predict`.
         out: inputs from elsewhere, by name: how well uncertainty tells them from the main test set's.
         attack: ``px.FastSign(...)``: each posterior is attacked on the main test set, and scored there.
@@ -66,8 +70,12 @@ def compare(
         raise ValueError("predictives are of one test set only: give posteriors, to predict the other sets as well")
     main = next(iter(tests))
     work = _Comparing(runs, reference, draws)
+    corruptions = {}
     for name in tests:  # one at a time: many corrupted sets together may not fit into memory
-        work.add_set(str(name), *check_data(tests[name]))
+        test_set = tests[name]
+        if isinstance(test_set, CorruptedSet):
+            corruptions[str(name)] = test_set.corruption
+        work.add_set(str(name), *check_data(test_set))
     x_main, y_main = check_data(tests[main])
     for name, x_out in (out or {}).items():
         work.add_outside(f"out: {name}", x_main, check_inputs(x_out))
@@ -82,6 +90,9 @@ def compare(
         work.best,
         work.views,
         None if class_names is None else tuple(map(str, class_names)),
+        corruptions,
+        {name: len(group) for name, group in runs.items()},
+        None if reference is None else check_reference(reference, runs[reference][0], x_main, draws),
     )
 
 
@@ -161,11 +172,7 @@ class _Comparing:
         self.sets[name] = {own: _scores(group) for own, group in examples.items()}
         self.views[name] = views
         if len(examples) > 1:
-            pooled = {
-                own: {column: np.mean([scored[column] for scored in group], axis=0) for column in group[0]}
-                for own, group in examples.items()
-            }
-            self.best[name] = best_and_ties(pooled, self.reference)
+            self.best[name] = best_and_ties(examples, self.reference)
 
 
 def _runs(name: str, value: Any) -> list[Any]:
@@ -190,5 +197,5 @@ def _over_seeds(values: list[dict[str, float]]) -> dict[str, Score]:
     for column in values[0]:
         own = np.array([row[column] for row in values])
         error = own.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
-        scores[column] = Score(float(own.mean()), float(error))
+        scores[column] = Score(float(own.mean()), float(error), "seeds")
     return scores

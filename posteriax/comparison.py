@@ -1,13 +1,14 @@
 """Comparison: the scores of several posteriors on one or several test sets, as tables."""
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.evaluate import BETTER, Score
+from posteriax.data.corrupted import Corruption
+from posteriax.diagnostics.reference import ReferenceCheck
+from posteriax.evaluate import BETTER, DISTANCES, Score
 from posteriax.views import View
 
 Rows = dict[str, dict[str, Score]]  # by posterior, by column
@@ -32,6 +33,11 @@ class Comparison:
         best: by test set and column, the posteriors that are best or not significantly worse, the best one first.
         views: by test set and posterior, what the report draws.
         class_names: of a classifier's labels, for the report.
+        corruptions: of the test sets that were corrupted, kind and severity.
+        seeds: by posterior, how many runs its scores are means of.
+        reference_check: whether the reference's chains agree on its predictions.
+
+    Each score says what its error is over: see :class:`posteriax.evaluate.Score`.
 
     >>> table = Comparison({"test": {"MAP": {"accuracy": Score(0.9, 0.02)}}})
     >>> table["MAP"]
@@ -48,6 +54,9 @@ class Comparison:
     best: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     views: dict[str, dict[str, View]] = field(default_factory=dict, repr=False)
     class_names: tuple[str, ...] | None = None
+    corruptions: dict[str, Corruption] = field(default_factory=dict)
+    seeds: dict[str, int] = field(default_factory=dict)
+    reference_check: ReferenceCheck | None = None
 
     @property
     def main(self) -> str:
@@ -69,20 +78,28 @@ class Comparison:
     def severities(self, column: str) -> dict[str, dict[int, Score]]:
         """By posterior and severity, a score's mean over the kinds of corruption, with its error over them.
 
-        Severity 0 is the main test set. Test sets that were corrupted are those named "kind severity".
+        Severity 0 is the main test set.
         """
         groups: dict[int, list[str]] = {}
-        for name in self.sets:
-            if split_severity(name):
-                groups.setdefault(split_severity(name)[1], []).append(name)
+        for name, corruption in self.corruptions.items():
+            groups.setdefault(corruption.severity, []).append(name)
         means: dict[str, dict[int, Score]] = {}
         for posterior, row in self.rows.items():
             means[posterior] = {0: row[column]}
             for severity in sorted(groups):
                 values = [self.sets[name][posterior][column].value for name in groups[severity]]
                 error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-                means[posterior][severity] = Score(float(np.mean(values)), error)
+                means[posterior][severity] = Score(float(np.mean(values)), error, "kinds")
         return means if groups else {}
+
+    def is_doubtful(self, column: str) -> bool:
+        """Whether a column holds distances to a reference that has not converged."""
+        check = self.reference_check
+        return column in DISTANCES and check is not None and check.converged is False
+
+    def marked(self, test_set: str, column: str) -> tuple[str, ...]:
+        """The posteriors to be marked as best or not significantly worse: none where the column is doubtful."""
+        return () if self.is_doubtful(column) else self.best.get(test_set, {}).get(column, ())
 
     def to_markdown(self, test_set: str | None = None) -> str:
         """The table of a test set in Markdown; the best posterior in bold, those not significantly worse in italics."""
@@ -120,11 +137,16 @@ class Comparison:
 
     def __rich__(self) -> Any:
         from rich.console import Group
+        from rich.text import Text
 
-        shown = [name for name in self.sets if not split_severity(name)]
+        shown = [name for name in self.sets if name not in self.corruptions]
         parts = [self._table(name) for name in shown]
         parts += [self._severity_table(column) for column in self.columns[:2] if self.severities(column)]
-        return Group(*parts, self._caption())
+        parts.append(Text(self._caption()))
+        if self.reference_check is not None and self.reference_check.converged is not True:
+            style = "bold red" if self.reference_check.converged is False else ""
+            parts.append(Text(self.reference_check.note, style=style))
+        return Group(*parts)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -142,8 +164,9 @@ class Comparison:
 
         table = Table(title=escape(name) if len(self.sets) > 1 else None, title_justify="left")
         table.add_column("posterior")
-        for title in self._titles(name):
-            table.add_column(title, justify="right")
+        doubtful = [self.is_doubtful(column) for column in next(iter(self.sets[name].values()))]
+        for i, title in enumerate(self._titles(name)):
+            table.add_column(title, justify="right", style="dim" if i < len(doubtful) and doubtful[i] else "")
         for cells in self._cells(name, ("{} *", "{} =")):
             table.add_row(*map(escape, cells))
         return table
@@ -152,7 +175,9 @@ class Comparison:
         from rich.table import Table
 
         means = self.severities(column)
-        table = Table(title=f"{title_of(column)} by severity of corruption, mean over kinds", title_justify="left")
+        spread = "; ± over kinds, of clean as above" if self._kinds_of_corruption > 1 else ""
+        title = f"{title_of(column)} by severity of corruption, mean over kinds{spread}"
+        table = Table(title=title, title_justify="left")
         table.add_column("posterior")
         for severity in next(iter(means.values())):
             table.add_column("clean" if severity == 0 else str(severity), justify="right")
@@ -160,9 +185,16 @@ class Comparison:
             table.add_row(name, *map(format_score, by_severity.values()))
         return table
 
+    @property
+    def _kinds_of_corruption(self) -> int:
+        return len({corruption.kind for corruption in self.corruptions.values()})
+
     def _caption(self) -> str:
-        text = "± standard error"
-        text += f"; distances to {self.reference}" if self.reference else ""
+        text = f"± {what_errors_hold(self.rows, self.seeds)}"
+        if any(self.is_doubtful(column) for column in self.columns) and self.reference_check is not None:
+            text += f"; ? {self.reference_check.distance_words}"
+        elif self.reference:
+            text += f"; distances to {self.reference}"
         return text + ("; * best, = not significantly worse" if self.best else "")
 
     def _titles(self, name: str) -> list[str]:
@@ -175,8 +207,8 @@ class Comparison:
         for posterior, row in self.sets[name].items():
             line = [posterior]
             for column, score in row.items():
-                among = self.best.get(name, {}).get(column, ())
-                text = format_score(score)
+                among = self.marked(name, column)
+                text = format_score(score) + (" ?" if self.is_doubtful(column) else "")
                 line.append(text if posterior not in among else marks[posterior != among[0]].format(text))
             if self.costs and name == self.main:
                 cost = self.costs.get(posterior)
@@ -200,14 +232,32 @@ def title_of(column: str) -> str:
     return f"{column.replace('_', ' ')} {arrows.get(better, f'→ {better}')}"
 
 
-def split_severity(name: str) -> Any:
-    """The kind and severity of a corrupted test set, by its name; None for others.
+def what_errors_hold(rows: Rows, seeds: dict[str, int]) -> str:
+    """Which spread the standard errors of a table are of, in words.
 
-    >>> split_severity("gaussian_noise 3"), split_severity("clean")
-    (('gaussian_noise', 3), None)
+    >>> rows = {"MAP": {"nll": Score(0.5, 0.01, "seeds")}, "HMC": {"nll": Score(0.3, 0.02, "examples")}}
+    >>> what_errors_hold(rows, {"MAP": 3, "HMC": 1})
+    'standard error: over seeds for MAP (3), over test examples for HMC (one run)'
+    >>> what_errors_hold({"HMC": rows["HMC"]}, {"HMC": 1})
+    'standard error over test examples, one run each'
     """
-    found = re.fullmatch(r"(.+) ([1-5])", name)
-    return (found[1], int(found[2])) if found else None
+    groups: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        for over in dict.fromkeys(score.over for score in row.values() if math.isfinite(score.error)):
+            groups.setdefault(over, []).append(name)
+    counts = {seeds.get(name, 1) for name in groups.get("seeds", [])}
+    if set(groups) == {"examples"}:
+        return "standard error over test examples, one run each"
+    if set(groups) == {"seeds"} and len(counts) == 1:
+        return f"standard error over {counts.pop()} seeds each"
+    if not groups or "" in groups:
+        return "standard error"
+    runs = [f"{name} ({seeds.get(name, 1)})" for name in groups["seeds"]]
+    one = groups.get("examples", [])
+    text = f"standard error: over seeds for {', '.join(runs)}"
+    return (
+        f"{text}, over test examples for {', '.join(one)} (one run{' each' if len(one) > 1 else ''})" if one else text
+    )
 
 
 def format_score(score: Score) -> str:
@@ -216,7 +266,7 @@ def format_score(score: Score) -> str:
     >>> format_score(Score(0.13241, 0.0042)), format_score(Score(0.9, 0.0)), format_score(Score(0.0123))
     ('0.132 ± 0.004', '0.900 ± 0', '0.012')
     """
-    value, error = score
+    value, error, _ = score
     if not math.isfinite(value):
         return str(value)
     if not math.isfinite(error):

@@ -1,7 +1,7 @@
 """Evaluate: the scores of one predictive."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,20 @@ from posteriax.predictive import ClassPredictive, NormalPredictive
 
 
 class Score(NamedTuple):
-    """A value and its standard error (NaN where there is none)."""
+    """A value, its standard error (NaN where there is none), and what the error is over.
+
+    Args:
+        value: the score.
+        error: the standard error.
+        over: "examples" of the test set, for a single run; "seeds", for the mean of several; or "kinds" of corruption.
+
+    >>> Score(0.9, 0.01, "seeds").error
+    0.01
+    """
 
     value: float
     error: float = math.nan
+    over: Literal["", "examples", "seeds", "kinds"] = ""
 
 
 BETTER = {  # which way each score is better; coverage should be what it says
@@ -35,6 +45,7 @@ BETTER = {  # which way each score is better; coverage should be what it says
     "temperature": "1.0",
 }
 
+DISTANCES = ("agreement", "total_variation", "wasserstein")  # to a reference
 QUANTILE_LEVELS = (np.arange(32) + 0.5) / 32
 BOOTSTRAPS = 200  # resamplings of the examples, for errors of scores that are no means over examples
 
@@ -62,10 +73,11 @@ def scores(predictive: ClassPredictive | NormalPredictive, y: Any) -> dict[str, 
 
 def example_scores(predictive: ClassPredictive | NormalPredictive, y: Any) -> Examples:
     """Every score's value for each example; for "ece", confidence and correctness as columns of pairs."""
-    targets = predictive.check(y)
     nll = -np.asarray(predictive.log_prob(y), np.float64)
     if isinstance(predictive, NormalPredictive):
-        return {"rmse": _squares(predictive, targets), "nll": nll, **_quantile_scores(predictive, targets)}
+        numbers = predictive.targets(y)
+        return {"rmse": _squares(predictive, numbers), "nll": nll, **_quantile_scores(predictive, numbers)}
+    targets = predictive.check(y)
     probs = predictive.probs.reshape(-1, predictive.probs.shape[-1]).astype(np.float64)
     labels = np.asarray(targets).reshape(-1)
     right = probs.argmax(axis=1) == labels
@@ -81,8 +93,8 @@ def example_scores(predictive: ClassPredictive | NormalPredictive, y: Any) -> Ex
 def example_distances(predictive: Any, reference: Any) -> Examples:
     """How far predictions are from a reference posterior's on the same inputs, for each example."""
     if isinstance(predictive, NormalPredictive):
-        ours, theirs = predictive.quantile(QUANTILE_LEVELS), reference.quantile(QUANTILE_LEVELS)
-        return {"wasserstein": np.abs(ours - theirs).mean(axis=0).reshape(ours.shape[1], -1).mean(axis=1)}
+        distance = predictive.distance(reference).astype(np.float64)
+        return {"wasserstein": distance.reshape(len(distance), -1).mean(axis=1)}
     ours, theirs = (p.probs.reshape(-1, p.probs.shape[-1]).astype(np.float64) for p in (predictive, reference))
     return {
         "agreement": (ours.argmax(axis=1) == theirs.argmax(axis=1)).astype(np.float64),
@@ -124,22 +136,22 @@ def _score(name: str, values: np.ndarray) -> Score:
     if n < 2:
         return Score(value)
     if name == "ece":
-        return Score(value, float(value_of(name, values, resamplings(n)).std(ddof=1)))
+        return Score(value, float(value_of(name, values, resamplings(n)).std(ddof=1)), "examples")
     spread = float(values.std(ddof=1) / math.sqrt(n))
     if name == "rmse":  # by the delta method
-        return Score(value, spread / (2 * value) if value else 0.0)
-    return Score(value, spread)
+        return Score(value, spread / (2 * value) if value else 0.0, "examples")
+    return Score(value, spread, "examples")
 
 
-def _squares(predictive: NormalPredictive, targets: Any) -> np.ndarray:
-    squares = np.square(predictive.mean.astype(np.float64) - np.asarray(targets).reshape(predictive.mean.shape))
+def _squares(predictive: NormalPredictive, targets: np.ndarray) -> np.ndarray:
+    squares = np.square(predictive.mean.astype(np.float64) - targets)
     return squares.reshape(len(squares), -1).mean(axis=1)
 
 
-def _quantile_scores(predictive: NormalPredictive, targets: Any) -> Examples:
+def _quantile_scores(predictive: NormalPredictive, targets: np.ndarray) -> Examples:
     """CRPS as twice the mean pinball loss of 32 quantiles, and the coverage of the central 90 %."""
     quantiles = predictive.quantile(QUANTILE_LEVELS).astype(np.float64)
-    y = np.asarray(targets).reshape(quantiles.shape[1:])
+    y = targets
     levels = QUANTILE_LEVELS.reshape(-1, *[1] * y.ndim)
     pinball = np.where(y >= quantiles, levels * (y - quantiles), (1 - levels) * (quantiles - y))
     low, high = predictive.quantile(np.array([0.05, 0.95]))

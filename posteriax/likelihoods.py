@@ -123,6 +123,40 @@ class Bernoulli:
 
 
 @dataclass(frozen=True)
+class Units:
+    """The units of a target that a network learned standardised: y = offset + scale (standardised y).
+
+    In float64, on the host: where the offset is large against the scale, float32 would lose what was learned.
+
+    >>> Units(offset=1e7, scale=2.0).restore(np.float32([0.25])).item()
+    10000000.5
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def are_standard(self) -> bool:
+        return self.offset == 0.0 and self.scale == 1.0
+
+    @property
+    def log_scale(self) -> float:
+        return math.log(self.scale)
+
+    def restore(self, values: Any) -> np.ndarray:
+        """Values in the target's units."""
+        return np.asarray(values) if self.are_standard else self.offset + self.scale * np.asarray(values, np.float64)
+
+    def restore_spread(self, values: Any) -> np.ndarray:
+        """Differences, standard deviations or distances in the target's units."""
+        return np.asarray(values) if self.are_standard else self.scale * np.asarray(values, np.float64)
+
+    def standardise(self, y: Any) -> np.ndarray:
+        """Targets as the network learned them."""
+        return (np.asarray(y, np.float64) - self.offset) / self.scale
+
+
+@dataclass(frozen=True)
 class Normal:
     """A real number (or D of them) with Gaussian noise.
 
@@ -146,6 +180,11 @@ class Normal:
                 raise ValueError(f'scale must be a positive number, "learned" or "predicted", got {self.scale!r}')
         else:
             check_positive("scale", self.scale)
+
+    @property
+    def units(self) -> Units:
+        """The units of the target, if they are not the outputs'."""
+        return Units()
 
     def unknowns(self) -> Unknown:
         return {"log_scale": jnp.zeros(())} if self.scale == "learned" else {}

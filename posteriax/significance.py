@@ -1,63 +1,101 @@
-"""Which scores are best, and which are not significantly worse: paired over the same examples.
+"""Which scores are best, and which are not significantly worse: on the same examples, over seeds and examples together.
 
-    z = mean_i d_i / (sd_i d_i / sqrt(N)),   d_i = score of the one - score of the best, on example i
+Means over examples are compared by :mod:`posteriax.difference_of_means`, sums of absolute gaps (calibration errors,
+coverage) by :mod:`posteriax.difference_of_gaps`. Of several posteriors, the one that is most clearly worse than the
+best is set aside as long as
 
-Two posteriors that are right and wrong on the same examples differ significantly by less than their own errors
-suggest. For calibration errors, which are no means over examples, the examples are resampled.
+    p < 0.05 / (K (K - 1) / 2)        K: posteriors that are left
+
+so that if all of them are equally good, one is called worse in at most 5 % of test sets, however many there are. Those
+left at the end could each be the best. (A model confidence set: Hansen, Lunde and Nason 2011)
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posteriax.evaluate import BETTER, Examples, resamplings, value_of
+from posteriax.difference_of_gaps import calibration_gaps, compare_gaps, coverage_gaps
+from posteriax.difference_of_means import NONE, Difference, compare_means
+from posteriax.evaluate import BETTER, DISTANCES, Examples, value_of
 
-Z = 1.96  # two-sided 95 %
-DISTANCES = ("agreement", "total_variation", "wasserstein")
+LEVEL = 0.05
+
+Runs = Sequence[np.ndarray]  # a score's values for the same examples, by run
 
 
-def best_and_ties(examples: dict[str, Examples], reference: str | None = None) -> dict[str, tuple[str, ...]]:
+def best_and_ties(
+    examples: Mapping[str, Examples | Sequence[Examples]], reference: str | None = None
+) -> dict[str, tuple[str, ...]]:
     """For each score, the best posterior and after it those that are not significantly worse.
 
     Args:
-        examples: by posterior, every score's values for the same examples in the same order.
+        examples: by posterior, every score's values for the same examples in the same order; of several runs, a list.
         reference: takes no part in distances to itself.
 
     >>> right, wrong = np.ones(50), np.r_[np.zeros(20), np.ones(30)]
     >>> best_and_ties({"a": {"accuracy": right}, "b": {"accuracy": wrong}, "c": {"accuracy": right}})
     {'accuracy': ('a', 'c')}
     """
+    runs = {name: [own] if isinstance(own, dict) else list(own) for name, own in examples.items()}
     found = {}
-    for column in next(iter(examples.values())):
+    for column in next(iter(runs.values()))[0]:
         values = {
-            name: own[column] for name, own in examples.items() if not (column in DISTANCES and name == reference)
+            name: [run[column] for run in own]
+            for name, own in runs.items()
+            if not (column in DISTANCES and name == reference)
         }
         if values:
             found[column] = _ranked(column, values)
     return found
 
 
-def _ranked(column: str, values: dict[str, np.ndarray]) -> tuple[str, ...]:
-    losses = {name: _loss(column, float(value_of(column, own))) for name, own in values.items()}
-    best = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
-    ties = [name for name in values if name != best and not significantly_differ(column, values[name], values[best])]
-    return (best, *sorted(ties, key=losses.__getitem__))
+def significantly_differ(column: str, one: np.ndarray | Runs, other: np.ndarray | Runs) -> bool:
+    """Whether two posteriors' scores differ at the 5 % level, given their values for the same examples, by run."""
+    return difference(column, _as_runs(one), _as_runs(other)).p_value < LEVEL
 
 
-def _loss(column: str, value: float) -> float:
-    better = BETTER[column]
-    return -value if better == "higher" else value if better == "lower" else abs(value - float(better))
-
-
-def significantly_differ(column: str, one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two posteriors' scores differ at the 95 % level, given their values for the same examples."""
-    if one.shape == other.shape and (one == other).all():
-        return False
+def difference(column: str, one: Runs, other: Runs) -> Difference:
+    """By how much a score's loss (lower is better) differs between two posteriors, and how likely by chance alone."""
+    if len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
+        return NONE
     if column == "ece":
-        weights = resamplings(len(one))
-        differences = value_of(column, one, weights) - value_of(column, other, weights)
-        low, high = np.quantile(differences, [0.025, 0.975])
-        return bool(low > 0 or high < 0)
-    differences = one - other
-    error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
-    return bool(abs(differences.mean()) > Z * error)
+        return compare_gaps([calibration_gaps(run) for run in one], [calibration_gaps(run) for run in other])
+    better = BETTER[column]
+    if better not in ("higher", "lower"):
+        return compare_gaps(*([coverage_gaps(run, float(better)) for run in own] for own in (one, other)))
+    sign = -1.0 if better == "higher" else 1.0
+    return compare_means(*(sign * np.stack([_linear(column, run) for run in own]) for own in (one, other)))
+
+
+def _ranked(column: str, values: dict[str, list[np.ndarray]]) -> tuple[str, ...]:
+    losses = {name: _loss(column, own) for name, own in values.items()}
+    best = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
+    others = {name: difference(column, values[name], values[best]) for name in values if name != best}
+    # what is worse by its own number but, with chance taken away, better is not called worse
+    order = sorted(others, key=lambda name: others[name].p_value if others[name].value > 0 else 1.0)
+    left = len(values)
+    while order and others[order[0]].value > 0 and others[order[0]].p_value < LEVEL / math.comb(left, 2):
+        order.pop(0)
+        left -= 1
+    return (best, *sorted(order, key=losses.__getitem__))
+
+
+def _loss(column: str, runs: Runs) -> float:
+    better = BETTER[column]
+    each = np.array([float(value_of(column, run)) for run in runs])
+    if better in ("higher", "lower"):
+        return float(-each.mean() if better == "higher" else each.mean())
+    return float(np.abs(each - float(better)).mean())
+
+
+def _linear(column: str, values: np.ndarray) -> np.ndarray:
+    """Values for each example whose mean is the score; of a root of a mean, by its tangent."""
+    if column != "rmse":
+        return values
+    root = float(value_of(column, values))
+    return root + (values - root**2) / (2 * root) if root else values
+
+
+def _as_runs(values: np.ndarray | Runs) -> Runs:
+    return [values] if isinstance(values, np.ndarray) else values

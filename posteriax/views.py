@@ -76,7 +76,7 @@ def _of_numbers(predictive: NormalPredictive, x: Any, y: Any) -> View:
     spread = predictive.std.reshape(len(predictive.std), -1).mean(axis=1)
     if y is None:
         return View(entropies=spread)
-    targets = np.asarray(predictive.check(y)).reshape(predictive.mean.shape)
+    targets = predictive.targets(y)
     tails = np.concatenate([(1 - COVERAGE_LEVELS) / 2, (1 + COVERAGE_LEVELS) / 2])
     quantiles = predictive.quantile(tails)
     low, high = quantiles[: len(COVERAGE_LEVELS)], quantiles[len(COVERAGE_LEVELS) :]

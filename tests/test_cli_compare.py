@@ -7,12 +7,14 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from typer.testing import CliRunner
 
 import posteriax as px
 from posteriax import cli
 from posteriax import families as q
+from posteriax.automatic.comparing import Settings, read_prepared
 from posteriax.automatic.description import load_described
 from posteriax.automatic.methods import (
     DEFAULT_METHODS,
@@ -23,9 +25,12 @@ from posteriax.automatic.methods import (
     expected_seconds,
 )
 from posteriax.automatic.networks import Architecture, choose_network, make_problem
+from posteriax.automatic.predicting import _columns, as_csv
 from posteriax.automatic.units import in_units_of
 from posteriax.families.blocks import blocks_of
+from posteriax.likelihoods import Units
 from posteriax.methods.vi import families_of
+from posteriax.report.page import page
 from posteriax.tables.preparing import preparation_from_plain
 from posteriax.tables.reading import DataError, read_csv
 from posteriax.tables.targets import Classes, Quantity
@@ -104,6 +109,36 @@ def test_numbers_are_predicted_in_their_own_units(run, tmp_path):
     # one draw: a Gaussian, whose 5 % quantile is 1.645 standard deviations below its mean
     np.testing.assert_allclose(found["mean"] - 1.6449 * found["std"], found["5 %"], rtol=1e-3)
     np.testing.assert_allclose(found["mean"] + 1.6449 * found["std"], found["95 %"], rtol=1e-3)
+
+
+def test_a_large_mean_costs_no_digits(tmp_path):
+    """A target of 1e7 with a spread of 1: in float32 it comes in whole numbers."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 300)
+    y = 1e7 + np.sin(3 * x) + rng.normal(0, 0.3, 300)
+    path = tmp_path / "far.csv"
+    path.write_text("\n".join(["x,y", *(f"{a:.6f},{b:.6f}" for a, b in zip(x, y, strict=True))]) + "\n")
+    prepared = read_prepared(path, Settings(target="y"))
+    target = prepared.preparation.target
+    problem = make_problem(choose_network((1,), 1, 240), target, 0)
+    plain = px.fit(problem, prepared.train, px.MAP(optax.adam(1e-2)), steps=500, key=0)
+    posterior, (x_test, y_test) = in_units_of(target, plain), prepared.test
+    table = px.compare({"far": posterior}, (x_test, Units(target.mean, target.scale).restore(y_test)))
+    standard = px.compare({"near": plain}, prepared.test)
+    for score, per_unit in (("rmse", True), ("crps", True), ("coverage_90", False)):
+        scale = target.scale if per_unit else 1.0
+        assert table["far"][score] == pytest.approx(scale * standard["near"][score], rel=1e-5)
+    assert table["far"]["nll"] == pytest.approx(standard["near"]["nll"] + np.log(target.scale), abs=1e-5)
+    assert table["far"]["rmse"] < 0.4  # the noise is 0.3; float32 alone would make it 0.4 and more
+    view, own = table.views["test"]["far"], standard.views["test"]["near"]
+    assert [example.index for example in view.surest_wrong] == [example.index for example in own.surest_wrong]
+    written = columns_of(as_csv(_columns(posterior.predict(x_test), target)))
+    truth = target.mean + target.scale * plain.predict(x_test).mean[:, 0].astype(np.float64)
+    np.testing.assert_allclose(np.array(written["mean"], float), truth, rtol=0, atol=1e-4)
+    reduced = posterior.predict(x_test, reduce=True)
+    np.testing.assert_allclose(reduced.mean[:, 0], truth, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(posterior.predict(x_test).quantile(0.5)[:, 0], truth, rtol=0, atol=1e-4)
+    assert f"{truth[view.surest[0].index]:.2f}" in page(table)
 
 
 def test_units_scale_mean_noise_and_density():

@@ -1,6 +1,9 @@
 """The evidence lower bound of a fitted variational posterior.
 
-ELBO = E_q[log p(D | w)] - KL(q || p)        in nats, for the whole data set, at T = 1
+    ELBO = E_q[log p(D | w)] - KL(q || p)        in nats, for the whole data set, at T = 1
+
+With ``q.Rank1(likelihood="mixture")`` an example's likelihood is that of the mixture, log 1/K sum_k p(y_i | x_i, w_k),
+as in training.
 """
 
 from functools import partial
@@ -9,12 +12,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 
 from posteriax.analysis.running_covariance import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
+from posteriax.arrays.random_array import RandomArray
 from posteriax.checks import as_key, check_count
 from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.problem import Batch, Problem
+from posteriax.prediction_plan import _outputs
+from posteriax.problem import Batch, Problem, Unknowns
 
 
 def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> float:
@@ -35,9 +41,11 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
     True
     """
     own, count = require_variational(posterior), check_count("draws", draws)
-    total = min(count, own.support or count)
     x, y = own.problem.check(data)
     batch = Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(len(y)))
+    if any(getattr(family, "likelihood", "average") == "mixture" for family in own.families.values()):
+        return _of_mixtures(own, batch, count, as_key(key)) - kl(own, key=key)
+    total = min(count, own.support or count)
     values = [
         np.asarray(_log_likelihoods(own.problem, some, batch), np.float64)
         for some in chunks_of_draws(own, as_key(key), total)
@@ -54,6 +62,36 @@ def kl(posterior: VariationalPosterior, *, key: Any = 0) -> float:
         each = jax.vmap(lambda own, block=block, prior=prior, k=block_key: block.family.kl(own, prior, k))
         total += float(each(posterior.variational[block.name]).mean())
     return total
+
+
+def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key: jax.Array) -> float:
+    """E_q of the mixtures' log-likelihood: every draw is one of each member's components."""
+    members, components = posterior.members, posterior.components
+    each = members * components
+    rounds = 1 if posterior.support is not None else -(-count // each)
+    shared = [not family.components for family in posterior.families.values()]
+    total = 0.0
+    for first in range(0, rounds * each, each):
+        draws = posterior.draw(key, np.arange(first, first + each), rounds * each)
+        leaves, structure = jax.tree.flatten(draws, is_leaf=lambda leaf: isinstance(leaf, RandomArray))
+        # what is not of the mixture is the same in all components; draws go round the members first
+        firsts = np.arange(each) % members
+        own = [leaf[firsts] if alike else leaf for leaf, alike in zip(leaves, shared, strict=True)]
+        log_probs = _log_probs(posterior.problem, jax.tree.unflatten(structure, own), batch)
+        of_members = logsumexp(log_probs.reshape(components, members, -1), axis=0) - np.log(components)
+        total += float(of_members.sum(axis=-1).mean()) / rounds
+    return total
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
+    """Of every draw and example."""
+    return jax.lax.map(
+        lambda unknowns: problem.likelihood.log_prob(
+            unknowns.likelihood, _outputs(problem, unknowns.network, batch.x), batch.y
+        ),
+        draws,
+    )
 
 
 @partial(jax.jit, static_argnums=0)

@@ -22,6 +22,7 @@ from posteriax.automatic.methods import (
 )
 from posteriax.automatic.networks import choose_network, make_problem
 from posteriax.automatic.units import in_units_of
+from posteriax.likelihoods import Units
 from posteriax.tables.arrays import is_npz, joined, read_npz, table_of
 from posteriax.tables.images import PreparedImages, prepare_images
 from posteriax.tables.preparing import Prepared, prepare
@@ -85,7 +86,7 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
         raise DataError("no method could be fitted")
     x_test, y_test = prepared.test
     if isinstance(target, Quantity):
-        y_test = target.mean + target.scale * y_test
+        y_test = Units(target.mean, target.scale).restore(y_test)
     comparison = px.compare(
         posteriors,
         (x_test, y_test),

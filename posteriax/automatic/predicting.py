@@ -63,15 +63,29 @@ def as_csv(columns: dict[str, Any]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([value if isinstance(value, str) else f"{float(value):.7g}" for value in row])
+        writer.writerow([value if isinstance(value, str) else _cell(value) for value in row])
     return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    """All digits that a number has: seven of a float32; a float64 was rounded where it has no more."""
+    return f"{float(value):.{7 if np.asarray(value).dtype == np.float32 else 15}g}"
+
+
+def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Rounded to 1e-5 of the spread, about what float32 knows of a standardised prediction; NaN and such stay."""
+    places = 5 - np.floor(np.log10(np.maximum(spread, np.finfo(np.float64).tiny)))
+    return np.array([round(float(v), int(p)) for v, p in zip(values, places, strict=True)])
 
 
 def _columns(predictive: Any, target: Classes | Quantity) -> dict[str, Any]:
     if isinstance(target, Quantity):
         low, high = predictive.quantile(np.array(list(QUANTILES.values())))
-        quantiles = dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True))
-        return {"mean": predictive.mean[:, 0], "std": predictive.std[:, 0], **quantiles}
+        std = predictive.std[:, 0]
+        columns = {"mean": predictive.mean[:, 0], "std": std} | dict(
+            zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)
+        )
+        return {name: _to_digits(values, std) for name, values in columns.items()}
     probs = predictive.probs
     return {
         "predicted": [target.labels[i] for i in probs.argmax(axis=1)],

@@ -1,5 +1,6 @@
 """Data: batches for the driver, and small data sets that ship with the package."""
 
+from posteriax.data.corrupted import CorruptedSet as CorruptedSet
 from posteriax.data.corrupted import corrupted as corrupted
 from posteriax.data.corruptions import CORRUPTIONS as CORRUPTIONS
 from posteriax.data.corruptions import EXTRA_CORRUPTIONS as EXTRA_CORRUPTIONS

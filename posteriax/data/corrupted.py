@@ -2,18 +2,56 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from posteriax.checks import check_data
+from posteriax.checks import check_count, check_data
 from posteriax.data.corruptions import CORRUPTIONS, corrupt
 from posteriax.data.corruptions.corrupt import check_corruption
 
 
+class Corruption(NamedTuple):
+    """What was done to a test set.
+
+    >>> Corruption("fog", 3).severity
+    3
+    """
+
+    kind: str
+    severity: int
+
+
+class CorruptedSet(tuple[Any, Any]):
+    """A test set ``(x, y)`` that was corrupted, and how: :func:`px.compare` averages such sets by severity.
+
+    :func:`px.corrupted` makes them; make them yourself for corruptions of your own. It is the type that says so, never
+    a test set's name.
+
+    Args:
+        x, y: inputs as the network takes them, and targets.
+        kind: what was done.
+        severity: how much of it, from 1 on; 0 is the main test set.
+
+    >>> x, y = worse = CorruptedSet(np.zeros((5, 2)), np.zeros(5, int), kind="fog", severity=3)
+    >>> worse.corruption, x.shape
+    (Corruption(kind='fog', severity=3), (5, 2))
+    """
+
+    corruption: Corruption
+
+    def __new__(cls, x: Any, y: Any, *, kind: str, severity: int) -> "CorruptedSet":
+        made = super().__new__(cls, (x, y))
+        made.corruption = Corruption(str(kind), check_count("severity", severity))
+        return made
+
+
 @dataclass(frozen=True, eq=False)
 class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
-    """Test sets by name: "clean", and "kind severity" for every kind and severity. Made by :func:`corrupted`."""
+    """Test sets by name: "clean", and a :class:`CorruptedSet` "kind severity" for every kind and severity.
+
+    Made by :func:`corrupted`.
+    """
 
     images: np.ndarray
     y: np.ndarray
@@ -29,7 +67,8 @@ class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
         kind, _, severity = name.rpartition(" ")
         if kind not in self.kinds or severity not in map(str, self.severities):
             raise KeyError(name)
-        return self.prepare(corrupt(self.images, kind, int(severity), self.key, channels=self.channels)), self.y
+        x = self.prepare(corrupt(self.images, kind, int(severity), self.key, channels=self.channels))
+        return CorruptedSet(x, self.y, kind=kind, severity=int(severity))
 
     def __iter__(self) -> Iterator[str]:
         yield "clean"

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from posteriax.diagnostics.agreement import Agreement, Columns, agreement, look_at
+from posteriax.diagnostics.convergence import rhat
 from posteriax.network import couples_examples
 from posteriax.posterior import DrawsPosterior, Posterior
 from posteriax.predictive import NormalPredictive
@@ -48,6 +49,13 @@ def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: 
     return f"{leaf}[{', '.join(map(str, index))}]" if shape else leaf
 
 
+def worst_rhat_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> float:
+    """The largest R-hat of what so many evenly spread draws of each chain predict; NaN if that never changes."""
+    points = _sample(jax.tree.leaves(x)[0].shape[0])
+    parts = [rhat(values.reshape(chains, draws, -1)) for values in _predictions(posterior, x, points, chains * draws)]
+    return float(np.fmax.reduce(np.concatenate(parts)))
+
+
 def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:
     """Some entries of a leaf in evenly spread draws, (chains, draws, entries)."""
     leaf = np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
@@ -79,7 +87,7 @@ def _predicted(posterior: Posterior, x: Any, total: int) -> np.ndarray:
     """Means, or probabilities of classes."""
     predictive = posterior.predict(x, total)
     if isinstance(predictive, NormalPredictive):
-        values = np.asarray(predictive.moments_per_draw[0])
+        values = np.asarray(predictive.standard_moments[0])  # R-hat has no units
     else:
         values = np.exp(np.asarray(predictive.log_probs_per_draw))  # type: ignore[attr-defined]
         values = values[..., 1:] if values.shape[-1] == 2 else values  # of two classes one says all

@@ -22,15 +22,19 @@ class ClassSums(NamedTuple):
 
     count: Any
     log_probs: Any  # log sum_s p_s, (N, C)
-    squares: Any  # sum_s p_s^2, (N, C)
+    mean: Any  # of p_s, (N, C): the same as above, for deviations that are formed before they are squared
+    squares: Any  # sum_s (p_s - mean)^2, (N, C)
     entropy: Any  # sum_s H[p_s], (N,)
 
     def plus(self, other: "ClassSums") -> "ClassSums":
-        """The sums over both sets of draws."""
+        """The sums over both sets of draws; of deviations as Chan, Golub and LeVeque (1979) do."""
+        count = self.count + other.count
+        share, difference = other.count / count, other.mean - self.mean
         return ClassSums(
-            self.count + other.count,
+            count,
             jnp.logaddexp(self.log_probs, other.log_probs),
-            self.squares + other.squares,
+            self.mean + share * difference,
+            self.squares + other.squares + self.count * share * jnp.square(difference),
             self.entropy + other.entropy,
         )
 
@@ -39,7 +43,7 @@ def sum_classes(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums
     """The sums of one draw."""
     log_probs = likelihood.log_probs(outputs)
     probs = jnp.exp(log_probs)
-    return ClassSums(jnp.ones(()), log_probs, jnp.square(probs), _entropy(probs))
+    return ClassSums(jnp.ones(()), log_probs, probs, jnp.zeros_like(probs), _entropy(probs))
 
 
 class FromClassSums:
@@ -61,8 +65,7 @@ class FromClassSums:
     @property
     def std(self) -> np.ndarray:
         """Standard deviation over draws of every class's probability, (N, C): what the draws disagree about."""
-        variance = np.asarray(self.sums.squares) / np.asarray(self.sums.count) - np.square(self.probs)
-        return np.sqrt(np.maximum(variance, 0.0))
+        return np.sqrt(np.asarray(self.sums.squares) / np.asarray(self.sums.count))
 
     def entropy(self) -> np.ndarray:
         """Entropy of `probs` in nats, (N,): all of the uncertainty about the label."""
@@ -155,8 +158,9 @@ def _parts(outputs: np.ndarray) -> Iterator[np.ndarray]:
 def _class_sums(likelihood: Any, outputs: jax.Array) -> ClassSums:
     log_probs = jax.vmap(likelihood.log_probs)(outputs)
     probs = jnp.exp(log_probs)
-    count = jnp.asarray(len(outputs), jnp.float32)
-    return ClassSums(count, logsumexp(log_probs, axis=0), jnp.square(probs).sum(axis=0), _entropy(probs).sum(axis=0))
+    count, mean = jnp.asarray(len(outputs), jnp.float32), probs.mean(axis=0)
+    squares = jnp.square(probs - mean).sum(axis=0)
+    return ClassSums(count, logsumexp(log_probs, axis=0), mean, squares, _entropy(probs).sum(axis=0))
 
 
 def _entropy(probs: jax.Array) -> jax.Array:

@@ -10,53 +10,46 @@ import numpy as np
 from jax.scipy.stats import norm
 
 from posteriax.likelihoods import Normal
+from posteriax.predictive.mixtures import mixture_distance, mixture_entropy
 from posteriax.predictive.protocol import check_against, log_mean, needs_draws
 
 
 class NormalSums(NamedTuple):
-    """What predictions of real numbers need to know of any number of draws: sums over them, (N, D) each."""
+    """What predictions of real numbers need to know of any number of draws, (N, D) each.
+
+    Means and summed squares of deviations from them, joined as Chan, Golub and LeVeque (1979) do: a difference of
+    large sums would lose a small spread of large numbers to rounding.
+    """
 
     count: Any
-    mean: Any
-    mean_squares: Any
-    variance: Any
-    log_scale: Any
+    mean: Any  # of the draws' means
+    squares: Any  # sum_s (mu_s - mean)^2
+    variance: Any  # mean_s sigma_s^2
 
     def plus(self, other: "NormalSums") -> "NormalSums":
-        """The sums over both sets of draws."""
-        return jax.tree.map(jnp.add, self, other)
+        """Of both sets of draws."""
+        count = self.count + other.count
+        share, difference = other.count / count, other.mean - self.mean
+        return NormalSums(
+            count,
+            self.mean + share * difference,
+            self.squares + other.squares + self.count * share * jnp.square(difference),
+            self.variance + share * (other.variance - self.variance),
+        )
 
 
 def sum_normals(likelihood: Normal, unknowns: Any, outputs: jax.Array) -> NormalSums:
     """The sums of one draw."""
     mean, scale = likelihood.moments(unknowns, outputs)
-    return NormalSums(jnp.ones(()), mean, jnp.square(mean), jnp.square(scale), jnp.log(scale))
-
-
-class FromNormalSums:
-    """What follows from the sums over draws alone."""
-
-    likelihood: Normal
-    sums: Any  # NormalSums, kept or computed
-
-    @property
-    def mean(self) -> np.ndarray:
-        """E[y | x, D], (N, D)."""
-        return np.asarray(self.sums.mean / self.sums.count)
-
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
-
-        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
-        """
-        between = np.asarray(self.sums.mean_squares / self.sums.count) - np.square(self.mean)
-        return np.sqrt(np.asarray(self.sums.variance / self.sums.count) + np.maximum(between, 0.0))
+    return NormalSums(jnp.ones(()), mean, jnp.zeros_like(mean), jnp.square(scale))
 
 
 @dataclass(frozen=True, eq=False)
-class NormalPredictive(FromNormalSums):
+class NormalPredictive:
     """Predictions of real numbers: a mixture of one Gaussian per draw.
+
+    Where the likelihood has units of its own (a network that learned standardised targets), results are in these
+    units, restored in float64.
 
     Args:
         likelihood: the noise model.
@@ -74,14 +67,22 @@ class NormalPredictive(FromNormalSums):
     unknowns: dict[str, Any]
 
     @cached_property
-    def moments_per_draw(self) -> tuple[jax.Array, jax.Array]:
-        """Mean and noise scale of every draw, (S, N, D)."""
+    def standard_moments(self) -> tuple[jax.Array, jax.Array]:
+        """Mean and noise scale of every draw, (S, N, D), in the network's units."""
         return jax.vmap(self.likelihood.moments)(self.unknowns, jnp.asarray(self.outputs))
 
-    @cached_property
-    def sums(self) -> NormalSums:
-        each = jax.vmap(partial(sum_normals, self.likelihood))(self.unknowns, jnp.asarray(self.outputs))
-        return jax.tree.map(lambda leaf: leaf.sum(axis=0), each)
+    @property
+    def moments_per_draw(self) -> tuple[Any, Any]:
+        """Mean and noise scale of every draw, (S, N, D)."""
+        mean, scale = self.standard_moments
+        units = self.likelihood.units
+        return (mean, scale) if units.are_standard else (units.restore(mean), units.restore_spread(scale))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y | x, D], (N, D)."""
+        each = np.asarray(self.standard_moments[0])
+        return self.likelihood.units.restore(each.mean(axis=0, dtype=np.float64).astype(each.dtype))
 
     @property
     def std(self) -> np.ndarray:
@@ -89,25 +90,46 @@ class NormalPredictive(FromNormalSums):
 
         Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
         """
-        mean, scale = self.moments_per_draw  # the draws are at hand: no difference of large sums
-        return np.asarray(jnp.sqrt(jnp.square(scale).mean(axis=0) + mean.var(axis=0)))
+        mean, scale = self.standard_moments
+        return self.likelihood.units.restore_spread(jnp.sqrt(jnp.square(scale).mean(axis=0) + mean.var(axis=0)))
 
     def quantile(self, q: Any) -> np.ndarray:
         """Quantiles of y, (len(q), N, D), or (N, D) for one q: of the exact mixture, found by bisection."""
         levels = jnp.asarray(q)
         if bool(((levels <= 0) | (levels >= 1)).any()):
             raise ValueError(f"q must lie strictly between 0 and 1, got {q}")
-        mean, scale = self.moments_per_draw
-        return np.asarray(_mixture_quantiles(mean, scale, levels.reshape(-1))).reshape(*levels.shape, *mean.shape[1:])
+        mean, scale = self.standard_moments
+        found = np.asarray(_mixture_quantiles(mean, scale, levels.reshape(-1)))
+        return self.likelihood.units.restore(found.reshape(*levels.shape, *mean.shape[1:]))
 
     def entropy(self) -> np.ndarray:
-        """Differential entropy of each target's mixture, in nats, (N, D)."""
-        return np.asarray(_mixture_entropy(*self.moments_per_draw))
+        """Differential entropy of each target's mixture over all draws, in nats, (N, D).
+
+        Of an example with several targets, each one's own (its marginal distribution's): their sum is the joint
+        entropy only if the draws do not tie them together, and else above it.
+        """
+        return mixture_entropy(*map(np.asarray, self.standard_moments)) + self.likelihood.units.log_scale
 
     def mutual_information(self) -> np.ndarray:
-        """Between target and weights, in nats, (N, D): the mixture's entropy less the draws' own."""
-        own = 0.5 * np.log(2 * np.pi * np.e) + np.asarray(self.sums.log_scale / self.sums.count)
-        return np.maximum(self.entropy() - own, 0.0)
+        """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own.
+
+            I(y; w | x) = H[mean_s N(mu_s, sigma_s^2)] - mean_s log(2 pi e sigma_s^2) / 2
+
+        Of an example with several targets, each one's by itself, as for :meth:`entropy`.
+        """
+        mean, scale = map(np.asarray, self.standard_moments)
+        own = 0.5 * np.log(2 * np.pi * np.e) + np.log(scale).mean(axis=0, dtype=np.float64)
+        return np.maximum(mixture_entropy(mean, scale) - own, 0.0).astype(np.float32)
+
+    def distance(self, other: "NormalPredictive") -> np.ndarray:
+        """1-Wasserstein distance of every target's mixture from another prediction's, in the target's units, (N, D)."""
+        units = self.likelihood.units
+        ours: tuple[Any, Any] = self.standard_moments
+        theirs: tuple[Any, Any] = other.standard_moments
+        if other.likelihood.units != units:
+            mean, scale = other.moments_per_draw
+            theirs = (units.standardise(mean), np.asarray(scale, np.float64) / units.scale)
+        return units.restore_spread(mixture_distance(*map(np.asarray, (*ours, *theirs))))
 
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
@@ -118,17 +140,34 @@ class NormalPredictive(FromNormalSums):
         return np.asarray(log_mean(per_draw))
 
     def check(self, y: Any) -> np.ndarray:
-        """The targets, checked against the predictions."""
+        """The targets as the likelihood takes them, checked against the predictions."""
         return check_against(self.likelihood, self.outputs.shape[1:], y)
+
+    def targets(self, y: Any) -> np.ndarray:
+        """The targets as they were given, in float64 and the shape of `mean`, checked against the predictions."""
+        return np.asarray(y, np.float64).reshape(self.check(y).shape)
 
 
 @dataclass(frozen=True, eq=False)
-class ReducedNormalPredictive(FromNormalSums):
+class ReducedNormalPredictive:
     """Predictions of real numbers of which only mean and variance were kept."""
 
     likelihood: Normal
     sums: NormalSums
     output_shape: tuple[int, ...]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y | x, D], (N, D)."""
+        return self.likelihood.units.restore(self.sums.mean)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
+
+        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
+        """
+        return self.likelihood.units.restore_spread(np.sqrt(self.sums.variance + self.sums.squares / self.sums.count))
 
     def quantile(self, q: Any) -> np.ndarray:
         raise needs_draws("quantile")
@@ -166,17 +205,3 @@ def _mixture_quantile(mean: jax.Array, scale: jax.Array, level: jax.Array) -> ja
 
     low, high = jax.lax.fori_loop(0, 24, halve, (low, high))  # to float32's precision
     return (low + high) / 2
-
-
-@jax.jit
-def _mixture_entropy(mean: jax.Array, scale: jax.Array) -> jax.Array:
-    """-E[log p] with Gauss-Hermite nodes at each component; of many draws, 64 spread evenly serve as centres."""
-    nodes, weights = np.polynomial.hermite.hermgauss(8)
-    centres = np.linspace(0, mean.shape[0] - 1, min(mean.shape[0], 64)).round().astype(int)
-
-    def of_centre(centre: tuple[jax.Array, jax.Array]) -> jax.Array:
-        points = centre[0] + np.sqrt(2.0) * centre[1] * nodes.reshape(-1, *[1] * centre[0].ndim)
-        log_density = log_mean(norm.logpdf(points[None], mean[:, None], scale[:, None]))
-        return -jnp.tensordot(weights / np.sqrt(np.pi), log_density, axes=1)
-
-    return jax.lax.map(of_centre, (mean[centres], scale[centres])).mean(axis=0)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.comparison import Comparison, split_severity
+from posteriax.comparison import Comparison
 from posteriax.evaluate import Score
 from posteriax.views import View
 
@@ -66,14 +66,14 @@ def coverage(comparison: Comparison) -> list[Group]:
 def severity(comparison: Comparison, column: str) -> list[Group]:
     """By kind of corruption, after the mean of several: points (severity, score, standard error); 0 is clean.
 
+    >>> from posteriax.data.corrupted import Corruption
     >>> sets = {"clean": {"MAP": {"nll": Score(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Score(0.3, 0.02)}}}
-    >>> severity(Comparison(sets), "nll")
+    >>> severity(Comparison(sets, corruptions={"fog 3": Corruption("fog", 3)}), "nll")
     [Group(name='fog', lines=[Line(method=0, points=[(0.0, 0.1, 0.01), (3.0, 0.3, 0.02)])])]
     """
     kinds: dict[str, dict[int, str]] = {}
-    for name in comparison.sets:
-        if found := split_severity(name):
-            kinds.setdefault(found[0], {})[found[1]] = name
+    for name, corruption in comparison.corruptions.items():
+        kinds.setdefault(corruption.kind, {})[corruption.severity] = name
     names = [name for sets in kinds.values() for name in sets.values()]
     rows = [comparison.sets[name].get(own, {}) for name in [comparison.main, *names] for own in comparison.rows]
     if not kinds or not all(column in row for row in rows):
@@ -122,7 +122,7 @@ def distances(comparison: Comparison) -> tuple[str, list[Line]] | None:
     """
     for column in DISTANCE_COLUMNS:
         lines = [
-            Line(i, [tuple(row[column])])
+            Line(i, [(row[column].value, row[column].error)])
             for i, (own, row) in enumerate(comparison.rows.items())
             if own != comparison.reference and column in row
         ]
@@ -169,7 +169,7 @@ def _by_set(comparison: Comparison, columns: Any) -> list[Group]:
 
 
 def _curve(method: int, scores: dict[int, Score]) -> Line:
-    return Line(method, [(float(severity), *score) for severity, score in scores.items()])
+    return Line(method, [(float(severity), score.value, score.error) for severity, score in scores.items()])
 
 
 def _histogram_lines(comparison: Comparison, name: str, edges: np.ndarray) -> list[Line]:

@@ -1,5 +1,6 @@
 """The examples of a report as HTML: what each posterior is surest about, and what it is sure about and wrong."""
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -46,9 +47,21 @@ def example_cards(comparison: Comparison) -> str:
 def _words(example: Example, class_names: tuple[str, ...] | None, numbers: bool) -> tuple[str, str]:
     """What was predicted, and what is true; nothing if it is the same."""
     if numbers:
-        return f"<b>{example.predicted:.3g}</b> ±&nbsp;{example.certainty:.2g}", f"{example.true:.3g}"
+        spread = example.certainty
+        return f"<b>{_number(example.predicted, spread)}</b> ±&nbsp;{spread:.2g}", _number(example.true, spread)
     label, true = (escape(_label(value, class_names)) for value in (example.predicted, example.true))
     return f"<b>{label}</b> {_percent(example.certainty)}", "" if example.predicted == example.true else true
+
+
+def _number(value: float, spread: float) -> str:
+    """As many digits as tell it from others, given how sure it was.
+
+    >>> _number(10000000.3123, 0.52), _number(0.12345, 0.05)
+    ('10000000.31', '0.123')
+    """
+    if not (math.isfinite(spread) and spread > 0):
+        return f"{value:.3g}"
+    return f"{value:.{max(0, 1 - math.floor(math.log10(spread)))}f}"
 
 
 def _gallery(examples: Sequence[Example], words: list[tuple[str, str]], pictures: Mapping[int, str]) -> str:

@@ -61,12 +61,15 @@ def _body(comparison: Comparison, name: str) -> str:
 
 def _row(comparison: Comparison, name: str, own: str) -> str:
     method = list(comparison.rows).index(own)
-    note = ' <small class="note">reference</small>' if own == comparison.reference else ""
+    check = comparison.reference_check
+    doubt = ", not converged" if check is not None and check.converged is False else ""
+    note = f' <small class="note">reference{doubt}</small>' if own == comparison.reference else ""
     cells = [f'<th scope="row"><span class="swatch" data-method="{method}"></span>{escape(own)}{note}</th>']
     for column in _columns(comparison, name):
         score = comparison.sets[name][own].get(column, Score(math.nan))
-        among = comparison.best.get(name, {}).get(column, ())
-        cells.append(_cell(score, BETTER.get(column, ""), among.index(own) if own in among else -1))
+        among = comparison.marked(name, column)
+        doubt = check.distance_words if check is not None and comparison.is_doubtful(column) else ""
+        cells.append(_cell(score, BETTER.get(column, ""), among.index(own) if own in among else -1, doubt))
     if comparison.costs and name == comparison.main:
         cost = comparison.costs.get(own)
         texts = [f"{cost.parameters:,}", f"{cost.train_seconds:.1f}", f"{cost.predict_ms:.3g}"] if cost else [""] * 3
@@ -75,10 +78,12 @@ def _row(comparison: Comparison, name: str, own: str) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cell(score: Score, better: str, place: int) -> str:
+def _cell(score: Score, better: str, place: int, doubt: str) -> str:
     target = float(better) if better not in ("higher", "lower", "") else 0.0
     key = abs(score.value - target) if target else score.value  # a score with a target is sorted by how far off it is
     text = escape(format_score(score)) if math.isfinite(score.value) else "none"
+    if doubt:
+        return f'<td class="doubtful"{_sort_value(key)} title="{escape(doubt)}">{text} ?</td>'
     if place == 0:
         return f'<td class="best"{_sort_value(key)} title="the best"><strong>{text}</strong> ★</td>'
     if place > 0:

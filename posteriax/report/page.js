@@ -110,7 +110,7 @@ function showSet(index) {
 if (data.sets.length > 1) {
   const corrupted = document.createElement("optgroup"), select = byId("set");
   corrupted.label = "corrupted";
-  data.sets.forEach((name, i) => (i && / [1-5]$/.test(name) ? corrupted : select).append(new Option(name, i)));
+  data.sets.forEach((name, i) => (data.corrupted.includes(i) ? corrupted : select).append(new Option(name, i)));
   if (corrupted.children.length) select.append(corrupted);
   select.addEventListener("change", () => showSet(Number(select.value)));
   byId("set-choice").hidden = false;
@@ -156,8 +156,9 @@ if (data.coverage.length) {
 }
 
 if (data.distance) {
-  byId("distance-note").textContent =
-    `The reference is ${data.reference}, at 0. ${data.distance.meaning} Bars are standard errors.`;
+  byId("distance-note").textContent = data.distance.warning
+    || `The reference is ${data.reference}, at 0. ${data.distance.meaning} Bars are standard errors.`;
+  byId("distance").classList.toggle("doubtful", Boolean(data.distance.warning));
   addChart("distance", (box) => dotChart(box, {
     label: data.distance.label, nameOf,
     rows: shown(data.distance.lines).map(({ method, points: [[value, error]] }) => ({ method, value, error })),

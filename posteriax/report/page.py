@@ -22,7 +22,7 @@ from posteriax.report import chart_data
 from posteriax.report.html_examples import example_cards
 from posteriax.report.html_tables import glossary, score_tables
 from posteriax.report.page_colours import colour_rules
-from posteriax.report.wording import MARKS, MEANINGS, column_title, summary
+from posteriax.report.wording import MEANINGS, column_title, marks, summary, warning
 
 DIGITS = 4  # significant, in charts: finer than a pixel
 
@@ -53,8 +53,8 @@ def page(comparison: Comparison, title: str = "Which posterior to trust") -> str
     parts = {
         "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:",
         "title": escape(title),
-        "summary": "".join(f"<p>{escape(text)}</p>" for text in summary(comparison)),
-        "marks": escape(MARKS if comparison.best else "± is the standard error."),
+        "summary": _summary(comparison),
+        "marks": escape(marks(comparison)),
         "tables": score_tables(comparison),
         "examples": example_cards(comparison),
         "glossary": glossary(comparison),
@@ -80,6 +80,7 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
     return {
         "methods": list(comparison.rows),
         "sets": list(comparison.sets),
+        "corrupted": [i for i, name in enumerate(comparison.sets) if name in comparison.corruptions],
         "reference": comparison.reference,
         "reliability": _groups(chart_data.reliability(comparison)),
         "coverage": _groups(chart_data.coverage(comparison)),
@@ -93,7 +94,12 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
             "outside": _groups(histograms.outside),
         },
         "distance": distance
-        and {"label": column_title(distance[0]), "meaning": MEANINGS[distance[0]], "lines": _lines(distance[1])},
+        and {
+            "label": column_title(distance[0]),
+            "meaning": MEANINGS[distance[0]],
+            "lines": _lines(distance[1]),
+            "warning": warning(comparison),
+        },
         "attack": _groups(chart_data.attacks(comparison)),
     }
 
@@ -117,6 +123,12 @@ def _plain(value: Any) -> Any:
         short = float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
         return int(short) if short is not None and short == int(short) else short
     return value
+
+
+def _summary(comparison: Comparison) -> str:
+    first = warning(comparison)
+    box = f'<p class="warning" role="alert">{escape(first)}</p>' if first else ""
+    return box + "".join(f"<p>{escape(text)}</p>" for text in summary(comparison))
 
 
 def _groups(groups: list[chart_data.Group]) -> list[dict[str, Any]]:

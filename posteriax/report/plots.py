@@ -97,13 +97,17 @@ def _distance(comparison: Comparison) -> Any:
     column, lines = found
     lines = sorted(lines, key=lambda line: -line.points[0][0])
     figure, ((axis,),) = subplots(1, 1, 4.6, 1.0 + 0.34 * len(lines))
+    doubtful = comparison.is_doubtful(column)
     for place, line in enumerate(lines):
         value, error = line.points[0]
-        axis.errorbar(value, place, xerr=np.nan_to_num(error), capsize=3, **_style(comparison, line.method))
+        style = _style(comparison, line.method) | ({"color": "0.7"} if doubtful else {})
+        axis.errorbar(value, place, xerr=np.nan_to_num(error), capsize=3, **style)
     axis.set_yticks(range(len(lines)), [list(comparison.rows)[line.method] for line in lines])
     axis.set_xlim(left=0)
     axis.set_ylim(-0.6, len(lines) - 0.4)
-    axis.set_xlabel(f"{column.replace('_', ' ')} to {comparison.reference}")
+    check = comparison.reference_check
+    doubt = f",\nwhich has not converged: R-hat {check.rhat:.2f}" if check is not None and doubtful else ""
+    axis.set_xlabel(f"{column.replace('_', ' ')} to {comparison.reference}{doubt}")
     return figure
 
 
@@ -121,7 +125,7 @@ Plot = tuple[Callable[[Comparison], Any], Callable[[Comparison], Any], str]  # h
 PLOTS: dict[str, Plot] = {
     "reliability": (chart_data.reliability, _reliability, "a classifier's predictions"),
     "coverage": (chart_data.coverage, _coverage, "predictions of numbers"),
-    "severity": (_has_severity, _severity, 'test sets named "kind severity", such as "fog 3"'),
+    "severity": (_has_severity, _severity, "corrupted test sets, as px.corrupted makes them"),
     "entropy": (chart_data.uncertainties, _entropy, "predictions on the main test set"),
     "distance": (chart_data.distances, _distance, "a reference"),
 }

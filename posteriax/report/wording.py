@@ -2,7 +2,7 @@
 
 import math
 
-from posteriax.comparison import Comparison, format_score, title_of
+from posteriax.comparison import Comparison, format_score, title_of, what_errors_hold
 from posteriax.evaluate import BETTER, Score
 from posteriax.report.chart_data import distances
 
@@ -35,10 +35,30 @@ COST_MEANINGS = {
     "train s": "Seconds of training or sampling.",
     "predict ms / 1,000": "Milliseconds to predict 1,000 examples.",
 }
-MARKS = (
-    "± is the standard error. Bold with ★: the best. ≈: not significantly worse than the best; the difference could be "
-    "chance (95 % level, compared on the same examples)."
-)
+SPREADS = {
+    "examples": "what another test set of this size would change; another training run may differ by more",
+    "seeds": "what other seeds would change",
+}
+
+
+def marks(comparison: Comparison) -> str:
+    """What ± and the signs in the tables mean.
+
+    >>> marks(Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01, "examples")}}}))[:63]
+    '± is the standard error over test examples, one run each: what '
+    """
+    text = f"± is the {what_errors_hold(comparison.rows, comparison.seeds)}"
+    held = {score.over for row in comparison.rows.values() for score in row.values() if math.isfinite(score.error)}
+    meanings = [meaning for over, meaning in SPREADS.items() if held == {over}]
+    text += f": {meanings[0]}." if meanings else "."
+    if comparison.best:
+        over = "the same examples" + (", over seeds too" if max(comparison.seeds.values(), default=1) > 1 else "")
+        text += (
+            " Bold with ★: the best. ≈: not significantly worse than the best; the difference could be chance (at the "
+            f"5 % level for all posteriors of a column together, compared on {over})."
+        )
+    check = comparison.reference_check
+    return f"{text} ?: {check.distance_words}." if check is not None and check.converged is False else text
 
 
 def column_title(column: str) -> str:
@@ -70,6 +90,17 @@ def summary(comparison: Comparison) -> list[str]:
     'HMC predicts best: its negative log likelihood (nll) is the lowest, 0.30 ± 0.01. MAP is significantly worse.'
     """
     return [text for text in (_winner(comparison), _fidelity(comparison)) if text]
+
+
+def warning(comparison: Comparison) -> str:
+    """What must be known before the distances are looked at; nothing if all is well.
+
+    >>> from posteriax.diagnostics.reference import ReferenceCheck
+    >>> warning(Comparison({"test": {"HMC": {}}}, "HMC", reference_check=ReferenceCheck("HMC", 1.62)))
+    'HMC has not converged: R-hat 1.62 in function space (limit 1.05). Distances to it say little. They are in grey.'
+    """
+    check = comparison.reference_check
+    return f"{check.note} They are in grey." if check is not None and check.converged is False else ""
 
 
 def listed(names: list[str]) -> str:
@@ -109,9 +140,14 @@ def _fidelity(comparison: Comparison) -> str:
     if found is None:
         return ""
     column, lines = found
-    ranked = [(names[line.method], Score(*line.points[0])) for line in lines if math.isfinite(line.points[0][0])]
+    ranked = [
+        (names[line.method], Score(line.points[0][0], line.points[0][1]))
+        for line in lines
+        if math.isfinite(line.points[0][0])
+    ]
     ranked.sort(key=lambda pair: pair[1].value)
-    if not ranked:
+    check = comparison.reference_check
+    if not ranked or (check is not None and check.converged is False):  # the warning says what there is to say
         return ""
     far = [f"{name} ({_amount(column, score)})" for name, score in ranked]
     share = "the share of the probability that would have to move to other labels"
@@ -121,6 +157,8 @@ def _fidelity(comparison: Comparison) -> str:
     text = (
         f"{comparison.reference} is the reference: the others are measured by how far their predictions are from its. "
     )
+    if check is not None:
+        text += f"{check.note} "
     if len(far) == 1:
         return f"{text}{far[0]} is the only other. {brackets}"
     between = f"; between them: {listed(far[1:-1])}" if far[1:-1] else ""

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 from posteriax.comparison import Comparison, Cost
+from posteriax.data.corrupted import Corruption
 from posteriax.evaluate import Score
 from posteriax.views import COVERAGE_LEVELS, Example, View
 
@@ -26,7 +27,8 @@ def classes(methods=6, examples=500, kinds=("fog", "gaussian_noise", "jpeg"), si
     views["attacked"] = {own: View(attack=_attack(i)) for i, own in enumerate(names)}
     best = {"test": {"nll": ("HMC", "deep ensemble", "SWAG"), "accuracy": ("MAP",), "total_variation": ("k-tied",)}}
     costs = {own: Cost(10_000 * (i + 1), 3.0 * (i + 1), 0.7 * (i + 1)) for i, own in enumerate(names)}
-    return Comparison(sets, "HMC" if "HMC" in names else None, costs, best, views, LABELS)
+    corruptions = {f"{kind} {severity}": Corruption(kind, severity) for kind in kinds for severity in range(1, 6)}
+    return Comparison(sets, "HMC" if "HMC" in names else None, costs, best, views, LABELS, corruptions)
 
 
 def numbers(examples=300, seed=1):

@@ -1,5 +1,7 @@
 """Figures for papers show the numbers of the comparison, in the colours of the report."""
 
+from dataclasses import replace
+
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from made_up import classes, numbers, tiny
 
 from posteriax.canvas import PALETTE
+from posteriax.diagnostics.reference import ReferenceCheck
 
 matplotlib.use("Agg")
 
@@ -69,3 +72,10 @@ def test_a_kind_without_data_is_told_what_it_needs_and_what_there_is():
         numbers().plot("distance")
     with pytest.raises(ValueError, match="no data for any"):
         tiny().plot("severity")
+
+
+def test_distances_to_a_reference_that_has_not_converged_are_grey_and_say_so():
+    comparison = replace(classes(), reference_check=ReferenceCheck("HMC", 1.62))
+    axis = comparison.plot("distance").axes[0]
+    assert axis.get_xlabel() == "total variation to HMC,\nwhich has not converged: R-hat 1.62"
+    assert {line.get_color() for line in axis.lines} == {"0.7"}
