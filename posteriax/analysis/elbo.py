@@ -13,6 +13,7 @@ import numpy as np
 from posteriax.analysis.running_covariance import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.checks import as_key, check_count
+from posteriax.compiler import jit
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Batch, Problem
 
@@ -56,6 +57,6 @@ def kl(posterior: VariationalPosterior, *, key: Any = 0) -> float:
     return total
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _log_likelihoods(problem: Problem, draws: Any, batch: Batch) -> jax.Array:
     return jax.lax.map(lambda unknowns: problem.log_likelihood(unknowns, batch), draws)

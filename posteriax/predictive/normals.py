@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
+from posteriax.compiler import jit
 from posteriax.likelihoods import Normal
 from posteriax.predictive.protocol import check_against, log_mean, needs_draws
 
@@ -147,7 +148,7 @@ class ReducedNormalPredictive(FromNormalSums):
         return check_against(self.likelihood, self.output_shape, y)
 
 
-@jax.jit
+@jit
 def _mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> jax.Array:
     # one level after another: all at once would hold a copy of all draws for each
     return jax.lax.map(partial(_mixture_quantile, mean, scale), levels)
@@ -168,7 +169,7 @@ def _mixture_quantile(mean: jax.Array, scale: jax.Array, level: jax.Array) -> ja
     return (low + high) / 2
 
 
-@jax.jit
+@jit
 def _mixture_entropy(mean: jax.Array, scale: jax.Array) -> jax.Array:
     """-E[log p] with Gauss-Hermite nodes at each component; of many draws, 64 spread evenly serve as centres."""
     nodes, weights = np.polynomial.hermite.hermgauss(8)
