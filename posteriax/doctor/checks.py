@@ -54,4 +54,4 @@ def excess(result: Any, truth: Truth) -> float:
     error = np.abs(result.astype(np.float64) - truth.value)
     bound = np.broadcast_to(truth.bound, error.shape)
     ratio = np.divide(error, bound, out=np.where(error == 0, 0.0, np.inf), where=bound > 0)
-    return float(np.nan_to_num(ratio, nan=np.inf).max())  # a NaN is as wrong as can be
+    return float(np.where(np.isnan(ratio), np.inf, ratio).max())  # a NaN is as wrong as can be
