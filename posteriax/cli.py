@@ -149,11 +149,12 @@ def make_app() -> Any:
     def compilers(
         python: list[str] = typer.Option(help="An interpreter that has JAX and posteriax; give several."),
         rounds: int = rounds_option,
+        cpu_time: bool = typer.Option(False, "--cpu-time", help="Seconds of all threads, for a busy machine."),
     ) -> None:
         """The same steps and leapfrogs with several installations of JAX, in turn."""
         from posteriax.benchmarks.compilers import run_compilers, tables
 
-        console().print(*tables(run_compilers(python, rounds)), sep="\n")
+        console().print(*tables(run_compilers(python, rounds, cpu_time)), sep="\n")
 
     @bench.command()
     def memory() -> None:

@@ -1,4 +1,4 @@
-"""The guard: every program of the package is compiled by one function, which corrects what a wrong release gets wrong."""
+"""The guard: every program of the package is compiled by one function, which corrects wrong releases."""
 
 import ast
 import json
@@ -65,7 +65,7 @@ def given(call, *args):
     try:
         call(*args)
     except jax.errors.JaxRuntimeError as error:
-        assert "xla_no_such_option" in str(error)  # noqa: PT017
+        assert "xla_no_such_option" in str(error)
         return True
     return False
 

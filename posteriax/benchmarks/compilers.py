@@ -7,6 +7,7 @@ the machine does slows all of them alike. Ratios are taken within a round.
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,13 +27,17 @@ CASES = (
 )
 
 
-def run_compilers(interpreters: list[str], rounds: int) -> dict[str, dict[str, np.ndarray]]:
-    """Seconds by case and interpreter, one for each round."""
+def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) -> dict[str, dict[str, np.ndarray]]:
+    """Seconds by case and interpreter, one for each round.
+
+    Args:
+        interpreters: paths of Python interpreters.
+        rounds: how often each case is timed.
+        cpu_time: count the seconds of all threads instead of those that passed: of use on a busy machine.
+    """
+    command = ["-m", "posteriax.benchmarks.compilers", *(["--cpu-time"] if cpu_time else [])]
     with contextlib.ExitStack() as stack:
-        workers = {
-            python: stack.enter_context(Worker([python, "-m", "posteriax.benchmarks.compilers"]))
-            for python in interpreters
-        }
+        workers = {python: stack.enter_context(Worker([python, *command])) for python in interpreters}
         for worker in workers.values():  # one after another: all compile before any is timed
             for case in CASES:
                 worker.seconds(case)
@@ -80,15 +85,18 @@ def make_case(name: str) -> Callable[[], float]:
     return makers[name]()
 
 
-def main() -> None:
+def main(cpu_time: bool) -> None:
     """Answer names of cases on standard input with seconds on standard output."""
     made: dict[str, Callable[[], float]] = {}
     for line in sys.stdin:
         name = line.strip()
         if name not in made:
             made[name] = make_case(name)
-        print(made[name](), flush=True)
+        threads, began = time.process_time(), time.perf_counter()
+        seconds = made[name]()
+        busy = (time.process_time() - threads) / (time.perf_counter() - began)  # threads, on average
+        print(seconds * busy if cpu_time else seconds, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main("--cpu-time" in sys.argv)
