@@ -1,5 +1,6 @@
 """A process in another environment that does one case at a time when asked, so that all are timed in turn."""
 
+import contextlib
 import subprocess
 from collections.abc import Mapping
 from types import TracebackType
@@ -26,9 +27,12 @@ class Worker:
     def seconds(self, name: str) -> float:
         """Have one case done once."""
         requests, answers = self._pipes()
-        requests.write(name + "\n")
-        requests.flush()
-        answer = answers.readline()
+        try:
+            requests.write(name + "\n")
+            requests.flush()
+            answer = answers.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
             raise RuntimeError(f"the worker {self.command[0]} ended while it ran {name}")
         return float(answer)
@@ -41,5 +45,6 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pipes()[0].close()
+        with contextlib.suppress(BrokenPipeError):
+            self._pipes()[0].close()
         self._process.wait(timeout=60)
