@@ -8,6 +8,7 @@ demo: .venv/.demo
 	$(BIN)/posteriax demo
 
 test: .venv/.dev
+	$(BIN)/posteriax doctor
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,6 +1,7 @@
 """Bayesian neural networks for JAX: one network, every posterior, and a measure of how far each is from the truth."""
 
 from posteriax import analysis as analysis
+from posteriax import compiler as _compiler
 from posteriax import data as data
 from posteriax import diagnostics as diagnostics
 from posteriax import families as families
@@ -51,3 +52,5 @@ from posteriax.shift import ood_detection as ood_detection
 from posteriax.shift import ood_scores as ood_scores
 from posteriax.trace import Trace as Trace
 from posteriax.watch import Watch as Watch
+
+_compiler.guard()  # importing has started no backend, so that it can still be told

@@ -24,6 +24,7 @@ import numpy as np
 from jax.scipy.special import entr, logsumexp
 
 from posteriax.checks import as_key, check_count, check_positive
+from posteriax.compiler import jit
 from posteriax.network import couples_examples
 from posteriax.posterior import Posterior
 from posteriax.prediction_plan import BYTE_BUDGET, EXAMPLES_AT_ONCE, PredictionPlan, _outputs
@@ -260,7 +261,7 @@ def _log_odds(problem: Problem, params: Any, label: jax.Array, x: Any) -> tuple[
     return own - others, (log_probs, own + others)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _move(attack: FastSign, x: Any, clean: Any, slope: Any) -> Any:
     direction = -1.0 if attack.target is None else 1.0
 
@@ -273,7 +274,7 @@ def _move(attack: FastSign, x: Any, clean: Any, slope: Any) -> Any:
     return jax.tree.map(moved, x, clean, slope)
 
 
-@jax.jit
+@jit
 def _predicted(log_sums: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Labels and entropies of the classes' probabilities, given up to a factor."""
     return log_sums.argmax(axis=-1), entr(jax.nn.softmax(log_sums)).sum(axis=-1)
@@ -306,7 +307,7 @@ def _compiled(problem: Problem, one_draw: Any, one_example: Any, draws: int, row
         for (kind, specs), count in ((one_draw, draws), (one_example, rows))
     )
     label, count = jax.ShapeDtypeStruct((rows,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)
-    run = jax.jit(partial(_slope, problem)).lower(stacked, x, label, count).compile()
+    run = jit(partial(_slope, problem)).lower(stacked, x, label, count).compile()
     analysis = run.memory_analysis()
     return run, 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes
 

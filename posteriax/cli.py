@@ -1,4 +1,4 @@
-"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``bench``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``bench``."""
 
 import contextlib
 import os
@@ -89,6 +89,20 @@ def make_app() -> Any:
 
             run_predict(posterior, data, out)
 
+    @app.command()
+    def doctor(
+        unguarded: bool = typer.Option(
+            False, "--unguarded", help="Only as JAX compiles by itself, even if posteriax would correct it."
+        ),
+    ) -> None:
+        """Does this installation compute rightly? Small compiled programs beside float64 NumPy."""
+        from posteriax.doctor import examine, print_report
+        from posteriax.doctor.installation import describe_installation
+
+        found = examine(unguarded)
+        print_report(console(), describe_installation(), found)
+        raise typer.Exit(0 if found.right else 1)
+
     @bench.command()
     def step(rounds: int = rounds_option, peers: bool = peers_option) -> None:
         """A step of mean-field VI over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
@@ -130,6 +144,17 @@ def make_app() -> Any:
         from posteriax.benchmarks.start import run_start, table
 
         console().print(table(run_start(rounds)))
+
+    @bench.command()
+    def compilers(
+        python: list[str] = typer.Option(help="An interpreter that has JAX and posteriax; give several."),
+        rounds: int = rounds_option,
+        cpu_time: bool = typer.Option(False, "--cpu-time", help="Seconds of all threads, for a busy machine."),
+    ) -> None:
+        """The same steps and leapfrogs with several installations of JAX, in turn."""
+        from posteriax.benchmarks.compilers import run_compilers, tables
+
+        console().print(*tables(run_compilers(python, rounds, cpu_time)), sep="\n")
 
     @bench.command()
     def memory() -> None:

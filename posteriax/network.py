@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.batch_statistics import BatchStatistics, linen_statistics, nnx_statistics
+from posteriax.compiler import jit
 from posteriax.leaf_paths import describe_leaves
 
 Params = Any  # a pytree of arrays
@@ -112,7 +113,7 @@ def couples_examples(net: Network, x: Any) -> bool:
     copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first one beside copies of the last one
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
-    apply = jax.jit(net.apply)
+    apply = jit(net.apply)
     with_others, with_copies = (
         np.asarray(apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
         for r in (rows, copies)

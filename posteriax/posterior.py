@@ -15,6 +15,7 @@ import numpy as np
 
 from posteriax.arrays.random_array import RandomArray
 from posteriax.checks import as_key, check_count, check_inputs
+from posteriax.compiler import jit
 from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.likelihoods import Normal
@@ -259,7 +260,7 @@ class VariationalPosterior(Posterior):
         return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), leaves)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _draw_leaves(
     blocks: tuple[Block, ...],
     variational: dict[str, Variational],

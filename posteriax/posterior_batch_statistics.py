@@ -17,6 +17,7 @@ import numpy as np
 from posteriax.arrays.random_array import RandomArray
 from posteriax.batch_statistics import Statistics
 from posteriax.checks import check_count, check_inputs
+from posteriax.compiler import jit
 from posteriax.network import Network, Params
 from posteriax.posterior import Posterior
 from posteriax.problem import Unknowns
@@ -117,7 +118,7 @@ class _WithBatchStatistics(Posterior):
             each = jax.lax.map(lambda x: measure(params, x), batches)
             return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
 
-        return jax.jit(lambda draws, batches: jax.lax.map(lambda params: of_draw(params, batches), draws))
+        return jit(lambda draws, batches: jax.lax.map(lambda params: of_draw(params, batches), draws))
 
 
 def _calibrated(net: Network) -> Network:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import quax
 
+from posteriax.compiler import jit
 from posteriax.likelihoods import Normal
 from posteriax.network import couples_examples
 from posteriax.predictive import sum_classes, sum_normals
@@ -68,7 +69,7 @@ def _compiled(
     stacked = jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((draws, *shape), dtype) for shape, dtype in specs])
     x = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *shape), dtype) for shape, dtype in shapes])
     count = jax.ShapeDtypeStruct((), jnp.int32)
-    run = jax.jit(partial(_reduce if reduce else _apply, problem)).lower(stacked, x, count).compile()
+    run = jit(partial(_reduce if reduce else _apply, problem)).lower(stacked, x, count).compile()
     analysis = run.memory_analysis()
     needed = 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes
     return run, needed

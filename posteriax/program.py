@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from posteriax.compiler import CHUNK_OPTIONS, RUN_ONCE, jit
 from posteriax.data.batches import Minibatches, full_batch
 from posteriax.gradient_noise import with_noise
 from posteriax.methods.ensemble import Ensemble
@@ -23,9 +24,6 @@ from posteriax.methods.method import Method, Target
 from posteriax.problem import Batch
 
 STEPS_PER_CHUNK = 1000  # at the most
-# LLVM's third level makes steps no faster that could be measured, and the first one come half a second later
-CHUNK_OPTIONS = {"xla_backend_optimization_level": 2}
-RUN_ONCE = {"xla_backend_optimization_level": 0}  # a program that is not worth optimising
 CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
 
 Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
@@ -75,9 +73,9 @@ class Program:
         # of most methods it only draws and copies
         quick = None if self.method.full_batch else RUN_ONCE
         start = spread(start, in_specs=(split, everywhere, examples), out_specs=split)
-        self.start = jax.jit(start, compiler_options=quick)
+        self.start = jit(start, compiler_options=quick)
         chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
-        self.chunk = jax.jit(
+        self.chunk = jit(
             spread(
                 chunk,
                 in_specs=(split, split, examples, everywhere, everywhere),
@@ -217,7 +215,7 @@ def _chunk(
     def order_of(keys: Streams, epoch: jax.Array) -> jax.Array:
         return minibatches.order(keys.order, epoch)  # type: ignore[union-attr]
 
-    all_members = jax.jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
+    all_members = jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
     order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
     shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
     places = (capacity, capacity // thin + 2)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax.compiler import jit
 from posteriax.likelihoods import Categorical
 from posteriax.predictive import ClassPredictive, NormalPredictive
 
@@ -31,7 +32,7 @@ def best_temperature(predictive: Any, y: Any) -> float:
     log_probs = jnp.log(jnp.maximum(jnp.asarray(predictive.probs), 1e-30))
     labels = jnp.asarray(predictive.check(y))
 
-    @jax.jit
+    @jit
     def nll(log_temperature: jax.Array) -> jax.Array:
         log_p = jax.nn.log_softmax(log_probs / jnp.exp(log_temperature), axis=-1)
         return -jnp.take_along_axis(log_p, labels[..., None], axis=-1).mean()

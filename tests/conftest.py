@@ -15,10 +15,10 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
-from posteriax import program
+from posteriax import compiler
 
 # but for the steps of runs, of which tests take thousands
-program.CHUNK_OPTIONS["xla_backend_optimization_level"] = 1
+compiler.CHUNK_OPTIONS["xla_backend_optimization_level"] = 1
 
 # two devices on any machine, so that members are really placed on several
 jax.config.update("jax_num_cpu_devices", 2)

@@ -24,6 +24,7 @@ import quax
 from posteriax.arrays.probe import ProbeArray
 from posteriax.arrays.random_array import Contraction
 from posteriax.arrays.uses import Use, find_uses, spec_of_example
+from posteriax.compiler import jit
 from posteriax.network import couples_examples
 from posteriax.priors import Leaf
 from posteriax.problem import Batch, Problem, Unknowns
@@ -166,7 +167,7 @@ def _patches(met: _Meeting) -> jax.Array:
     return met.by_position(met.contraction.apply(met.contraction.x, each))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jit, static_argnums=(0, 1, 2))
 def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: Batch) -> jax.Array:
     met = _meet(problem, unknowns, batch.x, index, use)
     patches = _patches(met)
@@ -200,7 +201,7 @@ def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: 
     return jnp.zeros(leaf.size, leaf.dtype).at[met.array.places.reshape(-1)].set(turned.reshape(-1)).reshape(leaf.shape)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=(0, 1))
 def _by_weights(problem: Problem, index: int, unknowns: Unknowns, batch: Batch) -> jax.Array:
     leaves, treedef = jax.tree.flatten(unknowns)
     leaf = leaves[index]

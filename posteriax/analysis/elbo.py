@@ -18,6 +18,7 @@ from posteriax.analysis.running_covariance import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.arrays.random_array import RandomArray
 from posteriax.checks import as_key, check_count
+from posteriax.compiler import jit
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.prediction_plan import _outputs
 from posteriax.problem import Batch, Problem, Unknowns
@@ -83,7 +84,7 @@ def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key:
     return total
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
     """Of every draw and example."""
     return jax.lax.map(
@@ -94,6 +95,6 @@ def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
     )
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _log_likelihoods(problem: Problem, draws: Any, batch: Batch) -> jax.Array:
     return jax.lax.map(lambda unknowns: problem.log_likelihood(unknowns, batch), draws)

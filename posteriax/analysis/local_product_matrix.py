@@ -20,6 +20,7 @@ from posteriax.analysis.chosen_leaves import as_bytes, check_size
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
 from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
 from posteriax.checks import as_key, check_count, check_inputs
+from posteriax.compiler import jit
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
 
@@ -102,7 +103,7 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
     return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _local(problem: Problem, x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     def one(own: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         def function(flat: jax.Array) -> jax.Array:

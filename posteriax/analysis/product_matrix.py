@@ -26,6 +26,7 @@ from posteriax.analysis.chosen_leaves import check_size, chosen_weights
 from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
 from posteriax.canvas import heat_map, subplots
 from posteriax.checks import as_key, check_count
+from posteriax.compiler import jit
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 
@@ -193,7 +194,7 @@ def sampled_product_matrix(
     return ProductMatrix(moments.mean.reshape(rows, columns), moments.covariance.reshape((rows, columns) * 2), total)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=(0, 1))
 def _products(chain: tuple[Leaf, ...], names: tuple[str, ...], params: Any) -> jax.Array:
     leaves = jax.tree.leaves(params)
     product = None

@@ -25,6 +25,7 @@ from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.variational_leaves import mean_unknowns
 from posteriax.canvas import PALETTE, subplots
 from posteriax.checks import as_key, check_count
+from posteriax.compiler import jit
 from posteriax.posterior import Posterior
 from posteriax.priors import Leaf
 from posteriax.problem import Problem, Unknowns
@@ -125,7 +126,7 @@ def _log_likelihoods(problem: Problem, params: Unknowns, data: Any) -> jax.Array
     return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jit, static_argnums=(0, 1, 2))
 def _scores(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: Any, noise: jax.Array) -> jax.Array:
     matrix = jax.tree.leaves(params)[index]
 
@@ -136,7 +137,7 @@ def _scores(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: An
     return jax.lax.map(one, noise, batch_size=32)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jit, static_argnums=(0, 1, 2))
 def _first_order(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: Any, sigma: jax.Array) -> Any:
     matrix = jax.tree.leaves(params)[index]
 

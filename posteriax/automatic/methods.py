@@ -13,6 +13,7 @@ import optax
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.compiler import jit
 from posteriax.methods.optimizer import pack_small_leaves
 from posteriax.problem import Batch
 from posteriax.tables.reading import DataError
@@ -121,7 +122,7 @@ def expected_seconds(name: str, run: Run, problem: px.Problem, data: Any) -> flo
         return None
     x, y = problem.check(data)
     batch = Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(rows))
-    gradient = jax.jit(jax.grad(lambda unknowns: problem.log_joint(unknowns, batch)))
+    gradient = jit(jax.grad(lambda unknowns: problem.log_joint(unknowns, batch)))
     jax.block_until_ready(gradient(problem.unknowns))
     began = time.perf_counter()
     jax.block_until_ready(gradient(problem.unknowns))

@@ -12,6 +12,7 @@ import posteriax as px
 from posteriax.benchmarks.mlp import mlp, mlp_weights
 from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
+from posteriax.compiler import jit
 from posteriax.data.batches import full_batch
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
@@ -81,7 +82,7 @@ def hand_written(x: Any, y: Any) -> Callable[[], float]:
         return w, jax.tree.map(lambda a, b: a + 0.5 * STEP_SIZE * b, m, g), g
 
     count = LEAPFROGS * TRANSITIONS
-    run = jax.jit(lambda carry: jax.lax.fori_loop(0, count, leapfrog, carry))
+    run = jit(lambda carry: jax.lax.fori_loop(0, count, leapfrog, carry))
     start = (weights, jax.tree.map(jnp.zeros_like, weights), gradient(weights))
 
     def seconds() -> float:

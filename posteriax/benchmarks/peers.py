@@ -7,9 +7,11 @@ when asked, so that both sides are measured in the same minutes.
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+
+from posteriax.benchmarks.worker import Worker
 
 ENVIRONMENT = Path(".venv-peers")
 PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl", "tyxe==0.0.2")
@@ -23,35 +25,17 @@ class Peers:
         self.names = names
 
     def __enter__(self) -> "Peers":
-        python = make_environment()
-        self._worker = subprocess.Popen(
-            [python, str(WORKER), *self.names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._worker = Worker([make_environment(), str(WORKER), *self.names]).__enter__()
         return self
 
     def cases(self) -> dict[str, Callable[[], float]]:
         """For each case, a function that has the worker do it once and returns the seconds it says it took."""
-        return {name: lambda name=name: self._ask(name) for name in self.names}  # type: ignore[misc]
-
-    def _ask(self, name: str) -> float:
-        requests, answers = self._pipes()
-        requests.write(name + "\n")
-        requests.flush()
-        answer = answers.readline()
-        if not answer:
-            raise RuntimeError(f"the worker for other libraries ended while it ran {name}")
-        return float(answer)
-
-    def _pipes(self) -> tuple[IO[str], IO[str]]:
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
-        return self._worker.stdin, self._worker.stdout
+        return {name: partial(self._worker.seconds, name) for name in self.names}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pipes()[0].close()
-        self._worker.wait(timeout=60)
+        self._worker.__exit__(kind, error, trace)
 
 
 def make_environment() -> str:

@@ -33,6 +33,7 @@ from posteriax.benchmarks.leapfrog import HAND_WRITTEN, SIZES, hand_written, thr
 from posteriax.benchmarks.mlp import mlp, mlp_weights
 from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
+from posteriax.compiler import jit
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk
 from posteriax.methods.diagonal import stretch
@@ -132,7 +133,7 @@ def probabilities(draws: np.ndarray, x: Any) -> np.ndarray:
     """What the network says at x with each of the weights: (chains, draws, points, classes)."""
     unravel = ravel_pytree(mlp_weights(SIZES))[1]
     predict = jax.vmap(jax.vmap(lambda vector: jax.nn.softmax(mlp(unravel(vector), jnp.asarray(x)))))
-    return np.asarray(jax.jit(predict)(jnp.asarray(draws)))
+    return np.asarray(jit(predict)(jnp.asarray(draws)))
 
 
 def make_samplers(x: Any, y: Any) -> dict[str, Sampler]:
@@ -237,7 +238,7 @@ def scanned(kind: str, draw: Callable[[Any, jax.Array], tuple[Any, Any]], states
     place = partial(jax.device_put, device=NamedSharding(mesh, split))
     keys = (place(jax.random.split(jax.random.fold_in(jax.random.key(2), i), CHAINS)) for i in itertools.count())
     box = {"states": place(states)}
-    run = jax.jit(spread).lower(next(keys), box["states"]).compile()
+    run = jit(spread).lower(next(keys), box["states"]).compile()
 
     def block() -> Block:
         key = next(keys)

@@ -15,6 +15,7 @@ from posteriax import priors as p
 from posteriax.benchmarks.mlp import mlp, mlp_weights
 from posteriax.benchmarks.peers import Peers
 from posteriax.benchmarks.timing import interleave, ratio_table
+from posteriax.compiler import jit
 from posteriax.data.batches import Minibatches
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
@@ -62,10 +63,12 @@ class DriverProgram(NamedTuple):
 
 
 def driver_program(
-    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None
+    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None, network: Any = None
 ) -> DriverProgram:
-    problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), prior or p.Normal(scale=0.3))
-    target = Target(problem, jax.ShapeDtypeStruct((784,), jnp.float32), len(y), 10**6)
+    """Compile the steps of a method for a network, by default the MLP 784-400-400-10."""
+    network = network or (mlp, mlp_weights((784, 400, 400, 10)))
+    problem = px.Problem(network, px.Categorical(), prior or p.Normal(scale=0.3))
+    target = Target(problem, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), len(y), 10**6)
     batches, mesh = Minibatches.of(len(y), batch_size), members_mesh(1, None)
     program = Program(Ensemble(method, 1), target, batches, mesh)
     keys, states = program.begin(jax.random.key(0), (x, y))
@@ -125,7 +128,7 @@ def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[]
         return (optax.apply_updates(params, updates), state, key), None
 
     order = jax.random.permutation(jax.random.key(1), len(y))
-    run = jax.jit(lambda carry: jax.lax.scan(step, carry, jnp.arange(STEPS))[0], donate_argnums=0)
+    run = jit(lambda carry: jax.lax.scan(step, carry, jnp.arange(STEPS))[0], donate_argnums=0)
     box = {"carry": (params, optimizer.init(params), jax.random.key(2))}
 
     def seconds() -> float:

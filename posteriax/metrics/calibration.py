@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.checks import check_count
+from posteriax.compiler import jit
 from posteriax.metrics.inputs import as_probs, score_classes
 
 BLOCK = 256  # examples summed one after another in float32, before the blocks' sums are
@@ -138,13 +139,13 @@ def classwise_bins(probs: Any, y: Any, bins: int = 15) -> CalibrationBins:
     return score_classes(partial(_classwise, bins=check_count("bins", bins)), as_probs("probs", probs), y)
 
 
-@partial(jax.jit, static_argnames="bins")
+@partial(jit, static_argnames="bins")
 def _equal_width(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
     return _sums(confidence, probs.argmax(axis=-1) == y, bin_of(confidence, bins), bins)
 
 
-@partial(jax.jit, static_argnames="bins")
+@partial(jit, static_argnames="bins")
 def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
     n = confidence.size
@@ -152,7 +153,7 @@ def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     return _sums(confidence, probs.argmax(axis=-1) == y, jnp.searchsorted(edges, confidence), bins)
 
 
-@partial(jax.jit, static_argnames="bins")
+@partial(jit, static_argnames="bins")
 def _classwise(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     of_class = lambda p, c: _sums(p, y == c, bin_of(p, bins), bins)  # noqa: E731
     return jax.vmap(of_class)(probs.T, jnp.arange(probs.shape[1]))

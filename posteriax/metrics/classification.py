@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posteriax.compiler import jit
 from posteriax.metrics.inputs import as_classes as as_classes
 from posteriax.metrics.inputs import as_numbers, as_probs, score_classes
 from posteriax.metrics.shares import share
@@ -61,16 +62,16 @@ def brier(probs: Any, y: Any) -> jax.Array:
     return score_classes(_brier, as_probs("probs", probs), y)
 
 
-@jax.jit
+@jit
 def _accuracy(probs: jax.Array, y: jax.Array) -> jax.Array:
     return share(probs.argmax(axis=-1) == y)
 
 
-@jax.jit
+@jit
 def _nll(probs: jax.Array, y: jax.Array) -> jax.Array:
     return -jnp.log(jnp.take_along_axis(probs, y[:, None], axis=1)).mean()
 
 
-@jax.jit
+@jit
 def _brier(probs: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.square(probs - jax.nn.one_hot(y, probs.shape[1], dtype=probs.dtype)).sum(axis=-1).mean()

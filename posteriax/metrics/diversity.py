@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax.scipy.special import rel_entr
 
+from posteriax.compiler import jit
 from posteriax.metrics.classification import accuracy
 from posteriax.metrics.inputs import as_probs
 from posteriax.metrics.shares import share
@@ -58,13 +59,13 @@ def pairwise_kl(probs: Any) -> jax.Array:
     return _pairwise_kl(_members(probs))
 
 
-@jax.jit
+@jit
 def _disagreement(predicted: jax.Array) -> jax.Array:
     differs = jax.lax.map(lambda one: share(one != predicted).sum(), predicted)
     return differs / (len(predicted) - 1)
 
 
-@jax.jit
+@jit
 def _pairwise_kl(probs: jax.Array) -> jax.Array:
     from_all = lambda one: rel_entr(one, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
     # one member after another: all pairs at once would hold K copies of all predictions

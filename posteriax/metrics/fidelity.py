@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax.compiler import jit
 from posteriax.metrics.inputs import as_numbers, as_probs
 from posteriax.metrics.shares import share
 
@@ -100,7 +101,7 @@ def _spread(array: np.ndarray, count: int) -> np.ndarray:
     return array[np.arange(count) * len(array) // max(count, 1)]
 
 
-@jax.jit
+@jit
 def _wasserstein(draws: jax.Array, reference: jax.Array) -> jax.Array:
     ours, theirs, weight = _coupling(len(draws), len(reference))
     gaps = jnp.abs(jnp.sort(draws, axis=0)[ours] - jnp.sort(reference, axis=0)[theirs])

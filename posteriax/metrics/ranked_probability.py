@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 
+from posteriax.compiler import jit
 from posteriax.metrics.inputs import as_numbers, check_draws
 from posteriax.metrics.regression import as_gaussians
 
@@ -55,7 +56,7 @@ def crps_normal(mean: Any, scale: Any, y: Any) -> jax.Array:
     return _of_mixture(*as_gaussians(mean, scale, y))
 
 
-@jax.jit
+@jit
 def _of_draws(draws: jax.Array, y: jax.Array) -> jax.Array:
     count = len(draws)
     level = ((jnp.arange(count) + 0.5) / count).reshape(-1, *[1] * y.ndim)
@@ -64,7 +65,7 @@ def _of_draws(draws: jax.Array, y: jax.Array) -> jax.Array:
     return (2.0 * beyond * ((beyond > 0) - level)).mean(axis=0).mean()
 
 
-@jax.jit
+@jit
 def _of_mixture(mean: jax.Array, scale: jax.Array, y: jax.Array) -> jax.Array:
     count = len(mean)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posteriax.compiler import jit
 from posteriax.metrics.inputs import as_numbers, as_yes_or_no
 
 
@@ -96,7 +97,7 @@ def _thresholds(score: jax.Array, y: jax.Array) -> Thresholds:
     return Thresholds(y, ones[last], zeros[last], (zeros - ~y)[first])
 
 
-@jax.jit
+@jit
 def _auroc(score: jax.Array, y: jax.Array) -> jax.Array:
     at = _thresholds(score, y)
     total = 2 * at.zeros[-1]
@@ -105,13 +106,13 @@ def _auroc(score: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.minimum(beaten.astype(score.dtype).sum() / (total.astype(score.dtype) * at.ones[-1]), 1.0)
 
 
-@jax.jit
+@jit
 def _average_precision(score: jax.Array, y: jax.Array) -> jax.Array:
     at = _thresholds(score, y)
     return jnp.where(at.y, at.ones / (at.ones + at.zeros), 0.0).sum() / at.ones[-1]
 
 
-@partial(jax.jit, static_argnames="tpr")
+@partial(jit, static_argnames="tpr")
 def _fpr_at_tpr(score: jax.Array, y: jax.Array, tpr: float) -> jax.Array:
     at = _thresholds(score, y)
     found = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, whatever the product's rounding

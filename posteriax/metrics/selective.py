@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posteriax.compiler import jit
 from posteriax.metrics.inputs import as_numbers, check_same_shape
 from posteriax.metrics.ranking import ties
 
@@ -58,7 +59,7 @@ def aurc(confidence: Any, loss: Any) -> jax.Array:
     return _curve(*_checked(confidence, loss)).risk.mean()
 
 
-@jax.jit
+@jit
 def _curve(confidence: jax.Array, loss: jax.Array) -> RiskCoverage:
     order = jnp.argsort(-confidence)
     first, last = ties(confidence[order])

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp, xlogy
 
+from posteriax.compiler import jit
 from posteriax.likelihoods import Likelihood
 from posteriax.predictive.protocol import check_against, log_mean, needs_draws
 
@@ -123,7 +124,7 @@ class ClassPredictive(FromClassSums):
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         labels = jnp.asarray(self.check(y))
-        each = jax.jit(jax.vmap(lambda outputs: self.likelihood.log_prob({}, outputs, labels)))
+        each = jit(jax.vmap(lambda outputs: self.likelihood.log_prob({}, outputs, labels)))
         return np.asarray(log_mean(jnp.concatenate([each(part) for part in _parts(self.outputs)])))
 
     def check(self, y: Any) -> np.ndarray:
@@ -154,7 +155,7 @@ def _parts(outputs: np.ndarray) -> Iterator[np.ndarray]:
     return (outputs[first : first + size] for first in range(0, len(outputs), size))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _class_sums(likelihood: Any, outputs: jax.Array) -> ClassSums:
     log_probs = jax.vmap(likelihood.log_probs)(outputs)
     probs = jnp.exp(log_probs)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
+from posteriax.compiler import jit
 from posteriax.likelihoods import Normal
 from posteriax.predictive.mixtures import mixture_distance, mixture_entropy
 from posteriax.predictive.protocol import check_against, log_mean, needs_draws
@@ -186,7 +187,7 @@ class ReducedNormalPredictive:
         return check_against(self.likelihood, self.output_shape, y)
 
 
-@jax.jit
+@jit
 def _mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> jax.Array:
     # one level after another: all at once would hold a copy of all draws for each
     return jax.lax.map(partial(_mixture_quantile, mean, scale), levels)

@@ -150,3 +150,29 @@ def test_the_sampling_benchmark_takes_blocks_of_all_samplers_in_turn(monkeypatch
         assert draws.shape == (2, 2 * sampling.DRAWS[sampler.kind], 1017)
         assert (draws[0] != draws[1]).any(axis=1).all()  # chains differ
     assert results["posteriax MCLMC"].blocks[0].gradients == 2 * 2 * 20 * 10
+
+
+def test_installations_take_turns_at_every_case(tmp_path, monkeypatch):
+    from posteriax.benchmarks import compilers
+
+    monkeypatch.setattr(compilers, "CASES", ("step", "leapfrog"))
+    log = tmp_path / "log"
+    pythons = []
+    for name, seconds in (("a", "0.5"), ("b", "0.25")):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\nwhile read case; do echo "{name} $case" >> {log}; echo {seconds}; done\n')
+        script.chmod(0o755)
+        pythons.append(str(script))
+    times = compilers.run_compilers(pythons, rounds=2)
+    assert times["leapfrog"][pythons[0]].tolist() == [0.5, 0.5]
+    compiling = ["a step", "a leapfrog", "b step", "b leapfrog"]
+    assert log.read_text().splitlines() == compiling + 3 * ["a step", "b step", "a leapfrog", "b leapfrog"]
+    _, table = compilers.tables(times)
+    assert list(table.columns[2].cells) == ["1.000", "0.500"]
+
+
+def test_a_worker_that_ends_is_an_error():
+    from posteriax.benchmarks.worker import Worker
+
+    with Worker(["true"]) as worker, pytest.raises(RuntimeError, match="ended while it ran step"):
+        worker.seconds("step")

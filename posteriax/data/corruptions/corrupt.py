@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.checks import as_key
+from posteriax.compiler import jit
 from posteriax.data.corruptions.images import Channels, as_images
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
 from posteriax.data.corruptions.uniforms import uniforms
@@ -86,7 +87,7 @@ def _program(kind: str, severity: int) -> Callable[[jax.Array, np.ndarray], jax.
     return partial(_corrupted, kind=kind, given=given, fixed=fixed)
 
 
-@partial(jax.jit, static_argnames=("kind", "fixed"))
+@partial(jit, static_argnames=("kind", "fixed"))
 def _corrupted(
     u: jax.Array, images: jax.Array, *, kind: str, given: tuple[jax.Array, ...], fixed: tuple[float, ...]
 ) -> jax.Array:
