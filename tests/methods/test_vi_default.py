@@ -76,7 +76,7 @@ def test_mean_field_finds_its_own_optimum_in_raw_units():
 
 
 def test_a_step_in_whitened_coordinates_does_not_depend_on_units():
-    """The same posterior in other units: all parameters of q are the same ones in those units, bit for bit or nearly."""
+    """The same posterior in other units: the parameters of q are the same ones in those units."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     units = np.array([[1e-3], [1e2]])
