@@ -41,7 +41,7 @@ def look(
 
     def compare() -> tuple[dict[str, Any], jax.Array]:
         products = jax.tree.map(lambda a, b: jnp.vdot(a, b).astype(jnp.float32), own(), total)
-        return total, sum(jax.tree.leaves(products), jnp.zeros(())) / (part * size)
+        return total, sum(jax.tree.leaves(products), jnp.zeros(())) / (float(part) * size)
 
     place = same_for_all_members(step - (steps - 2 * part))
     return jax.lax.switch(
