@@ -19,6 +19,7 @@ from posteriax.families import triangular
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.priors import Leaf
 
+SMALL = 64  # weights whose noise can be had back from a draw: larger noisy triangles are badly conditioned
 LARGEST = 10_000  # weights under one covariance: 200 MB for the triangle, and Adam keeps three of them
 
 
@@ -65,7 +66,9 @@ class FullCovariance(Gaussian):
         lower = (factor / diagonal[:, None])[np.tril_indices(scale.size, -1)]
         return {**variational, "log_diagonal": jnp.log(scale * diagonal), "lower": lower}
 
-    def log_density(self, variational: Variational, value: jax.Array) -> jax.Array:
+    def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
+        if value.size > SMALL:
+            return None
         apart = (value - variational["mean"]).reshape(-1)
         # rows scaled to a diagonal of 1, so that the solve is free of the weights' units
         log_diagonal = variational["log_diagonal"]

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.methods.ensemble import same_for_all_members
-from posteriax.methods.whitened import whiten
+from posteriax.methods.whitened import count, whiten
 
 PART = 10  # one of so many parts of the steps sums, and one compares
 
@@ -32,7 +32,7 @@ def look(
 ) -> tuple[dict[str, Any], jax.Array]:
     """The new sum, and the step's stationarity: 0 before the last part of the run."""
     part = steps // PART
-    size = sum(leaf.size for leaf in jax.tree.leaves(total))
+    size = sum(count(leaf) for leaf in variational.values())
     if part == 0 or size == 0:
         return total, jnp.zeros(())
 

@@ -4,7 +4,8 @@ Adam makes a gradient free of units; what it returns is taken in units of what i
 and inputs in any unit are served by the same rates:
 
     independent, sigma      mu <- mu - 0.1 sigma Adam(dmu),    log sigma <- log sigma - 0.03 Adam(dlog sigma)
-    full covariance, L L'   mu <- mu - 0.1 L Adam(L' dmu),     L <- L T,  T - I = -0.03 Adam(tril(L' dL))
+    full covariance, L L'   mu <- mu - 0.1 L Adam(L' dmu),     L <- L T,  T - I = -0.03 Adam(tril(L' dL)), below the
+                                                               diagonal divided by the square root of the size
     no scale of its own     w <- w - 0.003 Adam(dw)            (points, shared matrices, multiplicative noise)
 
 All rates fall to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in whitened coordinates, e = L^-1 (w - mu),
@@ -23,7 +24,7 @@ from posteriax.families import triangular
 from posteriax.methods.optimizer import pack_small_leaves
 
 MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3
-LARGEST = 512  # weights under one covariance that are whitened by it: a step multiplies matrices of this size
+LARGEST = 64  # weights under one covariance that are whitened by it: larger noisy triangles are badly conditioned
 Leaf = Mapping[str, jax.Array]  # the variational parameters of one block, or their gradients
 
 
@@ -93,8 +94,9 @@ def units(leaf: Leaf) -> dict[str, jax.Array | None]:
 
 
 # logs of scales that are multiplied with each other, and what is in units of such scales
-SCALES = {"log_u": 0.5, "log_v": 0.5, "log_left": 0.5, "log_right": 0.5, "left": 1.0, "right": 1.0}
-SCALES |= {"lower": 1.0, "directions": 1.0, "log_prior_scale_in": 1.0, "log_prior_scale_out": 1.0}
+SCALES = {"log_u": 0.5, "log_v": 0.5, "log_left": 0.5, "log_right": 0.5, "directions": 1.0}
+SCALES |= {"log_prior_scale_in": 1.0, "log_prior_scale_out": 1.0}
+TRIANGLES = {"lower": "log_diagonal", "left": "log_left", "right": "log_right"}  # and their diagonals
 
 
 def _step(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any, plain_rate: Any) -> dict[str, jax.Array]:
@@ -107,9 +109,16 @@ def _step(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any, plain_ra
             updates[name] = scale_rate * own if unit is None else mean_rate * unit * own
         elif name in SCALES:
             updates[name] = SCALES[name] * scale_rate * own
+        elif name in TRIANGLES:
+            updates[name] = scale_rate * _of_row(leaf[TRIANGLES[name]].size) * own
         else:
             updates[name] = plain_rate * own
     return updates
+
+
+def _of_row(size: int) -> np.float32:
+    """The rate of an entry below the diagonal: all of a row together then move it by no more than its diagonal does."""
+    return np.float32(1 / np.sqrt(max(size, 1)))
 
 
 def _by_factor(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
@@ -136,13 +145,30 @@ def _step_full(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any) -> 
     factor = triangular.factor(leaf["log_diagonal"], leaf["lower"])
     below = np.tril_indices(len(factor), -1)
     on_diagonal = scale_rate * direction["log_diagonal"]
-    turn = jnp.diag(jnp.exp(on_diagonal)).at[below].set(scale_rate * direction["lower"])
+    turn = jnp.diag(jnp.exp(on_diagonal)).at[below].set(scale_rate * _of_row(len(factor)) * direction["lower"])
     new = factor @ turn
     return {
         "mean": mean_rate * (factor @ direction["mean"].reshape(-1)).reshape(leaf["mean"].shape),
         "log_diagonal": on_diagonal,
         "lower": (new / jnp.diag(new)[:, None])[below] - leaf["lower"],
     }
+
+
+def fisher(leaf: Leaf) -> dict[str, float]:
+    """The Fisher information of the logs of scales, each of which is of so many weights: 2 for every one of them."""
+    if "log_u" in leaf:
+        of_u, of_v = leaf["log_u"], leaf["log_v"]
+        # k products share a weight
+        return {"log_u": 2 * of_v.shape[0] / of_v.shape[1], "log_v": 2 * of_u.shape[0] / of_u.shape[1]}
+    if "log_left" in leaf:
+        return {"log_left": 2.0 * leaf["log_right"].size, "log_right": 2.0 * leaf["log_left"].size}
+    return {name: 2.0 for name, unit in units(leaf).items() if unit is None}
+
+
+def count(leaf: Leaf) -> int:
+    """How many numbers the whitened gradient is about: a mean and a scale for every weight, or either."""
+    means = [name for name, unit in jax.eval_shape(units, leaf).items() if unit is not None]
+    return 2 * sum(leaf[name].size for name in means) if means else sum(leaf[name].size for name in fisher(leaf))
 
 
 def whiten(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
@@ -153,6 +179,5 @@ def whiten(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
     if is_full(leaf):
         own = _by_factor(leaf, gradient)
         return own | {"log_diagonal": own["log_diagonal"] * np.float32(0.5**0.5)}
-    return {
-        name: gradient[name] * (np.float32(0.5**0.5) if unit is None else unit) for name, unit in units(leaf).items()
-    }
+    means = {name: gradient[name] * unit for name, unit in units(leaf).items() if unit is not None}
+    return means | {name: gradient[name] * np.float32(size**-0.5) for name, size in fisher(leaf).items()}
