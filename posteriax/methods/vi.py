@@ -70,7 +70,7 @@ class VI:
     >>> method = px.VI({"**": q.Normal(), "**/bias": q.Point()})
     >>> posterior = px.fit(problem, (x, y), method, steps=10, key=0)
     >>> sorted(posterior.trace)
-    ['elbo', 'kl', 'nll_per_example']
+    ['elbo', 'kl', 'nll_per_example', 'stationarity']
     """
 
     family: Family | Mapping[str, Family] = Normal()

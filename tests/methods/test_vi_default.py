@@ -100,3 +100,15 @@ def test_networks_start_at_their_own_weights_and_a_trained_one_is_called_converg
     assert posterior.diagnose().verdict.startswith("converged")
     short = px.fit(problem, moons[0], px.VI(q.Normal()), steps=150, key=0)
     assert "had not converged" in short.diagnose().verdict
+
+
+def test_a_full_covariance_of_a_network_is_trained_further_than_by_the_old_default(moons):
+    """122 weights: float32 would lose the noise of their whitened coordinates, and training would diverge."""
+    import equinox as eqx
+
+    problem = px.Problem(eqx.nn.MLP(2, 2, 24, 1, key=jax.random.key(0)), px.Categorical())
+    new, old = (
+        px.fit(problem, moons[0], px.VI(q.FullCovariance("network"), optimizer=optimizer), steps=600, key=0)
+        for optimizer in (None, old_default(600))
+    )
+    assert new.trace["elbo"][-60:].mean() > old.trace["elbo"][-60:].mean() + 100
