@@ -207,12 +207,14 @@ def _is_small_linear_model(method: VI, target: Target) -> bool:
     spread = jax.eval_shape(partial(method._variational, target), jax.random.key(0), target.problem.unknowns)
     if not all(isinstance(leaf.family, Gaussian) and "mean" in spread[leaf.name] for leaf in leaves_of(method, target)):
         return False
-    return is_linear(target.problem.network, target.example)
+    with jax.ensure_compile_time_eval():  # a checkpoint asks while it traces the start
+        return is_linear(target.problem.network, target.example)
 
 
 @lru_cache(maxsize=16)
 def _moments(method: VI, target: Target) -> Moments | None:
-    return moments_of(method.start, target) if isinstance(method.start, Posterior) else None
+    with jax.ensure_compile_time_eval():
+        return moments_of(method.start, target) if isinstance(method.start, Posterior) else None
 
 
 def _start_notes(method: VI, target: Target) -> tuple[str, ...]:

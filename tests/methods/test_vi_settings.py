@@ -179,3 +179,19 @@ def test_the_papers_staircase_can_end_below_one_and_is_noted(moons):
     assert any("the KL's weight was only 0.005 at the end" in note for note in posterior.trace.notes)
     # 300 epochs of MNIST at batch 1024, as in the paper
     assert float(schedule.weight(14_699, 49)) == pytest.approx(0.73)
+
+
+@pytest.mark.parametrize("start", ["auto", "draws", "variational"])
+def test_runs_with_a_start_have_checkpoints(start, tmp_path):
+    """A checkpoint traces the start, in which nothing can be looked at."""
+    given = "auto"
+    if start == "draws":
+        given = exact_draws()
+    elif start == "variational":
+        given = px.fit(EXACT.problem, EXACT.data, px.VI(q.FullCovariance()), steps=20, key=0)
+    plain, kept, again = (
+        px.fit(EXACT.problem, EXACT.data, px.VI(start=given), steps=20, key=0, checkpoint=folder)
+        for folder in (None, tmp_path, tmp_path)
+    )
+    for other in (kept, again):
+        np.testing.assert_array_equal(other.mean["w"], plain.mean["w"])
