@@ -22,7 +22,6 @@ import optax
 
 from posteriax.checks import check_count
 from posteriax.methods.ensemble import same_for_all_members
-from posteriax.methods.optimizer import optimizer_for
 
 FIELD = "gradient_noise"
 NONE = -1.0  # finite, as all states must be
@@ -76,7 +75,7 @@ def watch_gradients(method: Any, noise: GradientNoise, steps: int) -> Any:
         raise ValueError(
             f"record=px.GradientNoise() is for methods with an optimizer (px.VI, px.MAP), not {type(method).__name__}"
         )
-    return replace(method, optimizer=_watched(optimizer_for(method.optimizer, steps), noise))
+    return replace(method, optimizer=_watched(method.optimizer_for(steps), noise))
 
 
 def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:

@@ -53,7 +53,7 @@ class Diagnosis:
 
 
 def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> Diagnosis:
-    """Have the chains met, and are there enough draws? Or, for what was optimised: had it levelled off?
+    """Have the chains met, and are there enough draws? Or, for what was optimised: had it converged?
 
     Args:
         posterior: any.

@@ -1,6 +1,8 @@
-"""Had the objective of an optimised posterior levelled off when training ended?
+"""Had an optimised posterior converged when training ended?
 
-A line through the last quarter of the trace, in eight means of equally many steps: its rise and its standard error.
+Variational inference records how far its gradients were from those of an optimum (see methods/stationarity.py), which
+tells whatever the learning rate was. Of other methods there is the objective: a line through the last quarter of the
+trace, in eight means of equally many steps, its rise and its standard error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +15,8 @@ PARTS = 8
 FEWEST_STEPS = 4 * PARTS  # so that the last quarter has a step in every part
 CLEAR = 4.0  # standard errors; with 6 degrees of freedom, exceeded by chance in 4 of 1,000
 WORTH = 1.0  # nats: a smaller change of the objective means nothing
+CLOSE = 0.03  # a mean square of whitened gradients: parameters that are typically within 0.17 standard deviations
+UNSURE = 0.03  # a standard error of it, from which on nothing can be said
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,10 @@ class TrainingSummary:
         rise_before: the rise over the quarter before. Under a learning rate that falls to zero everything levels off in
             the end; what had found its optimum had levelled off before.
         error_before: its standard error.
+        steps: how long the run was.
+        stationarity: the mean square of the whitened gradients over the last tenth of the steps, about the squared
+            distance to the optimum in standard deviations; none if it was not recorded.
+        stationarity_error: its standard error.
 
     >>> summarize_training({"elbo": -100.0 * np.exp(-np.arange(400) / 200)}).rising
     (0,)
@@ -36,6 +44,21 @@ class TrainingSummary:
     error: tuple[float, ...]
     rise_before: tuple[float, ...]
     error_before: tuple[float, ...]
+    steps: int = 0
+    stationarity: tuple[float, ...] = ()
+    stationarity_error: tuple[float, ...] = ()
+
+    @property
+    def not_stationary(self) -> tuple[int, ...]:
+        """The members that were clearly not at an optimum."""
+        both = enumerate(zip(self.stationarity, self.stationarity_error, strict=True))
+        return tuple(member for member, (value, error) in both if value > max(CLEAR * error, CLOSE))
+
+    @property
+    def unsure(self) -> tuple[int, ...]:
+        """The members whose gradients were too noisy to tell."""
+        noisy = [member for member, error in enumerate(self.stationarity_error) if error > UNSURE]
+        return tuple(member for member in noisy if member not in self.not_stationary)
 
     @property
     def rising(self) -> tuple[int, ...]:
@@ -60,7 +83,19 @@ def summarize_training(trace: Mapping[str, np.ndarray]) -> TrainingSummary | Non
         return None
     values = np.atleast_2d(np.asarray(trace[name], np.float64))
     quarter = PARTS * (values.shape[1] // (4 * PARTS))
-    return TrainingSummary(name, *_line(values[:, -quarter:]), *_line(values[:, -2 * quarter : -quarter]))
+    lines = (*_line(values[:, -quarter:]), *_line(values[:, -2 * quarter : -quarter]))
+    return TrainingSummary(name, *lines, values.shape[1], *_stationarity(trace))
+
+
+def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean of what was recorded, and its standard error; nothing if there is too little."""
+    values = np.atleast_2d(np.asarray(trace.get("stationarity", ()), np.float64))
+    each = values.shape[1] // PARTS
+    if each == 0:
+        return (), ()
+    means = values[:, -each * PARTS :].reshape(len(values), PARTS, each).mean(axis=2)
+    error = means.std(axis=1, ddof=1) / np.sqrt(PARTS)
+    return tuple(map(float, means.mean(axis=1))), tuple(map(float, error))
 
 
 def _line(values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

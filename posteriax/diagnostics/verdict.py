@@ -136,21 +136,48 @@ def of_training(training: TrainingSummary | None, members: int) -> list[str]:
     """About a posterior that was optimised."""
     none = "It was optimised, not sampled: there are no chains that could have met, and nothing like R-hat to show."
     if training is None:
-        return ["Too few steps were recorded to tell whether the objective had levelled off.", none]
+        return ["Too few steps were recorded to tell whether training had converged.", none]
+    return [_of_stationarity(training, members) if training.stationarity else _of_objective(training, members), none]
+
+
+def _of_stationarity(training: TrainingSummary, members: int) -> str:
+    """From the gradients of the last steps, which tell also after a learning rate has fallen to zero."""
+
+    def whose(some: tuple[int, ...]) -> str:
+        return f"{len(some)} of {members} members" if members > 1 else "Training"
+
+    if training.not_stationary:
+        longer = f"train longer (try steps={_round(4 * training.steps)})"
+        return f"{whose(training.not_stationary)} had not converged: {longer}."
+    if training.unsure:
+        todo = "use a larger batch_size=, or draws= of px.VI, or train longer"
+        who = whose(training.unsure).lower() if members == 1 else whose(training.unsure)
+        return f"Whether {who} had converged cannot be told, because the gradients are too noisy: {todo}."
+    if training.falling:
+        return (
+            f"The objective of {whose(training.falling).lower()} was falling in the end: use a smaller learning rate."
+        )
+    return "converged"
+
+
+def _of_objective(training: TrainingSummary, members: int) -> str:
+    """From the objective alone."""
     name = {"elbo": "ELBO", "log_joint": "log joint"}[training.objective]
     moving = training.falling or training.rising
-    worst = max(moving or range(members), key=lambda member: abs(training.rise[member]))
     whose = f" of {len(moving)} of {members} members" if moving and members > 1 else ""
-    change = f"{training.rise[worst]:+.2g} ± {training.error[worst]:.1g} nats over the last quarter of the steps"
+    longer = f"train longer (try steps={_round(4 * training.steps)})"
     if training.falling:
-        return [f"The {name}{whose} was falling when training ended, {change}: use a smaller learning rate.", none]
+        return f"The {name}{whose} was falling when training ended: use a smaller learning rate."
     if training.rising:
-        return [f"The {name}{whose} was still rising when training ended, {change}: train longer.", none]
+        return f"The {name}{whose} was still rising when training ended, so it had not converged: {longer}."
     if training.rising_before:
-        before = f"but in the quarter before it had still risen by {max(training.rise_before):.2g}"
-        why = "A learning rate that falls to zero ends any rise: see whether a longer run ends higher"
-        return [f"The {name} had levelled off, {change}, {before}. {why}.", none]
-    return [f"The {name} had levelled off, {change}.", none]
+        why = "but a learning rate that falls to zero ends any rise, and just before it was still rising"
+        return f"The {name} had levelled off, {why}: {longer} and see whether it ends higher."
+    return f"The {name} had levelled off: converged, as far as the objective shows."
+
+
+def _round(steps: int) -> int:
+    return int(float(f"{steps:.1g}"))
 
 
 def _share(leaves: Sequence[Agreement], field: str) -> float:

@@ -42,7 +42,7 @@ class Noise(ABC):
 
     @abstractmethod
     def kl(
-        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: float, prior_scale: float
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array: ...
 
     @abstractmethod
@@ -61,7 +61,7 @@ class _Normal(Noise):
         return location
 
     def kl(
-        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: float, prior_scale: float
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
         own = dist.Normal(location, jnp.exp(log_scale))
         return dist.kl_divergence(own, dist.Normal(prior_mean, prior_scale)).sum()
@@ -80,7 +80,7 @@ class _LogNormal(_Normal):
         return jnp.exp(location + 0.5 * jnp.exp(2 * log_scale))
 
     def kl(
-        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: float, prior_scale: float
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
         return super().kl(key, location, log_scale, math.log(prior_mean), prior_scale)  # invariant under exp
 
@@ -97,7 +97,7 @@ class _Cauchy(Noise):
         return location
 
     def kl(
-        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: float, prior_scale: float
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
         # log[((s + s_p)^2 + (m - m_p)^2) / (4 s s_p)]: the paper takes a draw, but it has a closed form
         scale = jnp.exp(log_scale)
@@ -120,7 +120,7 @@ class _HalfCauchy(Noise):
         return jnp.exp(location) + jnp.exp(log_scale)
 
     def kl(
-        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: float, prior_scale: float
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
         # the prior's own location is 0: a posterior whose support it does not cover would have no KL
         noise = jnp.abs(jax.random.cauchy(key, location.shape, location.dtype))
@@ -140,7 +140,7 @@ class _Point(Noise):
         return location
 
     def kl(
-        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: float, prior_scale: float
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
         return jnp.zeros(())
 

@@ -36,6 +36,24 @@ class Family(ABC):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         """Starting variational parameters around the network's own value of the leaf."""
 
+    def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational | None:
+        """The starting parameters with scales from elsewhere, such as another posterior; None if it takes none.
+
+        Args:
+            variational: what `init` returned.
+            variance: of every entry, in the leaf's shape.
+            covariance: of all D entries, raveled, if it is known.
+        """
+        return None
+
+    def project(self, variational: Variational) -> Variational:
+        """The parameters after an optimiser's step, brought back to where they are allowed."""
+        return variational
+
+    def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
+        """log q(value), summed over the leaf, for families that train on it rather than on their entropy."""
+        return None
+
     def precompute(self, variational: Variational) -> Variational:
         """The parameters, with what several parts of a step derive from them, so that its gradient is computed once."""
         return variational
@@ -160,6 +178,13 @@ class DiagonalGaussian(Gaussian):
 
     def plan_note(self, plan: Plan) -> str:
         return plan.note
+
+
+def rows_and_columns(variance: jax.Array, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
+    """The logs of row and column factors whose products are closest, in the log, to the standard deviations."""
+    log_scale = 0.5 * jnp.log(variance).reshape(shape)
+    half = 0.5 * log_scale.mean()
+    return log_scale.mean(axis=1) - half, log_scale.mean(axis=0) - half
 
 
 def gaussian_entropy(log_scale: jax.Array) -> jax.Array:

@@ -5,11 +5,13 @@
 Parameters: D + D (D + 1) / 2 for D weights; for small leaves and networks. (METHODS A.5)
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from posteriax.arrays.noise import standard_normal
 from posteriax.checks import check_positive
@@ -17,6 +19,7 @@ from posteriax.families import triangular
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.priors import Leaf
 
+SMALL = 64  # weights whose noise can be had back from a draw: larger noisy triangles are badly conditioned
 LARGEST = 10_000  # weights under one covariance: 200 MB for the triangle, and Adam keeps three of them
 
 
@@ -53,6 +56,25 @@ class FullCovariance(Gaussian):
             )
         log_diagonal, lower = triangular.start(value.size, self.scale, value.dtype)
         return {"mean": value, "log_diagonal": log_diagonal, "lower": lower}
+
+    def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
+        if covariance is None:
+            return {**variational, "log_diagonal": 0.5 * jnp.log(variance).reshape(-1)}
+        scale = jnp.sqrt(jnp.diag(covariance))
+        factor = jnp.linalg.cholesky(covariance / scale[:, None] / scale)  # of correlations: free of units
+        diagonal = jnp.diag(factor)
+        lower = (factor / diagonal[:, None])[np.tril_indices(scale.size, -1)]
+        return {**variational, "log_diagonal": jnp.log(scale * diagonal), "lower": lower}
+
+    def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
+        if value.size > SMALL:
+            return None
+        apart = (value - variational["mean"]).reshape(-1)
+        # rows scaled to a diagonal of 1, so that the solve is free of the weights' units
+        log_diagonal = variational["log_diagonal"]
+        unit = triangular.factor(jnp.zeros_like(log_diagonal), variational["lower"])
+        noise = jax.scipy.linalg.solve_triangular(unit, apart * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
+        return -0.5 * jnp.vdot(noise, noise) - log_diagonal.sum() - 0.5 * math.log(2 * math.pi) * noise.size
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["mean"]

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from posteriax.arrays import Plan
 from posteriax.arrays.gaussian import VarianceFactors
 from posteriax.checks import check_count, check_positive
-from posteriax.families.family import DiagonalGaussian, Variational
+from posteriax.families.family import DiagonalGaussian, Variational, rows_and_columns
 from posteriax.families.normal import Normal
 from posteriax.priors import Leaf
 
@@ -60,6 +60,16 @@ class KTied(DiagonalGaussian):
         start = 0.5 * (math.log(self.scale) - math.log(self.k))  # k products of two factors sum to `scale`
         factors = start + 0.1 * jax.random.normal(key, (rows + columns, self.k), value.dtype)
         return {"mean": value, "log_u": factors[:rows], "log_v": factors[rows:]}
+
+    def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
+        own = (variational["log_u"], variational["log_v"])
+        found = rows_and_columns(variance, (own[0].shape[0], own[1].shape[0]))
+        # the random differences between the k pairs of factors are kept
+        log_u, log_v = (
+            start - start.mean() + (of_all - 0.5 * math.log(self.k))[:, None]
+            for start, of_all in zip(own, found, strict=True)
+        )
+        return {**variational, "log_u": log_u, "log_v": log_v}
 
     def precompute(self, variational: Variational) -> Variational:
         # the draw, the KL and the entropy all need it, and the gradient of each would be two products of matrices

@@ -54,6 +54,9 @@ class LowRank(Gaussian):
             "directions": 0.1 * jax.random.normal(key, (*value.shape, rank), value.dtype),
         }
 
+    def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
+        return {**variational, "log_scale": 0.5 * jnp.log(variance)}
+
     def mean(self, variational: Variational) -> jax.Array:
         return variational["mean"]
 

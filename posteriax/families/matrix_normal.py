@@ -15,7 +15,7 @@ from posteriax.arrays import KroneckerArray, Plan
 from posteriax.arrays.noise import standard_normal
 from posteriax.checks import check_positive
 from posteriax.families import triangular
-from posteriax.families.family import DiagonalGaussian, Gaussian, Variational, gaussian_entropy
+from posteriax.families.family import DiagonalGaussian, Gaussian, Variational, gaussian_entropy, rows_and_columns
 from posteriax.families.normal import Normal
 from posteriax.priors import Leaf
 
@@ -53,6 +53,11 @@ class MatrixNormal(Gaussian):
             )
         left, right = (triangular.start(n, self.scale**0.5, value.dtype) for n in (rows, columns))
         return {"mean": value, "log_left": left[0], "left": left[1], "log_right": right[0], "right": right[1]}
+
+    def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
+        shape = (variational["log_left"].size, variational["log_right"].size)
+        log_left, log_right = rows_and_columns(variance, shape)
+        return {**variational, "log_left": log_left, "log_right": log_right}
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["mean"]

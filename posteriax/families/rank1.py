@@ -3,7 +3,7 @@
     W' = W * r s',   q(s) = 1/K sum_k q_k(s),   the same for r;   W is a point estimate under its own prior
 
 One index k holds for the whole network, so that the K components are an ensemble that costs little more than one
-network. With `noise="point"` it is BatchEnsemble. (METHODS B)
+network. With `noise="point"` it is BatchEnsemble.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,7 @@ from posteriax.families.factor_noise import NOISES, Noise
 from posteriax.families.family import Family, Variational
 from posteriax.priors import Leaf
 
+VARIANCE_SHAPE, VARIANCE_SCALE = 2.01, 0.101  # of the inverse-gamma prior: a mean of 0.1 for the factors' variance
 PLACES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
 
 
@@ -46,7 +47,10 @@ class Rank1(Family):
         start: the factors' first means: "normal", around 1, or "sign", +1 or -1.
         start_value: the standard deviation around 1, or the probability of +1; 0.1 and 0.5 by default.
         scale: the factors' first scale.
-        prior_mean, prior_scale: of the factors.
+        prior_mean: of the factors; "tied" holds it at the factors' own means, so that only their scales have a cost.
+        prior_scale: of the factors; "learned" trains one for every factor, from 1; "tied" has one for all factors of a
+            leaf's inputs, and one for its outputs, at the best value under an inverse-gamma prior of its square
+            (empirical Bayes, Wu et al. 2019). Both words are for normal noise.
 
     >>> from posteriax import families as q
     >>> q.Rank1(4, noise="cauchy").components
@@ -61,15 +65,15 @@ class Rank1(Family):
     start: Literal["sign", "normal"] = "normal"
     start_value: float | None = None
     scale: float = 0.0316  # sqrt(p / (1 - p)) for a dropout rate p of 0.001
-    prior_mean: float = 1.0
-    prior_scale: float = 0.1
+    prior_mean: float | Literal["tied"] = 1.0
+    prior_scale: float | Literal["learned", "tied"] = 0.1
     in_axis: int | None = field(default=None, repr=False)  # of the leaf; found from the network's kind
     out_axis: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_count("components", self.components)
         check_positive("scale", self.scale)
-        check_positive("prior_scale", self.prior_scale)
+        self._check_prior()
         for name, allowed in (
             ("noise", tuple(NOISES)),
             ("place", tuple(PLACES)),
@@ -81,10 +85,20 @@ class Rank1(Family):
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if self.additive and self._noise.positive:
             raise ValueError(f'form="additive" needs factors of both signs, but noise={self.noise!r} is positive')
-        if self._noise.positive:
-            check_positive("prior_mean", self.prior_mean)
         if not 0 <= self._start_value <= (1 if self.start == "sign" else float("inf")):
             raise ValueError(f"start_value must be a probability or a standard deviation, got {self.start_value}")
+
+    def _check_prior(self) -> None:
+        words = {"prior_mean": ("tied",), "prior_scale": ("learned", "tied")}
+        for name, allowed in words.items():
+            value = getattr(self, name)
+            if isinstance(value, str):
+                if value not in allowed:
+                    raise ValueError(f"{name} must be a number or {' or '.join(map(repr, allowed))}, got {value!r}")
+                if self.noise != "normal":
+                    raise ValueError(f'{name}={value!r} is for noise="normal", got noise={self.noise!r}')
+            elif name == "prior_scale" or self.noise in ("log_normal", "half_cauchy"):
+                check_positive(name, value)
 
     @property
     def _start_value(self) -> float:
@@ -120,6 +134,8 @@ class Rank1(Family):
             if self.random:
                 spread = 0.1 * jax.random.truncated_normal(key_scale, -2, 2, shape, value.dtype)
                 variational[f"log_scale_{place}"] = jnp.log(self.scale) + spread
+            if self.prior_scale == "learned":
+                variational[f"log_prior_scale_{place}"] = jnp.zeros(shape, value.dtype)
         return variational
 
     def _start(self, key: jax.Array, shape: list[int], dtype: Any) -> jax.Array:
@@ -168,10 +184,20 @@ class Rank1(Family):
         kl = -prior.log_prob(variational["kernel"]).sum()
         if not self.random:
             return kl
-        mean = 0.0 if self.additive else self.prior_mean
         for place, own in zip(PLACES[self.place], jax.random.split(key, 2), strict=False):
-            # a sum over the components, as in the paper: each is held to the prior (METHODS 0.2.8)
-            kl += self._noise.kl(own, variational[place], variational[f"log_scale_{place}"], mean, self.prior_scale)
+            location, log_scale = variational[place], variational[f"log_scale_{place}"]
+            mean: Any = 0.0 if self.additive else self.prior_mean
+            mean = location if mean == "tied" else mean
+            scale: Any = self.prior_scale
+            if scale == "learned":
+                scale = jnp.exp(variational[f"log_prior_scale_{place}"])
+            elif scale == "tied":
+                squares = jnp.square(location - mean) + jnp.exp(2 * log_scale)
+                variance = tied_variance(squares)
+                kl -= dist.InverseGamma(VARIANCE_SHAPE, VARIANCE_SCALE).log_prob(variance)
+                scale = jnp.sqrt(variance)
+            # a sum over the components, as in the paper: each is held to the prior
+            kl += self._noise.kl(own, location, log_scale, mean, scale)
         return kl
 
     def kl_note(self, prior: dist.Distribution) -> str:
@@ -194,6 +220,15 @@ class Rank1(Family):
 
     def plan_note(self, plan: Plan) -> str:
         return plan.note if plan.factors == "drawn" else ""
+
+
+def tied_variance(squares: jax.Array) -> jax.Array:
+    """The most probable variance of a prior under an inverse-gamma one, for factors of these expected squares.
+
+    >>> float(tied_variance(jnp.ones(1000)))
+    0.99...
+    """
+    return (squares.sum() + 2 * VARIANCE_SCALE) / (squares.size + 2 * VARIANCE_SHAPE + 2)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import jax
 import optax
 
 from posteriax.methods.method import Target
-from posteriax.methods.optimizer import optimize, optimizer_for
+from posteriax.methods.optimizer import falling_adam, optimize
 from posteriax.posterior import DrawsPosterior, Posterior
 from posteriax.problem import Batch, Unknowns
 from posteriax.trace import Trace
@@ -42,8 +42,12 @@ class MAP:
         target.problem.require_density("MAP")
         return ()
 
+    def optimizer_for(self, steps: int) -> optax.GradientTransformation:
+        """The optimiser of a run of so many steps."""
+        return self.optimizer or falling_adam(steps)
+
     def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
-        return State(start, optimizer_for(self.optimizer, target.steps).init(start))
+        return State(start, self.optimizer_for(target.steps).init(start))
 
     def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem = target.problem
@@ -53,7 +57,7 @@ class MAP:
             return -(log_likelihood + problem.log_prior(unknowns)) / problem.temperature, log_likelihood
 
         (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.unknowns)
-        optimizer = optimizer_for(self.optimizer, target.steps)
+        optimizer = self.optimizer_for(target.steps)
         state = State(*optimize(optimizer, gradient, state.unknowns, state.optimizer))
         return state, Info(log_joint=-value, nll_per_example=-log_likelihood / target.num_examples)
 

@@ -10,9 +10,9 @@ import optax
 SMALL = 4096  # entries of a leaf that is worth a copy
 
 
-def optimizer_for(optimizer: optax.GradientTransformation | None, steps: int) -> optax.GradientTransformation:
-    """The user's optimiser, or Adam with a step size that falls to 0: noise then leaves no trace in the result."""
-    return optimizer or pack_small_leaves(optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1))))
+def falling_adam(steps: int) -> optax.GradientTransformation:
+    """Adam with a step size that falls to 0: noise then leaves no trace in the result."""
+    return pack_small_leaves(optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1))))
 
 
 def optimize(optimizer: optax.GradientTransformation, gradient: Any, params: Any, state: Any) -> tuple[Any, Any]:

@@ -18,6 +18,8 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
 
+from posteriax.compiler import jit
+
 FEWEST, MOST = 64, 2**14  # points for one target
 FEWEST_OF_DISTANCES = 256  # |F - G| has kinks
 REACH = 6.5  # standard deviations; beyond are 1e-10 of a component
@@ -85,7 +87,7 @@ def _difference_at(mixtures: Any, places: jax.Array) -> jax.Array:
     return jnp.abs(one - other)
 
 
-@partial(jax.jit, static_argnames=("integrand", "points"))
+@partial(jit, static_argnames=("integrand", "points"))
 def _integrals(integrand: Any, points: int, mixtures: Any, low: jax.Array, high: jax.Array) -> jax.Array:
     """Of every target, the first axis of all; points is 0 for the grids of all components."""
 

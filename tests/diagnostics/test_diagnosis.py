@@ -266,10 +266,13 @@ NOISE = np.random.default_rng(0).normal(size=(3, 800))
 @pytest.mark.parametrize(
     ("objective", "verdict"),
     [
-        (-300.0 + 5 * NOISE[0], "The log joint had levelled off, "),
-        (-300.0 + 0.5 * STEPS + 5 * NOISE[0], "The log joint was still rising when training ended, +1"),
-        (-300.0 - 0.5 * STEPS + 5 * NOISE[0], "The log joint was falling when training ended, -1"),
-        (-300.0 + 1e-4 * STEPS, "The log joint had levelled off, "),  # clear, but a fiftieth of a nat
+        (-300.0 + 5 * NOISE[0], "The log joint had levelled off: converged"),
+        (
+            -300.0 + 0.5 * STEPS + 5 * NOISE[0],
+            "The log joint was still rising when training ended, so it had not converged: train longer",
+        ),
+        (-300.0 - 0.5 * STEPS + 5 * NOISE[0], "The log joint was falling when training ended: use a smaller"),
+        (-300.0 + 1e-4 * STEPS, "The log joint had levelled off: converged"),  # clear, but a fiftieth of a nat
         (np.stack([STEPS, 0 * STEPS, 0 * STEPS]) + NOISE, "The log joint of 1 of 3 members was still rising"),
         (np.zeros(10), "Too few steps were recorded"),
     ],
@@ -286,7 +289,7 @@ def test_a_rise_that_ended_with_the_learning_rate_is_told():
     """It rises by 100 nats over the third quarter, and stands still in the last."""
     diagnosis = made_up(chains=1, draws=1, log_joint=0.5 * np.minimum(STEPS, 600) + 5 * NOISE[0]).diagnose()
     assert diagnosis.training.rise_before[0] == pytest.approx(100.0, abs=4 * diagnosis.training.error_before[0])
-    assert "had levelled off" in diagnosis.verdict and "see whether a longer run ends higher" in diagnosis.verdict
+    assert "had levelled off" in diagnosis.verdict and "see whether it ends higher" in diagnosis.verdict
 
 
 def test_variational_posteriors_have_training_but_no_chains():
