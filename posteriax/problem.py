@@ -7,7 +7,7 @@ of its examples (how many examples of the data set it stands for), so the scale 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -88,8 +88,29 @@ class Problem:
     @property
     def leaf_infos(self) -> list[Leaf]:
         """What priors and families may know of every leaf of `unknowns`, in its flattening order."""
-        shapes = [leaf.shape for leaf in jax.tree.leaves(self.unknowns)]
-        return [Leaf(n, shape, self.network.out_axis) for n, shape in zip(self.leaf_names, shapes, strict=True)]
+        own = self.likelihood.unknowns()
+        names = [f"likelihood/{path}" for path in leaf_paths(own)]
+        return self.network.leaf_infos + [
+            Leaf(name, jnp.shape(leaf)) for name, leaf in zip(names, jax.tree.leaves(own), strict=True)
+        ]
+
+    def reading(self, x: Any) -> "tuple[Problem, tuple[str, ...]]":
+        """The problem with the axes of its network's leaves read off the program, for inputs like `x`.
+
+        Returns it with a note for every leaf whose prior depends on its axes and was another by convention. A problem
+        whose network was read already stays as it is.
+        """
+        if self.network.axes is not None:
+            return self, ()
+        read = replace(self, network=self.network.reading(x))
+        notes = tuple(
+            f"{leaf.path} {leaf.shape}: its prior goes by the axes {_roles(leaf)} that the program shows; by the "
+            f"network's convention it would be another, as in this problem by itself: px.network(net, example=x) reads "
+            f"the program from the start"
+            for leaf, before, after in zip(read.leaf_infos, self.leaf_priors, read.leaf_priors, strict=True)
+            if not _same(before, after)
+        )
+        return read, notes
 
     def require_density(self, method: str) -> None:
         """Raise if some leaf's prior exists only for Gaussian variational families."""
@@ -177,8 +198,7 @@ class Problem:
 
 
 def _priors(net: Network, prior: Any) -> Any:
-    leaves, treedef = jax.tree.flatten(net.params)
-    names = leaf_paths(net.params)
+    treedef, names = jax.tree.structure(net.params), leaf_paths(net.params)
     if isinstance(prior, Mapping):
         by_leaf = choose_by_path(
             {pattern: as_prior(value, f"prior {pattern!r}") for pattern, value in prior.items()},
@@ -188,11 +208,21 @@ def _priors(net: Network, prior: Any) -> Any:
         )
     else:
         by_leaf = [as_prior(prior)] * len(names)
-    distributions = [
-        one.distribution(Leaf(name, leaf.shape, net.out_axis))
-        for one, name, leaf in zip(by_leaf, names, leaves, strict=True)
-    ]
+    distributions = [one.distribution(leaf) for one, leaf in zip(by_leaf, net.leaf_infos, strict=True)]
     return jax.tree.unflatten(treedef, distributions)
+
+
+def _roles(leaf: Leaf) -> str:
+    parts = {"inputs": leaf.in_axes, "outputs": leaf.out_axes}
+    return ", ".join(f"{name} {list(axes)}" for name, axes in parts.items())
+
+
+def _same(a: dist.Distribution, b: dist.Distribution) -> bool:
+    """Whether two priors that the same rule gave a leaf are the same."""
+    leaves, others = jax.tree.leaves(a), jax.tree.leaves(b)
+    if hash(jax.tree.structure(a)) != hash(jax.tree.structure(b)):
+        return False
+    return all(jnp.shape(x) == jnp.shape(y) and np.array_equal(x, y) for x, y in zip(leaves, others, strict=True))
 
 
 def _missing(prior: dist.Distribution, leaf: jax.Array) -> tuple[int, ...]:

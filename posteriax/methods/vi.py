@@ -88,7 +88,11 @@ class VI:
         notes = {leaf.name: leaf.family.plan_note(leaf.plan) for leaf in leaves}
         shared = [f"{name}: one shared draw per step, because {note}" for name, note in notes.items() if note]
         kl_notes = {leaf.name: leaf.family.kl_note(leaf.block.prior(priors)) for leaf in leaves}
-        return (*shared, *(f"{name}: {note}" for name, note in kl_notes.items() if note))
+        return (
+            *_misfits(self.family, target.problem),
+            *shared,
+            *(f"{name}: {note}" for name, note in kl_notes.items() if note),
+        )
 
     def _kl_weight(self, target: Target, step: Any) -> Any:
         schedule = self.kl_schedule
@@ -220,6 +224,18 @@ def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list
     of_network = {pattern: value for pattern, value in family.items() if pattern not in named}
     chosen = choose_by_path(of_network, names[:count], "family", leaves=leaves)
     return chosen + choose_by_path({**defaults, **named}, own, "family", leaves=leaves)
+
+
+def _misfits(family: Family | Mapping[str, Family], problem: Problem) -> list[str]:
+    """A note for every leaf that its family does not fit; an error if the family was given to this very leaf."""
+    notes = []
+    for own, leaf in zip(families_of(family, problem), problem.leaf_infos, strict=True):
+        why = own.misfit(leaf)
+        if why and isinstance(family, Mapping) and leaf.path in family:
+            raise ValueError(f"{type(own).__name__} for {leaf.path} {leaf.shape}: {why}; give this leaf another family")
+        if why:
+            notes.append(f"{leaf.path}: {why}")
+    return notes
 
 
 def leaf_keys(key: jax.Array, leaves: tuple[LeafInference, ...]) -> jax.Array:

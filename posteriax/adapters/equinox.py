@@ -1,0 +1,139 @@
+"""Equinox: a module, or the ``(module, state)`` pair of ``eqx.nn.make_with_state``. It takes one example."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from posteriax.adapters.adapted import Adapted, Params
+from posteriax.adapters.calling import Call
+from posteriax.batch_statistics import BatchStatistics, Statistics
+
+
+def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
+    if isinstance(obj, eqx.Module) and not isinstance(obj, eqx.nn.State):
+        return _stateless(obj, call)
+    if isinstance(obj, tuple) and len(obj) == 2 and isinstance(obj[0], eqx.Module) and isinstance(obj[1], eqx.nn.State):
+        return _stateful(*obj, call)
+    return None
+
+
+def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
+    params, static = eqx.partition(module, eqx.is_inexact_array)
+    calling = Call.of(_call_of(module), call)
+    if "state" in calling.parameters and _norms(module):
+        raise TypeError(
+            "the Equinox module has BatchNorm layers, which keep their statistics in a state: give the pair "
+            "(module, state) that eqx.nn.make_with_state returns"
+        )
+    takes_key = calling.takes("key", by_keywords=True)
+
+    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        filled: Any = eqx.combine(params, static)
+        inputs, keywords = calling.arguments(x)
+        keywords = calling.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        return (eqx.nn.inference_mode(filled) if key is None else filled)(*inputs, **keywords)
+
+    return Adapted(apply, params, batched=False, out_axis=0)
+
+
+def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapted:
+    params, static = eqx.partition(module, eqx.is_inexact_array)
+    calling = Call.of(_call_of(module), call, own=("state",))
+    by_name = "state" in _parameters(module)
+    takes_key = calling.takes("key", by_keywords=True)
+    names = _axis_names(module)
+    held, rest = eqx.partition(state, eqx.is_inexact_array)
+
+    def run(module: Any, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
+        if key is None:
+            module = _without_noise(module)
+        inputs, keywords = calling.arguments(x)
+        keywords = calling.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        if by_name:
+            return module(*inputs, state=state, **keywords)
+        return module(*inputs, state, **keywords)
+
+    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        return run(eqx.combine(params, static), eqx.combine(held, rest), x, key)[0]  # a state serves only once
+
+    def run_batch(params: Params, statistics: Statistics, x: Any, **settings: Any) -> tuple[Any, Any]:
+        module = _with_norms(eqx.combine(params, static), **settings)
+        given = eqx.combine(statistics, rest)
+        return jax.vmap(lambda one: run(module, given, one, None), out_axes=(0, None), axis_name=names)(x)
+
+    def measure(params: Params, x: Any) -> Statistics:
+        _, changed = run_batch(params, held, x, inference=False, momentum=0.0)
+        return eqx.filter(changed, eqx.is_inexact_array)
+
+    # without momentum, moving averages are taken as they are
+    statistics = BatchStatistics(
+        _corrected(module, eqx.combine(held, rest)),
+        measure,
+        lambda params, statistics, x: run_batch(params, statistics, x, inference=True, momentum=0.0)[0],
+    )
+    return Adapted(apply, params, False, 0, statistics if _norms(module) else None, names)
+
+
+def _call_of(module: eqx.Module) -> Any:
+    if not callable(module):
+        raise TypeError(f"the Equinox module {type(module).__name__} has no __call__ to apply it by")
+    return type(module).__call__
+
+
+def _parameters(module: eqx.Module) -> Mapping[str, Any]:
+    return Call.of(_call_of(module), {}).parameters
+
+
+def _is_norm(node: Any) -> bool:
+    return isinstance(node, eqx.nn.BatchNorm)
+
+
+def _norms(module: Any) -> list[eqx.nn.BatchNorm]:
+    return [node for node in jax.tree.leaves(module, is_leaf=_is_norm) if _is_norm(node)]
+
+
+def _axis_names(module: Any) -> Any:
+    given: list[Any] = [norm.axis_name for norm in _norms(module)]
+    names = {name[0] if isinstance(name, list | tuple) and len(name) == 1 else name for name in given}
+    if len(names) > 1:
+        raise ValueError(
+            f"BatchNorm layers over different axes, {sorted(map(str, names))}: one axis of examples has one name"
+        )
+    return next(iter(names), "batch")
+
+
+def _corrected(module: Any, state: Any) -> Statistics:
+    """The statistics in a state, with moving averages corrected for their start at 0."""
+    for norm in _norms(module):
+        if norm.mode == "batch":
+            count, averages = state.get(norm.batch_counter), state.get(norm.batch_state_index)
+            seen = jnp.where(count == 0, 1.0, 1.0 - norm.momentum**count)
+            state = state.set(norm.batch_state_index, jax.tree.map(lambda a, seen=seen: a / seen, averages))
+    return eqx.filter(state, eqx.is_inexact_array)
+
+
+def _with_norms(module: Any, **settings: Any) -> Any:
+    """The module with these settings in every BatchNorm."""
+
+    def changed(node: Any) -> Any:
+        if not _is_norm(node):
+            return node
+        new = object.__new__(type(node))
+        for one in dataclasses.fields(node):  # Equinox's modules are frozen; this is a new one
+            object.__setattr__(new, one.name, settings.get(one.name, getattr(node, one.name)))
+        return new
+
+    return jax.tree.map(changed, module, is_leaf=_is_norm)
+
+
+def _without_noise(module: Any) -> Any:
+    """Dropout off; batch normalisation as it is, since that is no noise but a part of the network."""
+    flags = iter([norm.inference for norm in _norms(module)])
+    off = eqx.nn.inference_mode(module)
+    return jax.tree.map(
+        lambda node: _with_norms(node, inference=next(flags)) if _is_norm(node) else node, off, is_leaf=_is_norm
+    )
