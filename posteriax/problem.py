@@ -6,8 +6,9 @@ summed over all examples, in nats. Every method optimises or samples exactly thi
 of its examples (how many examples of the data set it stands for), so the scale cannot be set wrongly anywhere else.
 """
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -102,15 +103,26 @@ class Problem:
         """
         if self.network.axes is not None:
             return self, ()
-        read = replace(self, network=self.network.reading(x))
-        notes = tuple(
-            f"{leaf.path} {leaf.shape}: its prior goes by the axes {_roles(leaf)} that the program shows; by the "
-            f"network's convention it would be another, as in this problem by itself: px.network(net, example=x) reads "
-            f"the program from the start"
-            for leaf, before, after in zip(read.leaf_infos, self.leaf_priors, read.leaf_priors, strict=True)
-            if not _same(before, after)
-        )
-        return read, notes
+        net = self.network.reading(x)
+        priors, rules = self.leaf_priors, _rules(net, self.prior)
+        notes = []
+        for i, (before, leaf) in enumerate(zip(self.network.leaf_infos, net.leaf_infos, strict=True)):
+            if (before.known_axes, before.is_bias) == (leaf.known_axes, leaf.is_bias):
+                continue
+            prior = rules[i].distribution(leaf)
+            if not _same(prior, priors[i]):
+                notes.append(
+                    f"{leaf.path} {leaf.shape}: its prior goes by its use in the program, {_roles(leaf)}; that of the "
+                    f"problem by itself, which has seen no data, by the network's convention. px.network(net, "
+                    f"example=x) reads the program from the start"
+                )
+                priors[i] = prior
+        read = copy.copy(self)
+        structure = jax.tree.structure(self.unknowns)
+        object.__setattr__(read, "network", net)
+        object.__setattr__(read, "priors", jax.tree.unflatten(structure, priors))
+        object.__setattr__(read, "leaf_scales", tuple(map(typical_scale, priors)) if notes else self.leaf_scales)
+        return read, tuple(notes)
 
     def require_density(self, method: str) -> None:
         """Raise if some leaf's prior exists only for Gaussian variational families."""
@@ -197,24 +209,28 @@ class Problem:
         return Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(y.shape[0]))
 
 
+def _rules(net: Network, prior: Any) -> list[Prior]:
+    """The rule that gives each leaf of a network its distribution."""
+    names = leaf_paths(net.params)
+    if not isinstance(prior, Mapping):
+        return [as_prior(prior)] * len(names)
+    return choose_by_path(
+        {pattern: as_prior(value, f"prior {pattern!r}") for pattern, value in prior.items()},
+        names,
+        "prior",
+        leaves=describe_leaves(net.params),
+    )
+
+
 def _priors(net: Network, prior: Any) -> Any:
-    treedef, names = jax.tree.structure(net.params), leaf_paths(net.params)
-    if isinstance(prior, Mapping):
-        by_leaf = choose_by_path(
-            {pattern: as_prior(value, f"prior {pattern!r}") for pattern, value in prior.items()},
-            names,
-            "prior",
-            leaves=describe_leaves(net.params),
-        )
-    else:
-        by_leaf = [as_prior(prior)] * len(names)
-    distributions = [one.distribution(leaf) for one, leaf in zip(by_leaf, net.leaf_infos, strict=True)]
-    return jax.tree.unflatten(treedef, distributions)
+    distributions = [one.distribution(leaf) for one, leaf in zip(_rules(net, prior), net.leaf_infos, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(net.params), distributions)
 
 
 def _roles(leaf: Leaf) -> str:
-    parts = {"inputs": leaf.in_axes, "outputs": leaf.out_axes}
-    return ", ".join(f"{name} {list(axes)}" for name, axes in parts.items())
+    if leaf.is_bias:
+        return "where no input enters it"
+    return f"where its axes {list(leaf.in_axes)} are inputs"
 
 
 def _same(a: dist.Distribution, b: dist.Distribution) -> bool:

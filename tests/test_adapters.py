@@ -202,6 +202,39 @@ def test_nnx_with_two_inputs_by_name_or_position():
     np.testing.assert_allclose(net.apply(net.params, {"table": X[:, :2], "image": X}), expected, rtol=1e-6)
 
 
+class SwitchedNNX(nnx.Module):
+    """Its call has the switch, of batch norm and dropout at once."""
+
+    def __init__(self, rngs):
+        self.first, self.last = nnx.Linear(3, 6, rngs=rngs), nnx.Linear(6, 2, rngs=rngs)
+        self.norm, self.drop = nnx.BatchNorm(6, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x, train):
+        x = nnx.relu(self.norm(self.first(x), use_running_average=not train))
+        return self.last(self.drop(x, deterministic=not train))
+
+
+class SwitchedEquinox(Normed):
+    def __call__(self, x, state, *, inference, key=None):
+        x, state = self.norm(self.first(x), state, inference=inference)
+        return self.last(self.drop(jax.nn.relu(x), inference=inference, key=key)), state
+
+
+@pytest.mark.parametrize("library", ["nnx", "equinox"])
+def test_a_switch_of_the_call_is_one_of_dropout_and_batch_norm_is_as_told(library):
+    """Without a default: by stored statistics in NNX, as made, by the batch, in Equinox."""
+    obj = SwitchedNNX(nnx.Rngs(0)) if library == "nnx" else eqx.nn.make_with_state(SwitchedEquinox)(KEY, "batch")
+    name, on = ("train", True) if library == "nnx" else ("inference", False)
+    as_made = px.network(obj)
+    by_batch, stored = px.network(obj, call={name: on}), px.network(obj, call={name: not on})
+    assert [couples_examples(net, X) for net in (as_made, by_batch, stored)] == [library == "equinox", True, False]
+    assert all(map(noisy, (as_made, by_batch, stored)))
+    known = by_batch.batch_statistics
+    measured = known.measure(by_batch.params, X)
+    whole = np.asarray(by_batch.apply(by_batch.params, X))
+    np.testing.assert_allclose(known.apply(by_batch.params, measured, X[:3]), whole[:3], atol=1e-5)
+
+
 class LinenDropped(nn.Module):
     @nn.compact
     def __call__(self, tokens, lengths, *, deterministic: bool):

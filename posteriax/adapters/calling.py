@@ -52,9 +52,14 @@ class Call:
         return name in self.parameters or (by_keywords and self._takes(inspect.Parameter.VAR_KEYWORD))
 
     @property
-    def switch(self) -> str | None:
-        """The name of the training switch, if there is one that is not fixed."""
-        return next((name for name in SWITCHES if name in self.parameters and name not in self.fixed), None)
+    def has_switch(self) -> bool:
+        """Whether the call has a training switch, fixed or not."""
+        return any(name in self.parameters for name in SWITCHES)
+
+    @property
+    def unswitched(self) -> "Call":
+        """The same call with no switch fixed: for networks whose batch normalisation is set apart from the switch."""
+        return Call(self.parameters, {name: value for name, value in self.fixed.items() if name not in SWITCHES})
 
     def switches(self, *, training: bool) -> dict[str, bool]:
         """The training switches, set."""

@@ -47,18 +47,24 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
     takes_key = calling.takes("key", by_keywords=True)
     names = _axis_names(module)
     held, rest = eqx.partition(state, eqx.is_inexact_array)
+    # a switch of the call is one of dropout; batch normalisation stays as the module has it, or as the user fixed it
+    running, fixed = calling, {}
+    if _norms(module) and calling.has_switch:
+        running = calling.unswitched
+        fixed = {} if running.fixed == calling.fixed else {"inference": not calling.trains_by_default()}
 
     def run(module: Any, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         if key is None:
             module = _without_noise(module)
-        inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        inputs, keywords = running.arguments(x)
+        keywords = running.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
         if by_name:
             return module(*inputs, state=state, **keywords)
         return module(*inputs, state, **keywords)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        return run(eqx.combine(params, static), eqx.combine(held, rest), x, key)[0]  # a state serves only once
+        module = _with_norms(eqx.combine(params, static), **fixed)
+        return run(module, eqx.combine(held, rest), x, key)[0]  # put together anew: a state serves only once
 
     def run_batch(params: Params, statistics: Statistics, x: Any, **settings: Any) -> tuple[Any, Any]:
         module = _with_norms(eqx.combine(params, static), **settings)
@@ -86,6 +92,13 @@ def _call_of(module: eqx.Module) -> Any:
 
 def _parameters(module: eqx.Module) -> Mapping[str, Any]:
     return Call.of(_call_of(module), {}).parameters
+
+
+class _SettledNorm(eqx.nn.BatchNorm):
+    """Batch normalisation that does not let its call choose between the batch and what is stored."""
+
+    def __call__(self, x: Any, state: Any, *, key: Any = None, inference: Any = None) -> Any:
+        return super().__call__(x, state)
 
 
 def _is_norm(node: Any) -> bool:
@@ -117,12 +130,12 @@ def _corrected(module: Any, state: Any) -> Statistics:
 
 
 def _with_norms(module: Any, **settings: Any) -> Any:
-    """The module with these settings in every BatchNorm."""
+    """The module with these settings in every BatchNorm, which hold whatever it is called with."""
 
     def changed(node: Any) -> Any:
         if not _is_norm(node):
             return node
-        new = object.__new__(type(node))
+        new = object.__new__(_SettledNorm)
         for one in dataclasses.fields(node):  # Equinox's modules are frozen; this is a new one
             object.__setattr__(new, one.name, settings.get(one.name, getattr(node, one.name)))
         return new

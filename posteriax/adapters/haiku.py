@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.adapters.adapted import Adapted, Params
-from posteriax.adapters.calling import SWITCHES, Call
+from posteriax.adapters.calling import Call
 from posteriax.batch_statistics import BatchStatistics, Statistics
 
 
@@ -36,9 +36,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     # where there is batch normalisation, a switch is also its own: that part of it stays at the switch's default, or as
     # the user fixed it
     normed = bool(with_state and _norms(state))
-    follows = normed and any(name in calling.parameters for name in SWITCHES)
-    anyway = Call(calling.parameters, {name: v for name, v in calling.fixed.items() if name not in SWITCHES})
-    running = anyway if follows else calling
+    follows = normed and calling.has_switch
+    running = calling.unswitched if follows else calling
 
     def run(params: Params, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         inputs, keywords = running.arguments(x)

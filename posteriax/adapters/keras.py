@@ -23,14 +23,13 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     norms = [one for one in obj._flatten_layers() if isinstance(one, keras.layers.BatchNormalization)]
     places = {id(v): i for i, v in enumerate(others)}
     moving = [places[id(v)] for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
-    functional = isinstance(obj, keras.Sequential) or hasattr(obj, "_functional") or _is_functional(keras, obj)
     calling = Call.of(type(obj).call, call)
 
     def run(params: Params, held: list[Any], x: Any, key: Any) -> tuple[Any, list[Any]]:
         if key is not None:
             for n, i in enumerate(seeds):
                 held = [*held[:i], jax.random.key_data(jax.random.fold_in(key, n)), *held[i + 1 :]]
-        inputs, keywords = ((x,), dict(calling.fixed)) if functional else calling.arguments(x)
+        inputs, keywords = calling.arguments(x)
         keywords.pop("training", None)
         if calling.takes("training", by_keywords=True):
             keywords["training"] = key is not None
@@ -71,11 +70,6 @@ def _check(keras: Any, model: Any) -> None:
         raise ValueError(
             f"the Keras model {model.name} has no variables yet: call it on some inputs, or give it a keras.Input"
         )
-
-
-def _is_functional(keras: Any, model: Any) -> bool:
-    functional = getattr(getattr(getattr(keras, "src", None), "models", None), "Functional", None)
-    return functional is not None and isinstance(model, functional)
 
 
 def _names(variables: list[Any], model: str) -> list[str]:

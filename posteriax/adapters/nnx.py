@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import jax
@@ -20,6 +21,9 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         raise TypeError(f"the NNX module {type(obj).__name__} has no __call__ to apply it by")
     graph, state, rest = nnx.split(obj, nnx.Param, ...)
     calling = Call.of(type(obj).__call__, call)
+    # where there is batch normalisation, a switch of the call is also its own: that part stays at the switch's default
+    follows = calling.has_switch and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
+    running = calling.unswitched if follows else calling
 
     def merge(params: Params, key: Any = None) -> Any:
         filled = nnx.clone(state)
@@ -32,8 +36,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         return merged
 
     def run(module: Any, x: Any, key: Any = None) -> Any:
-        inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=key is not None) | keywords
+        inputs, keywords = running.arguments(x)
+        keywords = running.switches(training=key is not None) | keywords
         if calling.takes("rngs"):
             keywords["rngs"] = None if key is None else nnx.Rngs(key)
         for name in ("key", "rng"):
@@ -42,7 +46,10 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         return module(*inputs, **keywords)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        return run(merge(params, key), x, key)
+        module = merge(params, key)
+        if follows:
+            _set_norms(nnx, module, use_running_average=not calling.trains_by_default())
+        return run(module, x, key)
 
     return Adapted(apply, nnx.to_pure_dict(state), batch_statistics=_statistics(nnx, merge, run, rest))
 
@@ -55,6 +62,31 @@ def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
         # layers that were made by vmap have a stream for each of them
         stream.key[...] = jax.random.split(new, own.shape) if own.shape else new
         stream.count[...] = jnp.zeros_like(stream.count[...])
+
+
+def _set_norms(nnx: Any, module: Any, **settings: Any) -> None:
+    """Settings for every BatchNorm of a module, which hold whatever it is called with."""
+    for _, node in nnx.iter_graph(module):
+        if isinstance(node, nnx.BatchNorm):
+            kind: Any = type(node)
+            node.__class__ = _settled(kind)  # the module is a copy
+            for name, value in settings.items():
+                setattr(node, name, value)
+
+
+@cache
+def _settled(kind: Any) -> Any:
+    """A kind of BatchNorm that does not let its call choose between the batch and what is stored."""
+    if getattr(kind, "is_settled", False):
+        return kind
+
+    class Settled(kind):
+        is_settled = True
+
+        def __call__(self, x: Any, use_running_average: Any = None, **others: Any) -> Any:
+            return super().__call__(x, use_running_average=self.use_running_average, **others)
+
+    return Settled
 
 
 def _statistics(
@@ -73,9 +105,7 @@ def _statistics(
 
     def prepared(params: Params, *, stored: bool) -> Any:
         module = merge(params)
-        for _, node in nnx.iter_graph(module):
-            if isinstance(node, nnx.BatchNorm):
-                node.use_running_average, node.momentum = stored, 0.0
+        _set_norms(nnx, module, use_running_average=stored, momentum=0.0)
         return module
 
     def measure(params: Params, x: Any) -> Statistics:

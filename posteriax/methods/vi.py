@@ -20,6 +20,7 @@ from posteriax.arrays.estimators import ESTIMATORS, Estimator
 from posteriax.arrays.random_array import KEYS_PER_LEAF
 from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Variational
+from posteriax.families.misfits import misfit_notes
 from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax.methods.kl_schedules import KLSchedule
@@ -88,11 +89,9 @@ class VI:
         notes = {leaf.name: leaf.family.plan_note(leaf.plan) for leaf in leaves}
         shared = [f"{name}: one shared draw per step, because {note}" for name, note in notes.items() if note]
         kl_notes = {leaf.name: leaf.family.kl_note(leaf.block.prior(priors)) for leaf in leaves}
-        return (
-            *_misfits(self.family, target.problem),
-            *shared,
-            *(f"{name}: {note}" for name, note in kl_notes.items() if note),
-        )
+        named = self.family if isinstance(self.family, Mapping) else ()
+        misfits = misfit_notes(families_of(self.family, target.problem), target.problem.leaf_infos, named)
+        return (*misfits, *shared, *(f"{name}: {note}" for name, note in kl_notes.items() if note))
 
     def _kl_weight(self, target: Target, step: Any) -> Any:
         schedule = self.kl_schedule
@@ -224,18 +223,6 @@ def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list
     of_network = {pattern: value for pattern, value in family.items() if pattern not in named}
     chosen = choose_by_path(of_network, names[:count], "family", leaves=leaves)
     return chosen + choose_by_path({**defaults, **named}, own, "family", leaves=leaves)
-
-
-def _misfits(family: Family | Mapping[str, Family], problem: Problem) -> list[str]:
-    """A note for every leaf that its family does not fit; an error if the family was given to this very leaf."""
-    notes = []
-    for own, leaf in zip(families_of(family, problem), problem.leaf_infos, strict=True):
-        why = own.misfit(leaf)
-        if why and isinstance(family, Mapping) and leaf.path in family:
-            raise ValueError(f"{type(own).__name__} for {leaf.path} {leaf.shape}: {why}; give this leaf another family")
-        if why:
-            notes.append(f"{leaf.path}: {why}")
-    return notes
 
 
 def leaf_keys(key: jax.Array, leaves: tuple[LeafInference, ...]) -> jax.Array:

@@ -161,7 +161,7 @@ def test_he_scales_go_by_the_real_fan_in():
 
 def test_fit_reads_the_program_and_says_where_the_prior_changed(tmp_path):
     problem = px.Problem(attention(), px.Categorical(), p.HeNormal())
-    with pytest.warns(UserWarning, match=r"key/kernel \(6, 2, 4\).*inputs \[0\].* 2 more leaves"):
+    with pytest.warns(UserWarning, match=r"key/kernel \(6, 2, 4\).*axes \[0\] are inputs.* 2 more leaves"):
         posterior = px.fit(problem, (X, np.arange(6) % 3), px.MAP(), steps=1, key=0)
     assert [note.split("/")[1] for note in posterior.trace.notes] == ["key", "query", "value"]
     known = px.Problem(px.network(attention(), example=X), px.Categorical(), p.HeNormal())
