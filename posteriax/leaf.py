@@ -1,6 +1,6 @@
 """Leaf: what priors and families may know of one array of a network.
 
-Which axes of a weight are its inputs and which its outputs is read off the program (:mod:`posteriax.arrays.leaf_axes`)
+Which axes of a weight are its inputs and which its outputs is read off the program (:mod:`posteriax.leaf_axes`)
 where an example of the data is known. Otherwise, and where the program does not say, the network's convention holds:
 one axis of outputs, the axis of inputs beside it, and the positions of a convolution in the others.
 """

@@ -14,10 +14,9 @@ import numpy as np
 
 from posteriax.adapters import adapt
 from posteriax.adapters.adapted import over_examples
-from posteriax.arrays.leaf_axes import find_axes
-from posteriax.arrays.uses import spec_of_example
 from posteriax.batch_statistics import BatchStatistics
 from posteriax.leaf import Axes, Leaf
+from posteriax.leaf_axes import find_axes
 from posteriax.leaf_paths import describe_leaves, leaf_paths
 
 Params = Any  # a pytree of arrays
@@ -54,7 +53,7 @@ class Network:
         >>> net.leaf_infos[0].in_axes, net.reading(np.ones((5, 3))).leaf_infos[0].in_axes
         ((0,), (1,))
         """
-        return replace(self, axes=find_axes(self.apply, self.params, spec_of_example(x)))
+        return replace(self, axes=find_axes(self.apply, self.params, x))
 
     @property
     def leaf_infos(self) -> list[Leaf]:

@@ -53,23 +53,23 @@ class _Found:
         self.axes.setdefault(leaf, set()).add(axes)
 
 
-def find_axes(apply: Any, params: Any, example: Any) -> tuple[Axes | None, ...]:
+def find_axes(apply: Any, params: Any, inputs: Any) -> tuple[Axes | None, ...]:
     """The axes of every leaf of `params`, in flattening order; None where the program does not say.
 
     Args:
         apply: the network, as ``apply(params, x, key=...)``.
         params: its params, or their shapes.
-        example: shape and dtype of one example, without the leading axis.
+        inputs: some inputs, with a leading axis of examples, or their shapes.
 
     >>> import jax.numpy as jnp
     >>> def attend(w, x, *, key=None):
     ...     return jnp.einsum("bi,ihd->bhd", x, w)
-    >>> find_axes(attend, jnp.ones((6, 2, 4)), jax.ShapeDtypeStruct((6,), jnp.float32))
+    >>> find_axes(attend, jnp.ones((6, 2, 4)), jnp.ones((5, 6)))
     (Axes(inputs=(0,), outputs=(1, 2), positions=(), lookup=False),)
     """
     leaves = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in jax.tree.leaves(params)]
     specs = jax.tree.unflatten(jax.tree.structure(params), leaves)
-    x = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape), a.dtype), example)
+    x = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)), inputs)
     try:
         closed = jax.make_jaxpr(lambda p, a, k: apply(p, a, key=k))(specs, x, jax.eval_shape(lambda: jax.random.key(0)))
     except Exception:  # what cannot be traced says nothing; whoever runs the network will hear why
