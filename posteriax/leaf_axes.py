@@ -278,18 +278,20 @@ def _reshaped(trail: Trail, before: Sequence[int], after: Sequence[int]) -> Trai
     ((0,), (1, 2))
     >>> _reshaped(((0,), (1,)), (6, 8), (6, 2, 4))
     ((0,), (1,), (1,))
+    >>> _reshaped(((0,), (1,), (2,)), (4, 3, 3), (6, 6))
+    ((0, 1), (1, 2))
     """
-    ends_before, ends_after = np.cumprod([1, *before]), np.cumprod([1, *after])
     if math.prod(before) == 0:
         return ((),) * len(after)
+    # the last axis runs fastest: an axis covers the strides from that of the next one to its own
+    own, new = (np.cumprod([1, *reversed(shape)])[::-1] for shape in (before, after))
     moved: list[tuple[int, ...]] = []
     for axis, size in enumerate(after):
-        start, end = ends_after[axis], ends_after[axis + 1]
         held = [
-            own
+            one
             for old in range(len(before))
-            if size > 1 and before[old] > 1 and ends_before[old] < end and ends_before[old + 1] > start
-            for own in trail[old]
+            if size > 1 and before[old] > 1 and own[old + 1] < new[axis] and own[old] > new[axis + 1]
+            for one in trail[old]
         ]
         moved.append(tuple(sorted(set(held))))
     return tuple(moved)

@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import quax
 from flax import linen as nn
 from flax import nnx
+from scipy.stats import multivariate_normal
 
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax.arrays import FactorArray, Plan
 from posteriax.leaf import Axes, Leaf
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 5, 6)))  # examples, positions, features
@@ -122,6 +125,7 @@ PROGRAMS = {
         Axes((2,), (1,), (0,)),
     ),
     "tied embedding, two uses that disagree": (lambda w, x: w[x] @ w.T, (7, 4), TOKENS, None),
+    "cut across its axes": (lambda w, x: x @ w.reshape(6, 6), (4, 3, 3), X, None),
     "scale": (lambda w, x: x * w, (6,), X, None),
 }
 
@@ -189,8 +193,6 @@ def test_empirical_covariance_of_an_attention_kernel():
     # its density is that of 8 independent units
     full = 0.49 * covariance / np.diag(covariance).mean() + 0.007**2 * np.eye(6)
     w = np.random.default_rng(1).normal(size=(6, 2, 4)) * 0.01
-    from scipy.stats import multivariate_normal
-
     truth = multivariate_normal(np.zeros(6), full).logpdf(w.reshape(6, 8).T).sum()
     assert float(prior.log_prob(jnp.asarray(w))) == pytest.approx(truth, rel=1e-4)
     with pytest.raises(ValueError, match=r"px.network\(net, example=x\) reads off the program"):
@@ -234,16 +236,12 @@ def test_multiplicative_noise_is_shared_by_outputs():
 @pytest.mark.parametrize("which", ["query", "out"])
 def test_factors_on_the_data_are_factors_on_the_kernel(family, which):
     """The contraction by factors gives what the drawn kernel gives, with several axes of inputs or outputs."""
-    import quax
-
     leaf = QUERY if which == "query" else OUT
     equation, shape = ("bsi,ihd->bshd", (4, 3, 6)) if which == "query" else ("bshd,hdo->bso", (4, 3, 2, 4))
     x = jax.random.normal(jax.random.key(5), shape)
     own = family.for_leaf(leaf)
     variational = own.init(jax.random.key(0), jax.random.normal(jax.random.key(1), leaf.shape), leaf)
     variational = own.component(variational, 1)
-    from posteriax.arrays import Plan
-
     keys = jax.random.split(jax.random.key(2), 3)
     array = own.array(variational, keys, Plan(factors="per example", factor_axis=0), 4)
     outputs = quax.quaxify(lambda w, x: jnp.einsum(equation, x, w))(array, x)
@@ -253,6 +251,32 @@ def test_factors_on_the_data_are_factors_on_the_kernel(family, which):
             lengths = [n if axis in axes else 1 for axis, n in enumerate(leaf.shape)]
             kernel = kernel * factor[i].reshape(lengths)
         np.testing.assert_allclose(outputs[i], _one(equation, x[i], kernel), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["query", "out"])
+def test_gradients_by_factors_of_several_axes(which):
+    """Components that see the same data take their factors' gradients by way of the weights: it must be the same."""
+    leaf = QUERY if which == "query" else OUT
+    equation, shape = ("bsi,ihd->bshd", (4, 3, 6)) if which == "query" else ("bshd,hdo->bso", (4, 3, 2, 4))
+    x, kernel = jax.random.normal(jax.random.key(5), shape), jax.random.normal(jax.random.key(1), leaf.shape)
+    sizes = [math.prod(leaf.shape[axis] for axis in axes) for axes in (leaf.in_axes, leaf.out_axes)]
+    factors = [jax.random.normal(jax.random.key(7 + i), (3, n)) for i, n in enumerate(sizes)]
+
+    def by_factors(kernel, factors):
+        def one(into, out):
+            array = FactorArray(kernel, (into[None], out[None]), (leaf.in_axes, leaf.out_axes), 0, of_component=True)
+            return quax.quaxify(lambda w, x: jnp.einsum(equation, x, w))(array, x)
+
+        return jnp.sin(jax.vmap(one)(*factors)).sum()
+
+    def by_kernels(kernel, factors):
+        both = leaf.in_axes, leaf.out_axes
+        shapes = [[n if axis in axes else 1 for axis, n in enumerate(leaf.shape)] for axes in both]
+        own = [f.reshape(3, *shape) for f, shape in zip(factors, shapes, strict=True)]
+        return jnp.sin(jax.vmap(lambda a, b: jnp.einsum(equation, x, kernel * a * b))(*own)).sum()
+
+    got, expected = (jax.jit(jax.grad(f, argnums=(0, 1)))(kernel, factors) for f in (by_factors, by_kernels))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), got, expected)
 
 
 def _one(equation, x, kernel):
