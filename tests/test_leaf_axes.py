@@ -279,5 +279,15 @@ def test_gradients_by_factors_of_several_axes(which):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), got, expected)
 
 
+def test_factors_turn_with_their_kernel():
+    x = jax.random.normal(jax.random.key(5), (4, 3, 4, 2))
+    factors = tuple(jax.random.normal(jax.random.key(7 + i), (4, n)) for i, n in enumerate((8, 10)))
+    array = FactorArray(jax.random.normal(jax.random.key(1), OUT.shape), factors, (OUT.in_axes, OUT.out_axes), 0)
+    outputs = quax.quaxify(lambda w, x: jnp.einsum("bsdh,dho->bso", x, w.transpose(1, 0, 2)))(array, x)
+    for i in range(4):
+        kernel = array.kernel * factors[0][i].reshape(2, 4, 1) * factors[1][i]
+        np.testing.assert_allclose(outputs[i], jnp.einsum("sdh,hdo->so", x[i], kernel), rtol=2e-5, atol=1e-5)
+
+
 def _one(equation, x, kernel):
     return jnp.einsum(equation.replace("b", ""), x, kernel)
