@@ -142,6 +142,23 @@ def test_equinox_batch_norm_by_stored_statistics():
     np.testing.assert_allclose(known.apply(net.params, known.stored, X), expected, atol=1e-6)
 
 
+class OtherName(Normed):
+    def __call__(self, image, table, context, *, key=None):
+        out, context = Normed.__call__(self, image, context, key)
+        return out + table.sum(), context
+
+
+def test_an_equinox_state_of_another_name_and_two_inputs():
+    net = px.network(eqx.nn.make_with_state(OtherName)(KEY, "batch"))
+    plain = px.network(eqx.nn.make_with_state(Normed)(KEY, "batch"))
+    outputs = net.apply(net.params, (X, X[:, :2]))
+    expected = plain.apply(plain.params, X) + X[:, :2].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+    linear = eqx.nn.Linear(3, 2, key=KEY)
+    with pytest.raises(TypeError, match="the call of Linear takes no state, only x, key"):
+        px.network((linear, eqx.nn.State(linear)))
+
+
 def test_an_equinox_module_without_its_state_says_so():
     module, _ = eqx.nn.make_with_state(Normed)(KEY, "batch")
     with pytest.raises(TypeError, match=r"give the pair \(module, state\)"):

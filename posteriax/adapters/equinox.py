@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.adapters.adapted import Adapted, Params
-from posteriax.adapters.calling import Call
+from posteriax.adapters.calling import KEYS, SWITCHES, Call
 from posteriax.batch_statistics import BatchStatistics, Statistics
 
 
@@ -42,8 +42,8 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
 
 def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapted:
     params, static = eqx.partition(module, eqx.is_inexact_array)
-    calling = Call.of(_call_of(module), call, own=("state",))
-    by_name = "state" in _parameters(module)
+    state_name = _name_of_state(module)
+    calling = Call.of(_call_of(module), call, own=(state_name,))
     takes_key = calling.takes("key", by_keywords=True)
     names = _axis_names(module)
     held, rest = eqx.partition(state, eqx.is_inexact_array)
@@ -58,9 +58,7 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
             module = _without_noise(module)
         inputs, keywords = running.arguments(x)
         keywords = running.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
-        if by_name:
-            return module(*inputs, state=state, **keywords)
-        return module(*inputs, state, **keywords)
+        return module(*inputs, **{state_name: state}, **keywords)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         module = _with_norms(eqx.combine(params, static), **fixed)
@@ -90,8 +88,17 @@ def _call_of(module: eqx.Module) -> Any:
     return type(module).__call__
 
 
-def _parameters(module: eqx.Module) -> Mapping[str, Any]:
-    return Call.of(_call_of(module), {}).parameters
+def _name_of_state(module: eqx.Module) -> str:
+    """The argument of the call that takes the state: of that name, or the last one that is required."""
+    parameters = Call.of(_call_of(module), {}).parameters
+    required = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name not in (*SWITCHES, *KEYS)
+    ]
+    if "state" not in parameters and len(required) < 2:
+        raise TypeError(f"the call of {type(module).__name__} takes no state, only {', '.join(parameters)}")
+    return "state" if "state" in parameters else required[-1]
 
 
 class _SettledNorm(eqx.nn.BatchNorm):
