@@ -126,6 +126,13 @@ def test_equinox_batch_norm_with_its_state(mode):
     np.testing.assert_allclose(net.batch_statistics.apply(net.params, measured, X[:2]), expected[:2], atol=1e-5)
 
 
+def test_equinox_batch_norm_is_fitted_and_its_statistics_measured():
+    problem = px.Problem(eqx.nn.make_with_state(Normed)(KEY, "batch"), px.Categorical())
+    posterior = px.fit(problem, (X, np.arange(8) % 2), px.MAP(), steps=1, key=0)
+    measured = px.with_batch_statistics(posterior, X, batch_size=8)
+    np.testing.assert_allclose(measured.predict(X[:3]).probs, posterior.predict(X).probs[:3], atol=1e-5)
+
+
 def test_equinox_batch_norm_by_stored_statistics():
     module, state = eqx.nn.make_with_state(Normed)(KEY, "batch")
     for _ in range(2):  # two batches, so that the moving averages are corrected for their start

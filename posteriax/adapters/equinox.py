@@ -62,12 +62,15 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         module = _with_norms(eqx.combine(params, static), **fixed)
-        return run(module, eqx.combine(held, rest), x, key)[0]  # put together anew: a state serves only once
+        return run(module, _anew(held, rest, x), x, key)[0]
 
     def run_batch(params: Params, statistics: Statistics, x: Any, **settings: Any) -> tuple[Any, Any]:
         module = _with_norms(eqx.combine(params, static), **settings)
-        given = eqx.combine(statistics, rest)
-        return jax.vmap(lambda one: run(module, given, one, None), out_axes=(0, None), axis_name=names)(x)
+
+        def one(x: Any) -> tuple[Any, Any]:
+            return run(module, _anew(statistics, rest, x), x, None)
+
+        return jax.vmap(one, out_axes=(0, None), axis_name=names)(x)
 
     def measure(params: Params, x: Any) -> Statistics:
         _, changed = run_batch(params, held, x, inference=False, momentum=0.0)
@@ -124,6 +127,22 @@ def _axis_names(module: Any) -> Any:
             f"BatchNorm layers over different axes, {sorted(map(str, names))}: one axis of examples has one name"
         )
     return next(iter(names), "batch")
+
+
+def _anew(statistics: Statistics, rest: Any, x: Any) -> Any:
+    """A state put together anew: each serves only once.
+
+    Equinox compares what is stored with what replaces it, and counts the devices that they are on as well. So the
+    arrays of the state are made to be where the data are, by adding a 0 from there.
+    """
+    zero = jnp.zeros_like(jax.tree.leaves(x)[0]).sum()
+
+    def moved(a: Any) -> Any:
+        if not eqx.is_array(a):
+            return a
+        return a | (zero > 0) if a.dtype == bool else a + zero.astype(a.dtype)
+
+    return jax.tree.map(moved, eqx.combine(statistics, rest))
 
 
 def _corrected(module: Any, state: Any) -> Statistics:
