@@ -22,7 +22,7 @@ class CorrelatedNormal(dist.Distribution):
         variances: the d eigenvalues of C, all positive.
         directions: its eigenvectors, in the columns of a (d, d) matrix.
         shape: of the leaf.
-        order: its axes, outputs first, then the inputs in the order that C counts them.
+        order: its axes, those of outputs first, then the inputs in the order that C counts them.
 
     >>> prior = CorrelatedNormal(np.array([4.0, 1.0]), np.eye(2), shape=(3, 2), order=(0, 1))
     >>> prior.variance[0].tolist()
@@ -49,8 +49,8 @@ class CorrelatedNormal(dist.Distribution):
         return dist.constraints.independent(dist.constraints.real, len(self.event_shape))
 
     def log_prob(self, value: jax.Array) -> jax.Array:
-        size, outputs = math.prod(self.event_shape), self.event_shape[self.order[0]]
-        constant = outputs * self.half_log_determinant + 0.5 * size * math.log(2 * math.pi)
+        size = math.prod(self.event_shape)
+        constant = size // self.marginals.size * self.half_log_determinant + 0.5 * size * math.log(2 * math.pi)
         axes = tuple(range(-len(self.event_shape), 0))
         return -0.5 * jnp.square(self.whiten(value)).sum(axis=axes) - constant
 
@@ -63,7 +63,8 @@ class CorrelatedNormal(dist.Distribution):
 
     @property
     def variance(self) -> jax.Array:
-        rows = jnp.broadcast_to(self.marginals, (self.event_shape[self.order[0]], self.marginals.size))
+        units = math.prod(self.event_shape) // self.marginals.size
+        rows = jnp.broadcast_to(self.marginals, (units, self.marginals.size))
         return self._leaf(jnp.asarray(rows, jnp.zeros(()).dtype), ())
 
     def whiten(self, w: jax.Array) -> jax.Array:

@@ -123,15 +123,15 @@ class EmpCov:
                 f"p.EmpCov is for the weights that meet the inputs, but {leaf.path} {leaf.shape} has no inputs. Give "
                 f'priors by path, such as {{"**": p.Normal(), "layers/0/weight": p.EmpCov(x)}}'
             )
-        others = [axis for axis in range(len(leaf.shape)) if axis != leaf.outputs_axis]
-        inputs = self.covariance.shape[0]
+        inputs, axes = self.covariance.shape[0], leaf.known_axes
+        apart = [axis for axis in range(len(leaf.shape)) if axis not in axes.inputs + axes.positions]
         if self.kernel is None:
-            order = (leaf.outputs_axis, *others)
+            order = (*apart, *sorted(axes.inputs + axes.positions))
             if leaf.fan_in != inputs:
                 hint = f"; for a convolution, give kernel={_kernel_of(leaf)}" if len(leaf.shape) > 2 else ""
                 raise ValueError(
                     f"p.EmpCov has the covariance of {inputs} inputs, but a unit of {leaf.path} {leaf.shape} has "
-                    f"{leaf.fan_in}: it is for the layer that meets x itself{hint}"
+                    f"{leaf.fan_in}: it is for the layer that meets x itself{hint}{_read(leaf)}"
                 )
         else:
             if len(leaf.shape) != len(self.kernel) + 2 or _kernel_of(leaf) != self.kernel or leaf.fan_in != inputs:
@@ -141,13 +141,18 @@ class EmpCov:
                     f"{leaf.path} {leaf.shape} is no such kernel: check kernel= and channels="
                     f'("first" for images (examples, channels, ...), "last" for (examples, ..., channels))'
                 )
-            positions = [axis for axis in others if axis != leaf.in_axis]
-            order = (leaf.outputs_axis, *positions, leaf.in_axis)
+            order = (*apart, *axes.positions, *axes.inputs)
         return CorrelatedNormal(self.variances, self.directions, leaf.shape, order)
 
 
+def _read(leaf: "Leaf") -> str:
+    if leaf.axes is not None or len(leaf.shape) < 3:
+        return ""
+    return ". px.network(net, example=x) reads off the program which of the axes are inputs"
+
+
 def _kernel_of(leaf: "Leaf") -> tuple[int, ...]:
-    return tuple(n for axis, n in enumerate(leaf.shape) if axis not in (leaf.outputs_axis, leaf.in_axis))
+    return tuple(leaf.shape[axis] for axis in leaf.known_axes.positions)
 
 
 def _checked(covariance: np.ndarray, kernel: tuple[int, ...] | None) -> np.ndarray:

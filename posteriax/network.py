@@ -4,20 +4,21 @@
 to whatever randomness the network has of its own (dropout). Nothing of the network is changed or subclassed.
 """
 
-import inspect
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.batch_statistics import BatchStatistics, linen_statistics, nnx_statistics
+from posteriax.adapters import adapt
+from posteriax.adapters.adapted import over_examples
+from posteriax.batch_statistics import BatchStatistics
 from posteriax.compiler import jit
-from posteriax.leaf_paths import describe_leaves
+from posteriax.leaf import Axes, Leaf
+from posteriax.leaf_axes import find_axes
+from posteriax.leaf_paths import describe_leaves, leaf_paths
 
 Params = Any  # a pytree of arrays
 
@@ -29,9 +30,11 @@ class Network:
     Args:
         apply: ``apply(params, x, *, key=None) -> outputs``, on a batch of examples.
         params: the pytree of floating-point arrays to put a posterior on; their values are the starting point.
-        out_axis: which axis of a weight counts its outputs: 0 in Equinox, -1 in Flax. He-scaled priors and tied
-            families read it.
+        out_axis: which axis of a weight counts its outputs by convention: 0 in Equinox, -1 elsewhere. He-scaled priors
+            and tied families go by it where `axes` do not say.
         batch_statistics: how to measure and replace what its batch normalisation layers, if any, normalise by.
+        axes: for every leaf, which of its axes are inputs and outputs, as the program uses it; None if the program was
+            not read yet.
 
     >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
     >>> net.num_parameters
@@ -42,6 +45,26 @@ class Network:
     params: Params
     out_axis: int = -1
     batch_statistics: BatchStatistics | None = None
+    axes: tuple[Axes | None, ...] | None = None
+
+    def reading(self, x: Any) -> "Network":
+        """The same network, with the axes of its leaves read off its program for inputs like `x`.
+
+        >>> net = Network(lambda params, x, *, key=None: x @ params["w"].T, {"w": jnp.ones((2, 3))})
+        >>> net.leaf_infos[0].in_axes, net.reading(np.ones((5, 3))).leaf_infos[0].in_axes
+        ((0,), (1,))
+        """
+        return replace(self, axes=find_axes(self.apply, self.params, x))
+
+    @property
+    def leaf_infos(self) -> list[Leaf]:
+        """What priors and families may know of every leaf, in flattening order."""
+        leaves = jax.tree.leaves(self.params)
+        axes = self.axes or (None,) * len(leaves)
+        return [
+            Leaf(path, leaf.shape, self.out_axis, own)
+            for path, leaf, own in zip(leaf_paths(self.params), leaves, axes, strict=True)
+        ]
 
     @property
     def num_parameters(self) -> int:
@@ -51,14 +74,28 @@ class Network:
         return "\n".join([f"Network with {self.num_parameters:,} parameters", *describe_leaves(self.params)])
 
 
-def network(obj: Any, *, batched: bool | None = None, out_axis: int | None = None) -> Network:
+def network(
+    obj: Any,
+    *,
+    batched: bool | None = None,
+    out_axis: int | None = None,
+    example: Any = None,
+    call: Mapping[str, Any] | None = None,
+) -> Network:
     """Adapt a network to posteriax.
 
     Args:
-        obj: an Equinox module, a Flax NNX module, a Flax Linen ``(module, variables)`` pair, or a
-            ``(function, params)`` pair where ``function(params, x)`` may also take ``key=``.
-        batched: whether the network takes a batch (Flax, functions) or one example (Equinox, by convention).
-        out_axis: which axis of a weight counts its outputs; known for Equinox (0) and Flax (-1).
+        obj: an Equinox module or its ``(module, state)`` pair; a Flax NNX module; a Flax Linen ``(module, variables)``
+            pair; a Haiku ``(transformed, params)`` or ``(transformed, params, state)``; a built Keras model on JAX; or
+            a ``(function, params)`` pair where ``function(params, x)`` may also take ``key=``.
+        batched: whether the network takes a batch (all others) or one example (Equinox, by convention).
+        out_axis: which axis of a weight counts its outputs; known for Equinox (0) and the others (-1).
+        example: some inputs, with a leading axis of examples: which axes of a leaf are inputs is then read off the
+            program at once; ``px.fit`` does so otherwise.
+        call: keyword arguments that every call of the network gets, such as ``{"train": True}``.
+
+    Inputs may be a dict or a tuple of arrays: see docs/networks.md for how they reach the call, and what becomes of its
+    training switch and its randomness.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> net = px.network(eqx.nn.Linear(3, 2, key=jax.random.key(0)))
@@ -66,28 +103,18 @@ def network(obj: Any, *, batched: bool | None = None, out_axis: int | None = Non
     (5, 2)
     """
     if isinstance(obj, Network):
-        return obj
-    nnx = sys.modules.get("flax.nnx")  # if Flax was never imported, nobody holds a Flax module
-    linen = sys.modules.get("flax.linen")
-    if isinstance(obj, eqx.Module):
-        adapted, takes_batch, axis = _equinox(obj), False, 0
-    elif nnx is not None and isinstance(obj, nnx.Module):
-        adapted, takes_batch, axis = _nnx(nnx, obj), True, -1
-    elif isinstance(obj, tuple) and len(obj) == 2 and linen is not None and isinstance(obj[0], linen.Module):
-        adapted, takes_batch, axis = _linen(*obj), True, -1
-    elif isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0]):
-        adapted, takes_batch, axis = _function(*obj), True, -1
-    else:
-        raise TypeError(
-            f"network must be an Equinox module, a Flax NNX module, a Linen (module, variables) pair or a "
-            f"(function, params) pair, got {type(obj).__name__}"
-        )
-    apply, params, statistics = adapted
-    params = jax.tree.map(jnp.asarray, params)
+        return obj if example is None else obj.reading(example)
+    adapted = adapt(obj, {} if call is None else call)
+    params = jax.tree.map(jnp.asarray, adapted.params)
     _check_params(params)
-    if not (takes_batch if batched is None else batched):
-        apply, statistics = _over_examples(apply), None
-    return Network(apply, params, axis if out_axis is None else out_axis, statistics)
+    takes_batch = adapted.batched if batched is None else batched
+    net = Network(
+        adapted.apply if takes_batch else over_examples(adapted.apply, adapted.axis_name),
+        params,
+        adapted.out_axis if out_axis is None else out_axis,
+        adapted.batch_statistics if takes_batch is adapted.batched else None,
+    )
+    return net if example is None else net.reading(example)
 
 
 def paths(net: Any) -> list[str]:
@@ -121,100 +148,6 @@ def couples_examples(net: Network, x: Any) -> bool:
     scale = np.abs(with_others).max()
     with np.errstate(invalid="ignore"):  # of infinite outputs nothing can be told
         return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
-
-
-Adapted = tuple[Callable[..., Any], Params, BatchStatistics | None]
-
-
-def _equinox(module: eqx.Module) -> Adapted:
-    params, static = eqx.partition(module, eqx.is_inexact_array)
-    takes_key = _takes_key(type(module).__call__)
-
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        module: Any = eqx.combine(params, static)
-        if key is None:
-            module = eqx.nn.inference_mode(module)
-        return module(x, key=key) if takes_key else module(x)
-
-    return apply, params, None
-
-
-def _nnx(nnx: Any, module: Any) -> Adapted:
-    graph, state, rest = nnx.split(module, nnx.Param, ...)
-
-    def merge(params: Params, key: Any = None) -> Any:
-        filled = nnx.clone(state)
-        nnx.replace_by_pure_dict(filled, params)
-        merged = nnx.merge(graph, filled, rest, copy=True)  # a copy: NNX would mutate variables of an outer trace
-        if key is None:
-            merged.set_attributes(deterministic=True, raise_if_not_found=False)
-        else:
-            _reseed(nnx, merged, key)
-        return merged
-
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        return merge(params, key)(x)
-
-    return apply, nnx.to_pure_dict(state), nnx_statistics(nnx, merge, rest)
-
-
-def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
-    """Start every random stream of a module anew from this key."""
-    found = [node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)]
-    for index, stream in enumerate(found):
-        stream.key[...] = jax.random.fold_in(key, index)
-        stream.count[...] = jnp.zeros_like(stream.count[...])
-
-
-def _linen(module: Any, variables: Any) -> Adapted:
-    if "params" not in variables:
-        raise ValueError(
-            f'a Linen network is (module, variables) with variables["params"], as module.init returns them; got the '
-            f"collections {sorted(variables)}"
-        )
-    rest = {name: collection for name, collection in variables.items() if name != "params"}
-    switches = set(inspect.signature(type(module).__call__).parameters)
-
-    def switched(*, training: bool) -> dict[str, bool]:
-        on = {name: training for name in ("train", "training") if name in switches}
-        return on | ({"deterministic": not training} if "deterministic" in switches else {})
-
-    def mode(key: Any) -> dict[str, bool]:
-        # with batch statistics the switch also chooses between them: leave it as the user set it
-        return {} if "batch_stats" in rest else switched(training=key is not None)
-
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        rngs = None if key is None else {"dropout": key}
-        if not rest:
-            return module.apply({"params": params}, x, rngs=rngs, **mode(key))
-        outputs, _ = module.apply({**rest, "params": params}, x, rngs=rngs, mutable=list(rest), **mode(key))
-        return outputs
-
-    return apply, variables["params"], linen_statistics(module, variables, switched(training=False))
-
-
-def _function(function: Callable[..., Any], params: Params) -> Adapted:
-    takes_key = _takes_key(function)
-
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        return function(params, x, key=key) if takes_key else function(params, x)
-
-    return apply, params, None
-
-
-def _over_examples(apply: Callable[..., Any]) -> Callable[..., Any]:
-    def apply_batch(params: Params, x: Any, *, key: Any = None) -> Any:
-        if key is None:
-            return jax.vmap(lambda one: apply(params, one))(x)
-        keys = jax.random.split(key, jax.tree.leaves(x)[0].shape[0])
-        return jax.vmap(lambda one, k: apply(params, one, key=k))(x, keys)
-
-    return apply_batch
-
-
-def _takes_key(function: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(function).parameters.values()
-    return any(p.name == "key" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def _check_params(params: Params) -> None:

@@ -27,7 +27,7 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     """The same posterior for a network with batch normalisation, each draw with statistics measured on `x`.
 
     Args:
-        posterior: of a Flax network, Linen or NNX, with BatchNorm layers.
+        posterior: of a network with BatchNorm layers of Flax, Equinox, Haiku or Keras.
         x: training inputs, all or enough of them, with a leading axis of examples.
         batch_size: how many are normalised together, best as in training.
 
@@ -51,8 +51,8 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     net = posterior.problem.network
     if net.batch_statistics is None:
         raise TypeError(
-            "the network has no batch statistics to measure: it must be a Flax module, Linen or NNX, with BatchNorm "
-            "layers, that takes a batch of examples"
+            "the network has no batch statistics to measure: it must have BatchNorm layers of Flax, Equinox (with its "
+            "state), Haiku or Keras, and be called as its library does (no batched= of your own)"
         )
     if isinstance(posterior, _WithBatchStatistics):
         posterior = posterior.weights

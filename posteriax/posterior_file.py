@@ -1,6 +1,7 @@
 """Posterior files: what a posterior is made of, as arrays and JSON. Reading one never runs code from it."""
 
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 
 from posteriax.families.blocks import blocks_of
+from posteriax.leaf import Axes
 from posteriax.network import network
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.problem import Problem, Unknowns
@@ -35,6 +37,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "temperature": float(problem.temperature),
         "notes": list(posterior.trace.notes),
         "warmup": posterior.trace.warmup,
+        "axes": _axes_to_plain(problem.network.axes),
     }  # not how long it took: the same posterior is the same file
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
@@ -82,9 +85,26 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
         raise PosteriorFileError(f"{path} does not describe a posterior this version can read: {error!r}") from error
 
 
+def _axes_to_plain(axes: tuple[Axes | None, ...] | None) -> Any:
+    """What the program said of the leaves' axes: priors may depend on it."""
+    return axes and [own and asdict(own) for own in axes]
+
+
+def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
+    if plain is None or len(plain) != leaves:  # the leaves themselves are compared by name
+        return None
+    names = ("inputs", "outputs", "positions")
+    parts = ({name: tuple(own[name]) for name in names} if own else None for own in plain)
+    return tuple(
+        None if axes is None else Axes(**axes, lookup=bool(own["lookup"]))
+        for axes, own in zip(parts, plain, strict=True)
+    )
+
+
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
+    net = replace(net, axes=_axes_from_plain(about.get("axes"), len(jax.tree.leaves(net.params))))
     problem = Problem(
-        network(net), from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
+        net, from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
     )
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
     trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"])

@@ -19,40 +19,7 @@ import numpyro.distributions as dist
 
 from posteriax.checks import check_positive
 from posteriax.empirical_covariance import EmpCov as EmpCov
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """What a prior may know of the leaf it is for."""
-
-    path: str
-    shape: tuple[int, ...]
-    out_axis: int = -1
-
-    @property
-    def is_bias(self) -> bool:
-        """Biases and normalisation scales: no fan-in. (Equinox gives the bias of a convolution trailing axes.)"""
-        return len(self.shape) < 2 or "bias" in self.path.rsplit("/", 1)[-1]
-
-    @property
-    def fan_in(self) -> int:
-        return math.prod(self.shape) // self.shape[self.out_axis]
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """The leaf as a matrix of its inputs by its outputs, or the other way round where outputs come first."""
-        outputs = self.shape[self.out_axis]
-        return (outputs, self.fan_in) if self.out_axis == 0 else (self.fan_in, outputs)
-
-    @property
-    def outputs_axis(self) -> int:
-        """`out_axis`, counted from the front."""
-        return self.out_axis % len(self.shape)
-
-    @property
-    def in_axis(self) -> int:
-        """The axis that counts the inputs (the input channels of a convolution): the one beside the outputs'."""
-        return 1 if self.out_axis == 0 else len(self.shape) - 2
+from posteriax.leaf import Leaf as Leaf
 
 
 class Prior(Protocol):
@@ -83,8 +50,9 @@ class Normal:
 class HeNormal:
     """N(0, gain / fan_in) on weights; N(0, bias_scale^2) on leaves without a fan-in (biases, normalisation scales).
 
-    The network says which axis of a weight counts its outputs (``px.network(..., out_axis=)``); all others count as
-    inputs. For embeddings, and for kernels with several output axes (attention in Flax), give a prior by path.
+    The fan-in is the number of weights that are summed into one output, as the program uses the leaf: ``in`` for an
+    attention kernel (in, heads, dim), 1 for an embedding, of which one row is looked up. ``px.fit`` reads the program;
+    a problem by itself goes by the network's convention unless it knows an example, ``px.network(net, example=x)``.
 
     >>> HeNormal().distribution(Leaf("w", (50, 10))).variance.item()
     0.0...

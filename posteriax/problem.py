@@ -6,6 +6,7 @@ summed over all examples, in nats. Every method optimises or samples exactly thi
 of its examples (how many examples of the data set it stands for), so the scale cannot be set wrongly anywhere else.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -88,8 +89,40 @@ class Problem:
     @property
     def leaf_infos(self) -> list[Leaf]:
         """What priors and families may know of every leaf of `unknowns`, in its flattening order."""
-        shapes = [leaf.shape for leaf in jax.tree.leaves(self.unknowns)]
-        return [Leaf(n, shape, self.network.out_axis) for n, shape in zip(self.leaf_names, shapes, strict=True)]
+        own = self.likelihood.unknowns()
+        names = [f"likelihood/{path}" for path in leaf_paths(own)]
+        return self.network.leaf_infos + [
+            Leaf(name, jnp.shape(leaf)) for name, leaf in zip(names, jax.tree.leaves(own), strict=True)
+        ]
+
+    def reading(self, x: Any) -> "tuple[Problem, tuple[str, ...]]":
+        """The problem with the axes of its network's leaves read off the program, for inputs like `x`.
+
+        Returns it with a note for every leaf whose prior depends on its axes and was another by convention. A problem
+        whose network was read already stays as it is.
+        """
+        if self.network.axes is not None:
+            return self, ()
+        net = self.network.reading(x)
+        priors, rules = self.leaf_priors, _rules(net, self.prior)
+        notes = []
+        for i, (before, leaf) in enumerate(zip(self.network.leaf_infos, net.leaf_infos, strict=True)):
+            if (before.known_axes, before.is_bias) == (leaf.known_axes, leaf.is_bias):
+                continue
+            prior = rules[i].distribution(leaf)
+            if not _same(prior, priors[i]):
+                notes.append(
+                    f"{leaf.path} {leaf.shape}: its prior goes by its use in the program, {_roles(leaf)}; that of the "
+                    f"problem by itself, which has seen no data, by the network's convention. px.network(net, "
+                    f"example=x) reads the program from the start"
+                )
+                priors[i] = prior
+        read = copy.copy(self)
+        structure = jax.tree.structure(self.unknowns)
+        object.__setattr__(read, "network", net)
+        object.__setattr__(read, "priors", jax.tree.unflatten(structure, priors))
+        object.__setattr__(read, "leaf_scales", tuple(map(typical_scale, priors)) if notes else self.leaf_scales)
+        return read, tuple(notes)
 
     def require_density(self, method: str) -> None:
         """Raise if some leaf's prior exists only for Gaussian variational families."""
@@ -176,23 +209,36 @@ class Problem:
         return Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(y.shape[0]))
 
 
-def _priors(net: Network, prior: Any) -> Any:
-    leaves, treedef = jax.tree.flatten(net.params)
+def _rules(net: Network, prior: Any) -> list[Prior]:
+    """The rule that gives each leaf of a network its distribution."""
     names = leaf_paths(net.params)
-    if isinstance(prior, Mapping):
-        by_leaf = choose_by_path(
-            {pattern: as_prior(value, f"prior {pattern!r}") for pattern, value in prior.items()},
-            names,
-            "prior",
-            leaves=describe_leaves(net.params),
-        )
-    else:
-        by_leaf = [as_prior(prior)] * len(names)
-    distributions = [
-        one.distribution(Leaf(name, leaf.shape, net.out_axis))
-        for one, name, leaf in zip(by_leaf, names, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(treedef, distributions)
+    if not isinstance(prior, Mapping):
+        return [as_prior(prior)] * len(names)
+    return choose_by_path(
+        {pattern: as_prior(value, f"prior {pattern!r}") for pattern, value in prior.items()},
+        names,
+        "prior",
+        leaves=describe_leaves(net.params),
+    )
+
+
+def _priors(net: Network, prior: Any) -> Any:
+    distributions = [one.distribution(leaf) for one, leaf in zip(_rules(net, prior), net.leaf_infos, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(net.params), distributions)
+
+
+def _roles(leaf: Leaf) -> str:
+    if leaf.is_bias:
+        return "where no input enters it"
+    return f"where its axes {list(leaf.in_axes)} are inputs"
+
+
+def _same(a: dist.Distribution, b: dist.Distribution) -> bool:
+    """Whether two priors that the same rule gave a leaf are the same."""
+    leaves, others = jax.tree.leaves(a), jax.tree.leaves(b)
+    if hash(jax.tree.structure(a)) != hash(jax.tree.structure(b)):
+        return False
+    return all(jnp.shape(x) == jnp.shape(y) and np.array_equal(x, y) for x, y in zip(leaves, others, strict=True))
 
 
 def _missing(prior: dist.Distribution, leaf: jax.Array) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ memory, writes checkpoints, and looks for trouble and Ctrl-C.
 
 import contextlib
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +99,10 @@ def fit(
     check_positive("checkpoint_every", checkpoint_every)
     members = members_mesh(ensemble.members, mesh)
     prepared = prepare_data(problem, data, method, batch_size, run_key)
+    problem, read_notes = problem.reading(prepared.sample.x)
+    if read_notes:
+        more = f" (and {len(read_notes) - 1} more leaves, in the trace's notes)" if len(read_notes) > 1 else ""
+        warnings.warn(read_notes[0] + more, stacklevel=2)
     lengths = _lengths(method, prepared.per_epoch)
     total = _steps(method, prepared.per_epoch, lengths, epochs=epochs, steps=steps, draws=draws)
     if watch is not None and method.samples:
@@ -117,7 +122,7 @@ def fit(
         lengths.warmup,
         _data_axis(method, members),
     )
-    notes = _look_at_coupling(method, target.couples_examples) + method.prepare(target)
+    notes = _look_at_coupling(method, target.couples_examples) + read_notes + method.prepare(target)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
     program = Program(ensemble, target, minibatches, members, batch_bytes, lengths.thin)

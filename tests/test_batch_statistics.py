@@ -106,7 +106,7 @@ def test_weights_are_unchanged_and_members_of_an_ensemble_work(moons):
 def test_what_cannot_be_had_is_said(moons, tmp_path):
     plain = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
     fitted = px.fit(plain, moons[0], px.MAP(), steps=1, key=0)
-    with pytest.raises(TypeError, match="Flax module, Linen or NNX, with BatchNorm"):
+    with pytest.raises(TypeError, match="must have BatchNorm layers of Flax, Equinox"):
         px.with_batch_statistics(fitted, X)
     normed = px.with_batch_statistics(given_by_draws("nnx"), X)
     with pytest.raises(TypeError, match="save the one it was made from"):

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,18 +77,11 @@ def _sampled(make: Callable[[Circumstances], Any]) -> Callable[[Circumstances], 
     return lambda at: Run(make(at), {"draws": at.count(300), "chains": 2})
 
 
-def _k_tied(at: Circumstances) -> Mapping[str, q.Family]:
-    """k-tied scales, but for matrices that are too thin to have any to tie."""
-    matrices = [leaf for leaf in at.problem.leaf_infos if not leaf.is_bias]
-    thin = {leaf.path: q.Normal() for leaf in matrices if min(leaf.matrix_shape) < 2}
-    return {"**": q.KTied(2), **thin}
-
-
 METHODS: dict[str, Callable[[Circumstances], Run]] = {
     "map": _optimised(lambda at, optimizer: px.MAP(optimizer), 2000),
     "ensemble": _optimised(lambda at, optimizer: px.Ensemble(px.MAP(optimizer), 5), 2000),
     "mean-field": _optimised(lambda at, optimizer: px.VI(q.Normal(), optimizer=optimizer), 4000),
-    "k-tied": _optimised(lambda at, optimizer: px.VI(_k_tied(at), optimizer=optimizer), 4000),
+    "k-tied": _optimised(lambda at, optimizer: px.VI(q.KTied(2), optimizer=optimizer), 4000),
     "rank-1": _optimised(lambda at, optimizer: px.VI(q.Rank1(4), optimizer=optimizer), 1000),
     "swag": lambda at: Run(px.SWAG(), {"epochs": at.epochs(200), "batch_size": min(at.rows, 64)}),
     "hmc": _sampled(lambda at: px.HMC(warmup=at.count(200))),

@@ -6,6 +6,7 @@ The matrix itself is a point estimate under its prior.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +25,12 @@ from posteriax.priors import Leaf
 class Dropout(Family):
     """Dropout of the activations that enter a leaf, with no layer for it; biases are points.
 
-    In a convolution whole input channels are switched off. Masks are drawn per example in training; a draw of the
-    posterior is a network with some of its inputs switched off.
+    In a convolution whole input channels are switched off, of an embedding whole words. Masks are drawn per example in
+    training; a draw of the posterior is a network with some of its inputs switched off.
 
     Args:
         rate: the probability that an input is switched off.
-        axis: the leaf's axis of inputs; by default where the network's kind has it.
+        axis: the leaf's axis of inputs, or its axes; by default as the program uses the leaf.
 
     >>> from posteriax import families as q
     >>> {"**": q.Dropout(0.1), "layers/0/*": q.Point()}
@@ -37,33 +38,41 @@ class Dropout(Family):
     """
 
     rate: float = 0.1
-    axis: int | None = field(default=None, repr=False)
+    axis: int | tuple[int, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self.axis is not None:
+            object.__setattr__(self, "axis", (self.axis,) if isinstance(self.axis, int) else tuple(self.axis))
         if not 0.0 <= self.rate < 1.0:
             raise ValueError(f"rate must lie in [0, 1), got {self.rate}")
 
     def for_leaf(self, leaf: Leaf) -> Family:
         if leaf.is_bias:
             return Point()
-        return self if self.axis is not None else dataclasses.replace(self, axis=leaf.in_axis)
+        return self if self.axis is not None else dataclasses.replace(self, axis=leaf.in_axes)
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
 
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        assert isinstance(self.axis, tuple)  # for_leaf saw to it
+        return self.axis
+
     def _masks(self, value: jax.Array, key: jax.Array, examples: int) -> jax.Array:
-        kept = jax.random.bernoulli(key, 1 - self.rate, (examples, value.shape[self.axis]))  # type: ignore[index]
+        inputs = math.prod(value.shape[axis] for axis in self._axes)
+        kept = jax.random.bernoulli(key, 1 - self.rate, (examples, inputs))
         return kept.astype(value.dtype) / (1 - self.rate)
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
         masks = self._masks(variational["value"], keys[0], examples if plan.factors == "per example" else 1)
-        return FactorArray(variational["value"], (masks,), (self.axis,), plan.factor_axis)  # type: ignore[arg-type]
+        return FactorArray(variational["value"], (masks,), (self._axes,), plan.factor_axis)
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         value = variational["value"]
-        return value * along(self.axis, self._masks(value, key, 1)[0], value.ndim)  # type: ignore[arg-type]
+        return value * along(self._axes, self._masks(value, key, 1)[0], value.shape)
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["value"]

@@ -32,6 +32,14 @@ class Family(ABC):
         """The family that serves this leaf: itself, or a simpler one where it has no meaning (a tied bias)."""
         return self
 
+    def misfit(self, leaf: Leaf) -> str:
+        """In words, what a leaf is too small or too odd for, and what it gets instead; empty if the family fits.
+
+        A family for many leaves is then noted in the trace; one that was given to this very leaf is refused. Biases
+        are no misfits: every family says what it does with them.
+        """
+        return ""
+
     @abstractmethod
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         """Starting variational parameters around the network's own value of the leaf."""

@@ -26,7 +26,8 @@ from posteriax.priors import Leaf
 class KTied(DiagonalGaussian):
     """Mean-field with the scales of each weight matrix tied to rank k; leaves without two axes stay mean-field.
 
-    A convolution kernel is taken as a matrix of its inputs (positions and channels) by its output channels.
+    A convolution kernel is taken as a matrix of its inputs (positions and channels) by its output channels. A matrix of
+    less than k rows or columns has scales of a lower rank.
 
     Args:
         k: the rank; 2 is usually as good as untied.
@@ -47,13 +48,16 @@ class KTied(DiagonalGaussian):
     def for_leaf(self, leaf: Leaf) -> DiagonalGaussian:
         if leaf.is_bias:
             return Normal(self.scale)
-        rank = min(leaf.matrix_shape)
-        if self.k > rank:
-            raise ValueError(
-                f"q.KTied(k={self.k}) for {leaf.path} {leaf.shape}: the scales of a {leaf.matrix_shape} matrix have "
-                f"rank {rank} at the most; take k <= {rank}, or q.Normal() for this leaf by path"
-            )
-        return self
+        return self if self.k <= min(leaf.matrix_shape) else dataclasses.replace(self, k=min(leaf.matrix_shape))
+
+    def misfit(self, leaf: Leaf) -> str:
+        rank = min(leaf.matrix_shape) if not leaf.is_bias else self.k
+        if self.k <= rank:
+            return ""
+        return (
+            f"the scales of a {leaf.matrix_shape} matrix have rank {rank} at the most, so that q.KTied(k={self.k}) is "
+            f"q.KTied(k={rank}) there"
+        )
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         rows, columns = leaf.matrix_shape
@@ -94,4 +98,5 @@ def _variance_factors(variational: Variational) -> VarianceFactors:
     pairs = [(r, s) for r in range(u.shape[1]) for s in range(r, u.shape[1])]
     left = jnp.stack([(1 if r == s else 2) * u[:, r] * u[:, s] for r, s in pairs], axis=1)
     right = jnp.stack([v[:, r] * v[:, s] for r, s in pairs], axis=1)
-    return VarianceFactors(left, right, split=1 if u.shape[0] == shape[0] else len(shape) - 1)
+    split = next(n for n in range(1, len(shape) + 1) if math.prod(shape[:n]) == u.shape[0])
+    return VarianceFactors(left, right, split)

@@ -50,7 +50,8 @@ class MultiplicativeNormal(DiagonalGaussian):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         shape = [1] * value.ndim if self.share != "weight" else list(value.shape)
         if self.share == "neuron":
-            shape[leaf.out_axis] = value.shape[leaf.out_axis]
+            for axis in leaf.out_axes:
+                shape[axis] = value.shape[axis]
         return {"mean": value, "log_alpha": jnp.full(shape, self.log_alpha, value.dtype)}
 
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:

@@ -6,6 +6,7 @@ One index k holds for the whole network, so that the K components are an ensembl
 network. With `noise="point"` it is BatchEnsemble.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -67,11 +68,15 @@ class Rank1(Family):
     scale: float = 0.0316  # sqrt(p / (1 - p)) for a dropout rate p of 0.001
     prior_mean: float | Literal["tied"] = 1.0
     prior_scale: float | Literal["learned", "tied"] = 0.1
-    in_axis: int | None = field(default=None, repr=False)  # of the leaf; found from the network's kind
-    out_axis: int | None = field(default=None, repr=False)
+    in_axis: int | tuple[int, ...] | None = field(default=None, repr=False)  # of the leaf: as the program uses it
+    out_axis: int | tuple[int, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_count("components", self.components)
+        for name in ("in_axis", "out_axis"):
+            axes = getattr(self, name)
+            if axes is not None:
+                object.__setattr__(self, name, (axes,) if isinstance(axes, int) else tuple(axes))
         check_positive("scale", self.scale)
         self._check_prior()
         for name, allowed in (
@@ -119,16 +124,35 @@ class Rank1(Family):
     def for_leaf(self, leaf: Leaf) -> Family:
         if leaf.is_bias:
             return PointPerComponent(self.components, self.likelihood)
-        return self if self.in_axis is not None else replace(self, in_axis=leaf.in_axis, out_axis=leaf.outputs_axis)
+        found = self if self.in_axis is not None else replace(self, in_axis=leaf.in_axes, out_axis=leaf.out_axes)
+        return found if not self.misfit(leaf) else PointPerComponent(self.components, self.likelihood)
+
+    def misfit(self, leaf: Leaf) -> str:
+        if leaf.is_bias:
+            return ""
+        if self.place == "output" and not leaf.out_axes:
+            return "it is summed over entirely and has no outputs to scale: a point in every component"
+        if self.additive and leaf.known_axes.lookup:
+            return "its rows are looked up: no input enters that a factor could be added to; a point in every component"
+        return ""
 
     @property
-    def _axes(self) -> tuple[int, ...]:
-        return tuple({"in": self.in_axis, "out": self.out_axis}[place] for place in PLACES[self.place])  # type: ignore[misc]
+    def _by_place(self) -> dict[str, tuple[int, ...]]:
+        both = {"in": self.in_axis, "out": self.out_axis}
+        return {place: both[place] for place in PLACES[self.place] if both[place]}  # type: ignore[misc]
+
+    @property
+    def _places(self) -> tuple[str, ...]:
+        return tuple(self._by_place)
+
+    @property
+    def _axes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._by_place.values())
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         variational = {"kernel": value}
-        for i, (place, axis) in enumerate(zip(PLACES[self.place], self._axes, strict=True)):
-            shape = [self.components, value.shape[axis]]
+        for i, (place, axes) in enumerate(self._by_place.items()):
+            shape = [self.components, math.prod(value.shape[axis] for axis in axes)]
             key_location, key_scale = jax.random.split(jax.random.fold_in(key, i))
             variational[place] = self._start(key_location, shape, value.dtype)
             if self.random:
@@ -154,7 +178,7 @@ class Rank1(Family):
             self._noise.draw(
                 key, variational[place], variational.get(f"log_scale_{place}"), examples, variational["kernel"]
             )
-            for place, key in zip(PLACES[self.place], keys, strict=False)
+            for place, key in zip(self._places, keys, strict=False)
         )
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
@@ -175,16 +199,16 @@ class Rank1(Family):
         if self.additive:
             return variational["kernel"]
         kernel, product = variational["kernel"], jnp.ones(())
-        for place, axis in zip(PLACES[self.place], self._axes, strict=True):
+        for place, axes in self._by_place.items():
             centres = self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))
-            product = product * jax.vmap(lambda centre, axis=axis: along(axis, centre, kernel.ndim))(centres)
+            product = product * jax.vmap(lambda centre, axes=axes: along(axes, centre, kernel.shape))(centres)
         return kernel * product.mean(axis=0)
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         kl = -prior.log_prob(variational["kernel"]).sum()
         if not self.random:
             return kl
-        for place, own in zip(PLACES[self.place], jax.random.split(key, 2), strict=False):
+        for place, own in zip(self._places, jax.random.split(key, 2), strict=False):
             location, log_scale = variational[place], variational[f"log_scale_{place}"]
             mean: Any = 0.0 if self.additive else self.prior_mean
             mean = location if mean == "tied" else mean
@@ -206,7 +230,7 @@ class Rank1(Family):
     def entropy(self, variational: Variational) -> jax.Array:
         return sum(
             (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]))
-            for place in PLACES[self.place]
+            for place in self._places
             if self.random
         ) + jnp.zeros(())
 

@@ -22,6 +22,7 @@ from posteriax.arrays.random_array import KEYS_PER_LEAF
 from posteriax.checks import check_count
 from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Gaussian, Variational
+from posteriax.families.misfits import misfit_notes
 from posteriax.families.normal import Normal
 from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax.methods.kl_schedules import KLSchedule
@@ -110,7 +111,9 @@ class VI:
         shared = [f"{name}: one shared draw per step, because {note}" for name, note in notes.items() if note]
         kl_notes = {leaf.name: leaf.family.kl_note(leaf.block.prior(priors)) for leaf in leaves}
         notes_of_kl = (f"{name}: {note}" for name, note in kl_notes.items() if note)
-        return (*shared, *notes_of_kl, *self._kl_schedule_notes(target), *_start_notes(self, target))
+        named = self.family if isinstance(self.family, Mapping) else ()
+        misfits = misfit_notes(families_of(self.family, target.problem), target.problem.leaf_infos, named)
+        return (*misfits, *shared, *notes_of_kl, *self._kl_schedule_notes(target), *_start_notes(self, target))
 
     def _kl_schedule_notes(self, target: Target) -> tuple[str, ...]:
         last = float(self._kl_weight(target, target.steps))

@@ -332,7 +332,7 @@ def test_a_batch_ensemble_has_as_many_draws_as_components(moons):
 
 
 BAD = {
-    "rank": (q.KTied(3), "rank 2 at the most"),
+    "rank": ({"**": q.Normal(), "layers/0/weight": q.KTied(3)}, "layers/0/weight .* rank 2 at the most"),
     "no density": (q.Point(), "needs a prior with a density"),
     "rank-1 without density": (q.Rank1(2), "needs a prior with a density"),
     "too large": (q.FullCovariance("network"), "q.FullCovariance for"),
@@ -387,7 +387,7 @@ def test_priors_without_density_are_refused_by_what_needs_one(method, moons):
 
 
 def test_a_factor_array_is_handled_as_its_product_where_it_has_no_rule():
-    array = FactorArray(normal(1, 3, 4), (normal(2, 1, 3), normal(3, 1, 4)), (0, 1), 0)
+    array = FactorArray(normal(1, 3, 4), (normal(2, 1, 3), normal(3, 1, 4)), ((0,), (1,)), 0)
     explicit = array.materialise()
     np.testing.assert_allclose(quax.quaxify(jnp.sum)(array), explicit.sum(), rtol=1e-5)
     np.testing.assert_allclose(quax.quaxify(lambda w: w.reshape(-1)[3:5])(array), explicit.reshape(-1)[3:5], rtol=1e-5)
