@@ -73,6 +73,14 @@ class NormalPredictive:
         return jax.vmap(self.likelihood.moments)(self.unknowns, jnp.asarray(self.outputs))
 
     @property
+    def sums(self) -> NormalSums:
+        """What ``reduce=True`` would have kept, in the network's units."""
+        mean, scale = self.standard_moments
+        middle = mean.mean(axis=0)
+        squares = jnp.square(mean - middle).sum(axis=0)
+        return NormalSums(jnp.float32(len(mean)), middle, squares, jnp.square(scale).mean(axis=0))
+
+    @property
     def moments_per_draw(self) -> tuple[Any, Any]:
         """Mean and noise scale of every draw, (S, N, D)."""
         mean, scale = self.standard_moments
