@@ -15,7 +15,7 @@ PARTS = 8
 FEWEST_STEPS = 4 * PARTS  # so that the last quarter has a step in every part
 CLEAR = 4.0  # standard errors; with 6 degrees of freedom, exceeded by chance in 4 of 1,000
 WORTH = 1.0  # nats: a smaller change of the objective means nothing
-CLOSE = 0.03  # a mean square of whitened gradients: parameters that are typically within 0.17 standard deviations
+CLOSE = 0.01  # a mean square of whitened gradients: parameters typically within 0.1 standard deviations of the optimum
 UNSURE = 0.03  # a standard error of it, from which on nothing can be said
 
 
