@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import posteriax as px
 from posteriax import cli
-from posteriax import families as q
 from posteriax.automatic.comparing import Settings, read_prepared
 from posteriax.automatic.description import load_described
 from posteriax.automatic.methods import (
@@ -27,9 +26,7 @@ from posteriax.automatic.methods import (
 from posteriax.automatic.networks import Architecture, choose_network, make_problem
 from posteriax.automatic.predicting import _columns, as_csv
 from posteriax.automatic.units import in_units_of
-from posteriax.families.blocks import blocks_of
 from posteriax.likelihoods import Units
-from posteriax.methods.vi import families_of
 from posteriax.report.page import page
 from posteriax.tables.preparing import preparation_from_plain
 from posteriax.tables.reading import DataError, read_csv
@@ -172,14 +169,6 @@ def test_every_method_has_settings_for_small_and_large_data(name):
         for quick in (False, True):
             run = METHODS[name](Circumstances(problem, count, quick=quick))
             assert all(value >= 1 for value in run.arguments.values())
-
-
-@pytest.mark.parametrize(("columns", "outputs", "tied"), [(1, 1, 0), (4, 1, 1), (4, 3, 2)])
-def test_scales_are_tied_in_matrices_that_have_two_axes_to_tie(columns, outputs, tied):
-    problem = make_problem(choose_network((columns,), outputs, 100), Classes("kind", ("a", "b")), 0)
-    method = METHODS["k-tied"](Circumstances(problem, 100)).method
-    blocks = blocks_of(tuple(families_of(method.family, problem)), problem.leaf_infos)
-    assert sum(isinstance(block.family, q.KTied) for block in blocks) == tied
 
 
 def test_methods_are_chosen_by_name():

@@ -9,6 +9,7 @@ from scipy import optimize, stats
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.leaf import Leaf
 
 RNG = np.random.default_rng(0)
 MEAN, LOG_SCALE = RNG.normal(1.0, 0.3, size=(2, 5)), RNG.normal(-1.0, 0.3, size=(2, 5))
@@ -18,7 +19,7 @@ FLAT = dist.ImproperUniform(dist.constraints.real, (), ())
 def kl(family: q.Rank1, **more: np.ndarray) -> float:
     own = {"kernel": jnp.zeros((5, 3)), "in": jnp.asarray(MEAN), "log_scale_in": jnp.asarray(LOG_SCALE)}
     own |= {name: jnp.asarray(value) for name, value in more.items()}
-    return float(family.kl(own, FLAT, jax.random.key(0)))
+    return float(family.for_leaf(Leaf("w", (5, 3))).kl(own, FLAT, jax.random.key(0)))
 
 
 def normal_kl(mean, scale, prior_mean, prior_scale):

@@ -67,7 +67,7 @@ def test_warm_up_finds_a_step_size_for_the_wanted_acceptance():
     exact = known.linear_regression()
     steps = []
     for wanted in (0.6, 0.95):
-        method = px.HMC(warmup=300, target_acceptance=wanted)
+        method = px.HMC(warmup=300, target_acceptance=wanted, masses="prior")
         trace = px.fit(exact.problem, exact.data, method, draws=300, key=1).trace
         kept = trace["acceptance"][300:]
         assert kept.mean() > wanted - 4 * kept.std() / np.sqrt(len(kept))  # dual averaging errs on the safe side
