@@ -17,7 +17,7 @@ METHODS = {
     "rank-1": (px.VI(q.Rank1(2)), {"steps": 2}),
     "SWAG": (px.SWAG(), {"epochs": 4}),
     "SGHMC": (px.SGHMC(warmup_epochs=1, epochs_per_draw=1), {"draws": 2}),
-    "HMC": (px.HMC(warmup=2, step_size=1e-3, trajectory=3e-3), {"draws": 2}),
+    "HMC": (px.HMC(warmup=2, step_size=1e-3, trajectory=3e-3, start="network"), {"draws": 2}),
 }
 # every method once in the default suite, on two of the networks
 QUICK = {"Haiku MLP": ("MAP", "k-tied", "HMC"), "Keras two inputs": ("mean-field", "rank-1", "SWAG", "SGHMC")}
