@@ -31,6 +31,7 @@ def compare(
     attack: Any = None,
     recalibrate: Any = None,
     class_names: Sequence[str] | None = None,
+    costs: bool = True,
 ) -> Comparison:
     """Score several posteriors on one or several test sets.
 
@@ -48,6 +49,7 @@ def compare(
         recalibrate: held-out data ``(x, y)``: one temperature per posterior is fitted to them, and the main test set is
             scored again with it, in a table of its own (classes only).
         class_names: of the labels, for the report.
+        costs: measure what each posterior takes (parameters, seconds of training, time to predict) and show it.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, test = px.data.two_moons()
@@ -86,7 +88,7 @@ def compare(
     return Comparison(
         work.sets,
         reference,
-        work.costs(x_main),
+        work.costs(x_main) if costs else {},
         work.best,
         work.views,
         None if class_names is None else tuple(map(str, class_names)),
