@@ -64,7 +64,7 @@ def fashion(screen: Any, out: Path, seed: int) -> None:
     runs: Runs = {
         "MAP": (px.MAP(), {"epochs": 100}),
         "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"epochs": 100}),
-        "mean-field VI": (px.VI(q.Normal()), {"epochs": 300}),
+        "mean-field VI": (px.VI(q.Normal()), {"epochs": 1000}),
         "HMC": (px.HMC(warmup=200), {"draws": 400, "chains": 2}),
     }
     posteriors = fit_all(screen, problem, (x, y), runs, seed)
