@@ -12,6 +12,7 @@ test: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/pytest -n 2 --dist worksteal
 
 check-all: .venv/.dev

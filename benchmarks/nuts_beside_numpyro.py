@@ -23,12 +23,12 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
 import posteriax as px
-from posteriax.arrays.uses import spec_of_example
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk, rhat
+from posteriax.families.arrays.uses import spec_of_example
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Target
-from posteriax.program import Program, members_mesh, over_members
+from posteriax.run.program import Program, members_mesh, over_members
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import regressions

@@ -6,8 +6,8 @@ import numpy as np
 import posteriax as px
 from posteriax import families as q
 from posteriax.posterior import DrawsPosterior, VariationalPosterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Unknowns
-from posteriax.trace import Trace
 
 
 def variational(net, likelihood=None, family=None, *, members=1, mean=1.0, scale=1.0, seed=0, **settings):

@@ -15,7 +15,7 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
-from posteriax import compiler
+from posteriax._internal import compiler
 
 # but for the steps of runs, of which tests take thousands
 compiler.CHUNK_OPTIONS["xla_backend_optimization_level"] = 1

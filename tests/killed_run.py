@@ -15,8 +15,10 @@ import equinox as eqx
 import jax
 
 import posteriax as px
-from posteriax import checkpoint, run, whole_file
 from posteriax import families as q
+from posteriax._internal import atomic_file as whole_file
+from posteriax.run import checkpoint
+from posteriax.run import fitting as run
 
 MIXED = {
     "layers/0/weight": q.Rank1(2),

@@ -14,9 +14,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 import posteriax as px
-from posteriax import compiler
 from posteriax import families as q
-from posteriax.arrays.estimators import ESTIMATORS
+from posteriax._internal import compiler
+from posteriax.families.arrays.estimators import ESTIMATORS
 from posteriax.methods.method import Target
 from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
 

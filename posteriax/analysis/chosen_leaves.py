@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from posteriax._internal.leaf_paths import choose_by_path, describe_leaves
 from posteriax.analysis.running_covariance import chunks_of_draws
-from posteriax.leaf_paths import choose_by_path, describe_leaves
-from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior, blocks_of_draws
 from posteriax.priors import Leaf
 from posteriax.problem import Problem
-from posteriax.stored_draws import blocks_of_draws
 
 DRAWS = 1000  # where moments have no closed form
 

@@ -21,13 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 import quax
 
-from posteriax.arrays.probe import ProbeArray
-from posteriax.arrays.random_array import Contraction
-from posteriax.arrays.uses import Use, find_uses, spec_of_example
-from posteriax.compiler import jit
-from posteriax.network import couples_examples
+from posteriax._internal.compiler import jit
+from posteriax.data import Batch
+from posteriax.families.arrays import Contraction, ProbeArray, Use, find_uses, spec_of_example
 from posteriax.priors import Leaf
-from posteriax.problem import Batch, Problem, Unknowns
+from posteriax.problem import Problem, Unknowns, couples_examples
 
 MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
 AT_ONCE = 16  # of them together

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
+from posteriax._internal.checks import as_key, check_count
+from posteriax._internal.compiler import jit
 from posteriax.analysis.running_covariance import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
-from posteriax.arrays.random_array import RandomArray
-from posteriax.checks import as_key, check_count
-from posteriax.compiler import jit
-from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.prediction_plan import _outputs
-from posteriax.problem import Batch, Problem, Unknowns
+from posteriax.data import Batch
+from posteriax.families.arrays import RandomArray
+from posteriax.posterior import Posterior, VariationalPosterior, outputs_of
+from posteriax.problem import Problem, Unknowns
 
 
 def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> float:
@@ -89,7 +89,7 @@ def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
     """Of every draw and example."""
     return jax.lax.map(
         lambda unknowns: problem.likelihood.log_prob(
-            unknowns.likelihood, _outputs(problem, unknowns.network, batch.x), batch.y
+            unknowns.likelihood, outputs_of(problem, unknowns.network, batch.x), batch.y
         ),
         draws,
     )

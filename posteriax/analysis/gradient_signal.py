@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.canvas import PALETTE, subplots
-from posteriax.gradient_noise import FIELD
-from posteriax.leaf_paths import leaf_paths
+from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.leaf_paths import leaf_paths
 from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.run import FIELD
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax._internal.canvas import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.curvature import curvature_diagonal
 from posteriax.analysis.variational_leaves import mean_of, require_variational
-from posteriax.canvas import PALETTE, subplots
 from posteriax.posterior import Posterior
 
 SMALLEST = 1e-25  # what a kappa of 0 is shown as

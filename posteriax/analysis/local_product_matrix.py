@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.checks import as_key, check_count, check_inputs
+from posteriax._internal.compiler import jit
 from posteriax.analysis.activation_patterns import activation_pattern
 from posteriax.analysis.chosen_leaves import as_bytes, check_size
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
 from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
-from posteriax.checks import as_key, check_count, check_inputs
-from posteriax.compiler import jit
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
 

@@ -11,12 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.checks import check_count, check_data
 from posteriax.analysis.variational_leaves import mean_of
-from posteriax.canvas import PALETTE, subplots
-from posteriax.checks import check_count, check_data
-from posteriax.families.family import DiagonalGaussian
-from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
-from posteriax.trace import Trace
+from posteriax.families import DiagonalGaussian
+from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
 
 NAMES = ("stochastic_accuracy", "deterministic_accuracy", "ensemble_accuracy", "log_alpha", "chance_accuracy")
 

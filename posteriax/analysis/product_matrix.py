@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.canvas import heat_map, subplots
+from posteriax._internal.checks import as_key, check_count
+from posteriax._internal.compiler import jit
 from posteriax.analysis.chosen_leaves import check_size, chosen_weights
 from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
-from posteriax.canvas import heat_map, subplots
-from posteriax.checks import as_key, check_count
-from posteriax.compiler import jit
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 

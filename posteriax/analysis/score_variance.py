@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.checks import as_key, check_count
+from posteriax._internal.compiler import jit
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.variational_leaves import mean_unknowns
-from posteriax.canvas import PALETTE, subplots
-from posteriax.checks import as_key, check_count
-from posteriax.compiler import jit
 from posteriax.posterior import Posterior
 from posteriax.priors import Leaf
 from posteriax.problem import Problem, Unknowns

@@ -11,13 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.canvas import PALETTE, subplots
 from posteriax.analysis.kappa import Kappa
 from posteriax.analysis.variational_leaves import require_variational
-from posteriax.canvas import PALETTE, subplots
-from posteriax.families.family import DiagonalGaussian
-from posteriax.families.sparse import SparseNormal
-from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.predictive import Predictive
+from posteriax.families import DiagonalGaussian, SparseNormal
+from posteriax.posterior import Posterior, Predictive, VariationalPosterior
 
 
 @dataclass(frozen=True, eq=False)

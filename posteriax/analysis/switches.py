@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posteriax._internal.checks import as_key
 from posteriax.analysis.variational_leaves import change_leaves
-from posteriax.checks import as_key
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 

@@ -8,8 +8,8 @@ A mean-field posterior whose scales survive this needs only k (m + n) numbers fo
 import jax
 import jax.numpy as jnp
 
+from posteriax._internal.checks import check_count
 from posteriax.analysis.variational_leaves import change_leaves
-from posteriax.checks import check_count
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 

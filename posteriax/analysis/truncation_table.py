@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.checks import check_data
 from posteriax.analysis.elbo import elbo
 from posteriax.analysis.truncation import truncate
 from posteriax.analysis.variational_leaves import require_variational
-from posteriax.canvas import PALETTE, subplots
-from posteriax.checks import check_data
-from posteriax.evaluate import evaluate
+from posteriax.comparison import evaluate
 from posteriax.posterior import Posterior, VariationalPosterior
 
 

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.analysis.chosen_leaves import chosen_leaves
-from posteriax.families.family import DiagonalGaussian
-from posteriax.families.normal import Normal
+from posteriax.families import DiagonalGaussian, Normal
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 from posteriax.problem import Unknowns

@@ -1,9 +1,28 @@
 """Data: batches for the driver, and small data sets that ship with the package."""
 
-from posteriax.data.corrupted import CorruptedSet as CorruptedSet
-from posteriax.data.corrupted import corrupted as corrupted
+from posteriax.data.batches import Batch as Batch
+from posteriax.data.batches import Minibatches as Minibatches
+from posteriax.data.batches import full_batch as full_batch
+from posteriax.data.corrupted_sets import CorruptedSet as CorruptedSet
+from posteriax.data.corrupted_sets import Corruption as Corruption
+from posteriax.data.corrupted_sets import corrupted as corrupted
 from posteriax.data.corruptions import CORRUPTIONS as CORRUPTIONS
 from posteriax.data.corruptions import EXTRA_CORRUPTIONS as EXTRA_CORRUPTIONS
 from posteriax.data.corruptions import corrupt as corrupt
 from posteriax.data.fashion import fashion_small as fashion_small
 from posteriax.data.moons import two_moons as two_moons
+from posteriax.data.sources import Feed as Feed
+from posteriax.data.sources import HostArrays as HostArrays
+from posteriax.data.sources import Loader as Loader
+from posteriax.data.sources import is_large as is_large
+from posteriax.data.sources import is_loader as is_loader
+
+__all__ = [
+    "CORRUPTIONS",
+    "EXTRA_CORRUPTIONS",
+    "CorruptedSet",
+    "corrupt",
+    "corrupted",
+    "fashion_small",
+    "two_moons",
+]

@@ -1,13 +1,19 @@
 """Minibatches: every example once an epoch, in an order that only the key and the epoch decide."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.problem import Batch
+
+class Batch(NamedTuple):
+    """Examples, and how many examples of the data set each stands for: 1 in the full set, N / B in a minibatch."""
+
+    x: Any
+    y: Any
+    weight: Any
 
 
 @dataclass(frozen=True)

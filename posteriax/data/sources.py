@@ -5,15 +5,14 @@ memory maps, stay where they are: batches for a chunk of steps are gathered on t
 loader (anything with a length that can be iterated anew every epoch) brings its own batches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from posteriax.data.batches import Minibatches
-from posteriax.problem import Batch, Problem
+from posteriax.data.batches import Batch, Minibatches
 
 RESIDENT_BYTES = 2 * 2**30
 
@@ -63,7 +62,7 @@ class Loader:
     """
 
     loader: Any
-    problem: Problem
+    check: Callable[[Any], tuple[Any, Any]]  # of one batch (x, y), as the problem checks data
     size: int
 
     @property
@@ -84,7 +83,7 @@ class Loader:
                     continue
                 if step == last:
                     return
-                yield self._padded(self.problem.check(pair))
+                yield self._padded(self.check(pair))
                 step += 1
             if seen < self.per_epoch:
                 raise ValueError(f"the loader says it has {self.per_epoch} batches, but gave {seen}")

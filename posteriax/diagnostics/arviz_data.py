@@ -30,7 +30,7 @@ def to_arviz(posterior: Posterior) -> Any:
         memory) and `sample_stats`, under ArviZ's names.
 
     >>> import posteriax as px
-    >>> from posteriax.problem import Unknowns
+    >>> from posteriax.problem.problem import Unknowns
     >>> net = (lambda params, x: x @ params["fc"]["w"], {"fc": {"w": np.zeros((3, 1), np.float32)}})
     >>> draws = Unknowns({"fc": {"w": np.random.default_rng(0).normal(size=(4, 100, 3, 1))}}, {})
     >>> posterior = DrawsPosterior(px.Problem(net, px.Normal(scale=1.0)), px.Trace({}), draws)

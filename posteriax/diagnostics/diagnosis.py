@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax.checks import check_count, check_inputs
+from posteriax._internal.checks import check_count, check_inputs
 from posteriax.diagnostics import verdict as say
 from posteriax.diagnostics.advice import try_first, worst_place
 from posteriax.diagnostics.agreement import BAD, Agreement, Columns, groups_of_chains, rhat_by_chance

@@ -9,9 +9,8 @@ import numpy as np
 
 from posteriax.diagnostics.agreement import Agreement, Columns, agreement, look_at
 from posteriax.diagnostics.convergence import rhat
-from posteriax.network import couples_examples
-from posteriax.posterior import DrawsPosterior, Posterior
-from posteriax.predictive import NormalPredictive
+from posteriax.posterior import DrawsPosterior, NormalPredictive, Posterior
+from posteriax.problem import couples_examples
 
 LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
 OUTPUT_BYTES = 64 * 2**20  # of predictions held at once

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.trace import Trace
+from posteriax.posterior import Trace
 
 
 def ebfmi(energy: Any) -> np.ndarray:

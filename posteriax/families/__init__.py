@@ -5,12 +5,19 @@
 {'**': KTied(k=2, scale=0.01), '**/bias': Point()}
 """
 
+from posteriax.families.blocks import Block as Block
+from posteriax.families.blocks import blocks_of as blocks_of
 from posteriax.families.dropout import Dropout as Dropout
+from posteriax.families.family import DiagonalGaussian as DiagonalGaussian
 from posteriax.families.family import Family as Family
+from posteriax.families.family import Gaussian as Gaussian
+from posteriax.families.family import Variational as Variational
 from posteriax.families.full_covariance import FullCovariance as FullCovariance
 from posteriax.families.ktied import KTied as KTied
 from posteriax.families.low_rank import LowRank as LowRank
 from posteriax.families.matrix_normal import MatrixNormal as MatrixNormal
+from posteriax.families.matrix_normal import factors as factors
+from posteriax.families.misfits import misfit_notes as misfit_notes
 from posteriax.families.multiplicative import MultiplicativeNormal as MultiplicativeNormal
 from posteriax.families.normal import Normal as Normal
 from posteriax.families.point import Point as Point
@@ -19,3 +26,23 @@ from posteriax.families.rank1 import Rank1 as Rank1
 from posteriax.families.sparse import SparseNormal as SparseNormal
 from posteriax.families.zero_mean import ZeroMeanNoise as ZeroMeanNoise
 from posteriax.families.zero_mean import ZeroMeanNormal as ZeroMeanNormal
+
+__all__ = [
+    "DiagonalGaussian",
+    "Dropout",
+    "Family",
+    "FullCovariance",
+    "Gaussian",
+    "KTied",
+    "LowRank",
+    "MatrixNormal",
+    "MultiplicativeNormal",
+    "Normal",
+    "Point",
+    "PointPerComponent",
+    "Rank1",
+    "SparseNormal",
+    "Variational",
+    "ZeroMeanNoise",
+    "ZeroMeanNormal",
+]

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.arrays import FactorArray, Plan
-from posteriax.arrays.factor import along
+from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.factor import FactorArray, along
 from posteriax.families.family import Family, Variational
 from posteriax.families.point import Point
 from posteriax.priors import Leaf

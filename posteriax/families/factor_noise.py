@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.arrays.noise import computed_once, standard_normal
+from posteriax.families.arrays.noise import computed_once, standard_normal
 
 LARGEST = 10.0  # heavy tails would overflow a deep network
 

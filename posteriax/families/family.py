@@ -8,16 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.arrays import Plan
-from posteriax.arrays.gaussian import GaussianArray
-from posteriax.arrays.noise import standard_normal
+from posteriax._internal.settings import Savable
+from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.gaussian import GaussianArray
+from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.cross_entropy import cross_entropy, cross_entropy_note
 from posteriax.priors import Leaf, has_density
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 
 
-class Family(ABC):
+class Family(Savable, ABC, namespace="families"):
     """The shape of q(w) for one leaf w. Settings only: the variational parameters are passed in.
 
     A family of a mixture has `components`; one index then chooses the component of all leaves of the network.

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.arrays.noise import standard_normal
-from posteriax.checks import check_positive
-from posteriax.families import triangular
+from posteriax._internal import triangular
+from posteriax._internal.checks import check_positive
+from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.priors import Leaf
 

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.arrays import Plan
-from posteriax.arrays.gaussian import VarianceFactors
-from posteriax.checks import check_count, check_positive
+from posteriax._internal.checks import check_count, check_positive
+from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.gaussian import VarianceFactors
 from posteriax.families.family import DiagonalGaussian, Variational, rows_and_columns
 from posteriax.families.normal import Normal
 from posteriax.priors import Leaf

@@ -11,8 +11,8 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from posteriax.arrays.noise import standard_normal
-from posteriax.checks import check_count, check_positive
+from posteriax._internal.checks import check_count, check_positive
+from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.families.full_covariance import check_over
 from posteriax.priors import Leaf

@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.arrays import KroneckerArray, Plan
-from posteriax.arrays.noise import standard_normal
-from posteriax.checks import check_positive
-from posteriax.families import triangular
+from posteriax._internal import triangular
+from posteriax._internal.checks import check_positive
+from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.kronecker import KroneckerArray
+from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import DiagonalGaussian, Gaussian, Variational, gaussian_entropy, rows_and_columns
 from posteriax.families.normal import Normal
 from posteriax.priors import Leaf

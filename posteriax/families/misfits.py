@@ -3,7 +3,7 @@
 from collections.abc import Container, Sequence
 
 from posteriax.families.family import Family
-from posteriax.leaf import Leaf
+from posteriax.priors import Leaf
 
 
 def misfit_notes(families: Sequence[Family], leaves: Sequence[Leaf], named: Container[str] = ()) -> list[str]:

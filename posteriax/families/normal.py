@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import jax
 import jax.numpy as jnp
 
-from posteriax.checks import check_positive
+from posteriax._internal.checks import check_positive
 from posteriax.families.family import DiagonalGaussian, Variational
 from posteriax.priors import Leaf
 

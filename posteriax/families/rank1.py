@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.arrays import FactorArray, Plan
-from posteriax.arrays.factor import along
-from posteriax.checks import check_count, check_positive
+from posteriax._internal.checks import check_count, check_positive
+from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.factor import FactorArray, along
 from posteriax.families.factor_noise import NOISES, Noise
 from posteriax.families.family import Family, Variational
 from posteriax.priors import Leaf

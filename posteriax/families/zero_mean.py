@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.checks import check_positive
+from posteriax._internal.checks import check_positive
 from posteriax.families.family import DiagonalGaussian, Family, Variational
 from posteriax.families.normal import Normal
 from posteriax.priors import Leaf, LogUniformPrior, has_density

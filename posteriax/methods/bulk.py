@@ -64,7 +64,7 @@ def find_bulk(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -
 
 def _climb(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -> Bulk:
     def loss(vector: jax.Array) -> jax.Array:
-        return -log_density(vector)
+        return -log_density(vector).astype(vector.dtype)  # in double precision, data may be wider than the weights
 
     search = optax.scale_by_zoom_linesearch(LINE_SEARCH_STEPS, initial_guess_strategy="one")
     optimizer = optax.lbfgs(linesearch=search)

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.checks import check_count
-from posteriax.leaf_paths import describe_leaves
+from posteriax._internal.checks import check_count
+from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.methods.method import Method
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem, Unknowns

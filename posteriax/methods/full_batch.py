@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from posteriax.checks import check_count
-from posteriax.correlated_normal import CorrelatedNormal
+from posteriax._internal.checks import check_count
+from posteriax.data import Batch
 from posteriax.methods.bulk import Bulk, disperse, find_bulk
 from posteriax.methods.method import Lengths, Target
-from posteriax.posterior import DrawsPosterior, Posterior
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.priors import CorrelatedNormal
+from posteriax.problem import Unknowns
 
 STARTS = ("map", "network", "prior")
 

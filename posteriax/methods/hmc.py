@@ -20,15 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.checks import check_count, check_positive
-from posteriax.correlated_normal import CorrelatedNormal
+from posteriax._internal.checks import check_count, check_positive
+from posteriax.data import Batch
 from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
 from posteriax.methods.full_batch import FullBatchSampler, Standardised, log_likelihood_of, refuse_stuck_chains
 from posteriax.methods.mass import diagonal_metric, prior_metric, reference_scale
 from posteriax.methods.method import Target
-from posteriax.posterior import Posterior
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import Posterior, Trace
+from posteriax.priors import CorrelatedNormal
+from posteriax.problem import Unknowns
 
 DIVERGENT = 1000.0  # nats of energy error
 EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import jax.numpy as jnp
 
-from posteriax.checks import check_count, check_positive
+from posteriax._internal.checks import check_count, check_positive
 
 
 class KLSchedule(Protocol):

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import optax
 
+from posteriax.data import Batch
 from posteriax.methods.method import Target
 from posteriax.methods.optimizer import falling_adam, optimize
-from posteriax.posterior import DrawsPosterior, Posterior
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.problem import Unknowns
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.correlated_normal import CorrelatedNormal
 from posteriax.methods.method import Target
+from posteriax.priors import CorrelatedNormal
 
 
 def reference_scale(target: Target) -> float:

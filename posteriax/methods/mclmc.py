@@ -18,12 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.checks import check_positive
+from posteriax._internal.checks import check_positive
+from posteriax.data import Batch
 from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
 from posteriax.methods.full_batch import FullBatchSampler, Standardised
 from posteriax.methods.method import Target
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import Trace
+from posteriax.problem import Unknowns
 
 UNBOUNDED = 1e30  # a step size that is never reached
 WILD = 1e4  # times the wanted squared energy error: such a step of the warm-up is not taken, and the chain turns

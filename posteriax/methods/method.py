@@ -5,9 +5,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
-from posteriax.posterior import Posterior
-from posteriax.problem import Batch, Problem, Unknowns
-from posteriax.trace import Trace
+from posteriax.data import Batch
+from posteriax.posterior import Posterior, Trace
+from posteriax.problem import Problem, Unknowns
 
 State = Any  # a pytree: all that the next step needs
 Info = Any  # a NamedTuple of scalars; its first field must stay finite, and is what progress shows

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from posteriax.network import Network
-from posteriax.problem import Unknowns
+from posteriax.problem import Network, Unknowns
 
 LARGEST = 300  # unknowns: the Hessian is decomposed at every step
 LARGEST_DATA = 30_000_000  # examples times unknowns: what a Hessian holds in memory at once

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax.checks import check_count, check_positive
+from posteriax._internal.checks import check_count, check_positive
+from posteriax.data import Batch
 from posteriax.methods.diagonal import Diagonal, learn, start_diagonal
 from posteriax.methods.full_batch import FullBatchSampler, Standardised, refuse_stuck_chains
 from posteriax.methods.hmc import check_acceptance
 from posteriax.methods.method import Target
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import Trace
+from posteriax.problem import Unknowns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.checks import check_positive
+from posteriax._internal.checks import check_positive
+from posteriax.data import Batch
 from posteriax.methods.method import Lengths, Target
-from posteriax.posterior import DrawsPosterior, Posterior
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.problem import Unknowns
 
 STARTS = ("prior", "network")
 DECAY, OFFSET = 0.99, 1e-7  # of the running mean square of gradients, and added to its root (METHODS C.3)

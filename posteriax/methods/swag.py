@@ -18,15 +18,14 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from posteriax.checks import check_positive
-from posteriax.families.low_rank import LowRank
-from posteriax.families.normal import Normal
+from posteriax._internal.checks import check_positive
+from posteriax.data import Batch
+from posteriax.families import LowRank, Normal
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.method import Target
 from posteriax.methods.optimizer import optimize, pack_small_leaves
-from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
+from posteriax.problem import Unknowns
 
 SMALLEST_VARIANCE = 1e-30  # of a weight that never moved: its logarithm must stay finite
 

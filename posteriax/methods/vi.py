@@ -16,15 +16,11 @@ import numpy as np
 import optax
 import quax
 
-from posteriax.arrays import Plan, find_uses, plan_estimators
-from posteriax.arrays.estimators import ESTIMATORS, Estimator
-from posteriax.arrays.random_array import KEYS_PER_LEAF
-from posteriax.checks import check_count
-from posteriax.families.blocks import Block, blocks_of
-from posteriax.families.family import Family, Gaussian, Variational
-from posteriax.families.misfits import misfit_notes
-from posteriax.families.normal import Normal
-from posteriax.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax._internal.checks import check_count
+from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax.data import Batch
+from posteriax.families import Block, Family, Gaussian, Normal, Variational, blocks_of, misfit_notes
+from posteriax.families.arrays import ESTIMATORS, KEYS_PER_LEAF, Estimator, Plan, find_uses, plan_estimators
 from posteriax.methods.kl_schedules import KLSchedule
 from posteriax.methods.method import Target
 from posteriax.methods.mode import is_linear
@@ -39,10 +35,9 @@ from posteriax.methods.vi_start import (
     spread_by_moments,
 )
 from posteriax.methods.whitened import whitened_adam
-from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.posterior import Posterior, Trace, VariationalPosterior
 from posteriax.priors import Leaf, has_density
-from posteriax.problem import Batch, Problem, Unknowns
-from posteriax.trace import Trace
+from posteriax.problem import Problem, Unknowns
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +47,7 @@ class VI:
     Args:
         family: one family for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
         estimator: how noise enters the network: "auto", "weight", "factor", "flipout" or "local"
-            (see :mod:`posteriax.arrays.estimators`).
+            (see :mod:`posteriax.families.arrays.estimators`).
         optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
             Adam in the posterior's own units, with rates that fall to 0 (see :mod:`posteriax.methods.whitened`).
         kl_schedule: the weight of the KL term: ``px.LinearKL(epochs=...)``, ``px.StaircaseKL(...)``, or a function of

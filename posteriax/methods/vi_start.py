@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from posteriax.families.blocks import Block
-from posteriax.families.family import Variational
-from posteriax.leaf_paths import describe_leaves
+from posteriax._internal.leaf_paths import describe_leaves
+from posteriax.data import Batch
+from posteriax.families import Block, Variational
 from posteriax.methods import mode
 from posteriax.methods.method import Target
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.priors import has_density
-from posteriax.problem import Batch, Unknowns
+from posteriax.problem import Unknowns
 
 MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of a posterior that is a start
 

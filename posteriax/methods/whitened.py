@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from posteriax.families import triangular
+from posteriax._internal import triangular
 from posteriax.methods.optimizer import pack_small_leaves
 
 MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3

@@ -1,6 +1,7 @@
 """Scores of predictions: functions of arrays, in nats and fractions. One file per kind."""
 
 from posteriax.metrics.calibration import CalibrationBins as CalibrationBins
+from posteriax.metrics.calibration import bin_of as bin_of
 from posteriax.metrics.calibration import calibration_bins as calibration_bins
 from posteriax.metrics.calibration import classwise_bins as classwise_bins
 from posteriax.metrics.calibration import classwise_ece as classwise_ece
@@ -33,3 +34,39 @@ from posteriax.metrics.selective import aurc as aurc
 from posteriax.metrics.selective import risk_coverage as risk_coverage
 from posteriax.metrics.uncertainty import VarianceParts as VarianceParts
 from posteriax.metrics.uncertainty import variance_parts as variance_parts
+
+__all__ = [
+    "ALEXNET_IMAGENET_C",
+    "CalibrationBins",
+    "RiskCoverage",
+    "VarianceParts",
+    "accuracy",
+    "agreement",
+    "aurc",
+    "auroc",
+    "average_precision",
+    "brier",
+    "calibration_bins",
+    "classwise_bins",
+    "classwise_ece",
+    "crps",
+    "crps_normal",
+    "disagreement",
+    "disagreement_over_error",
+    "ece_equal_mass",
+    "ece_equal_width",
+    "fpr_at_tpr",
+    "interval",
+    "interval_coverage",
+    "interval_width",
+    "mean_corruption_error",
+    "nll",
+    "normal_nll",
+    "pairwise_kl",
+    "rhat_to_reference",
+    "risk_coverage",
+    "rmse",
+    "total_variation",
+    "variance_parts",
+    "wasserstein",
+]

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.checks import check_count
-from posteriax.compiler import jit
+from posteriax._internal.checks import check_count
+from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_probs, score_classes
 
 BLOCK = 256  # examples summed one after another in float32, before the blocks' sums are

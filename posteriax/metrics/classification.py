@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.compiler import jit
+from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_classes as as_classes
 from posteriax.metrics.inputs import as_numbers, as_probs, score_classes
 from posteriax.metrics.shares import share

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.scipy.special import rel_entr
 
-from posteriax.compiler import jit
+from posteriax._internal.compiler import jit
 from posteriax.metrics.classification import accuracy
 from posteriax.metrics.inputs import as_probs
 from posteriax.metrics.shares import share

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.compiler import jit
+from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_numbers, as_probs
 from posteriax.metrics.shares import share
 

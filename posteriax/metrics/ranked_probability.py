@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 
-from posteriax.compiler import jit
+from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_numbers, check_draws
 from posteriax.metrics.regression import as_gaussians
 

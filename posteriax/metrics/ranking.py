@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax.compiler import jit
+from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_numbers, as_yes_or_no
 
 

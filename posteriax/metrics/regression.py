@@ -8,7 +8,7 @@ import numpy as np
 from jax.scipy.stats import norm
 
 from posteriax.metrics.inputs import as_numbers, check_draws, check_same_shape, known
-from posteriax.predictive.protocol import log_mean
+from posteriax.posterior import log_mean
 
 
 def rmse(mean: Any, y: Any) -> jax.Array:

@@ -9,7 +9,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.gradient_noise import GradientNoise, _watched
+from posteriax.run.gradient_noise import GradientNoise, _watched
 
 KEY = jax.random.key(0)
 NET = eqx.nn.MLP(2, 2, 8, 1, key=KEY)

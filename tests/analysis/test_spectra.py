@@ -54,7 +54,7 @@ def test_draws_and_mixtures_have_moments_too():
 
 
 def test_draws_on_disk_serve_as_those_in_memory(moons, tmp_path, monkeypatch):
-    from posteriax import stored_draws
+    from posteriax.posterior import stored_draws
 
     problem = px.Problem(NET, px.Categorical())
     run = {"draws": 12, "chains": 2, "key": 0}

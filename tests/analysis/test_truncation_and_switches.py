@@ -10,7 +10,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.analysis.truncation import truncate_matrix
 from posteriax.posterior import VariationalPosterior
-from posteriax.trace import Trace
+from posteriax.posterior.trace import Trace
 
 KEY = jax.random.key(0)
 

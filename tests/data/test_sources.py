@@ -101,7 +101,7 @@ def test_a_loaders_run_resumes_in_the_middle_of_an_epoch(problem, moons, tmp_pat
                     raise Tired
                 yield batch
 
-    monkeypatch.setattr("posteriax.program.STEPS_PER_CHUNK", 3)
+    monkeypatch.setattr("posteriax.run.program.STEPS_PER_CHUNK", 3)
     where = {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
     with pytest.raises(Tired):
         px.fit(problem, UntilNow(moons[0], 7), px.MAP(), steps=25, key=0, **where)

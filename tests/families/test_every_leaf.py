@@ -7,8 +7,8 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.data import Batch
 from posteriax.methods.method import Target
-from posteriax.problem import Batch
 
 SHAPES = {
     "token": (1, 1, 4),

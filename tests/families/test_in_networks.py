@@ -12,8 +12,8 @@ import quax
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.arrays import KroneckerArray
-from posteriax.arrays.factor import FactorArray
+from posteriax.families.arrays import KroneckerArray
+from posteriax.families.arrays.factor import FactorArray
 from posteriax.methods.method import Target
 from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
 
@@ -227,8 +227,9 @@ def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_avera
     assert outputs.shape == (3, BATCH, 4)
     each = jax.vmap(lambda o: problem.likelihood.log_prob({}, o, y))(outputs)
     losses = {}
+    from posteriax.data import Batch
     from posteriax.methods.vi import Mixture, _log_likelihood
-    from posteriax.problem import Batch, Unknowns
+    from posteriax.problem import Unknowns
 
     batch = Batch(x, y, jnp.ones(BATCH))
     for kind in ("average", "mixture"):

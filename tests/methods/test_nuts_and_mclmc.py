@@ -35,7 +35,7 @@ def test_nuts_does_not_depend_on_the_priors_units():
     for unit in (1.0, 64.0):  # a power of two: no rounding
         net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 1), np.float32)})
         problem = px.Problem(net, px.Normal(1.0), p.Normal(unit))
-        draws = px.fit(problem, (x / unit, y), px.NUTS(warmup=5), draws=5, key=0).draws.network["w"]
+        draws = px.fit(problem, (x / unit, y), px.NUTS(warmup=5, start="prior"), draws=5, key=0).draws.network["w"]
         chains.append(np.asarray(draws) / unit)
     np.testing.assert_allclose(*chains, rtol=1e-3, atol=1e-4)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax import stored_draws
 from posteriax.diagnostics import ess_bulk, ess_mean, rhat
+from posteriax.posterior import stored_draws
 
 # the step sizes at which the discretisation adds about 2 % to the narrowest variance of each problem
 SMALL = {"linear regression": 3e-4, "correlated Gaussian": 6e-4}
@@ -150,11 +150,12 @@ def test_micro_batches_and_devices_change_nothing_but_rounding(small_net):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [px.NUTS(warmup=5, micro_batches=7), px.MCLMC(warmup=5, micro_batches=7)])
+@pytest.mark.parametrize("method", [px.NUTS, px.MCLMC])
 def test_other_samplers_take_micro_batches_too(small_net, method):
     problem, data = small_net
-    posterior = px.fit(problem, data, method, draws=2, key=0)
-    whole = px.fit(problem, data, type(method)(warmup=5), draws=2, key=0)
+    # from the network's own weights: the climb of start="map" would magnify the rounding of sums in another order
+    posterior = px.fit(problem, data, method(warmup=5, start="network", micro_batches=7), draws=2, key=0)
+    whole = px.fit(problem, data, method(warmup=5, start="network"), draws=2, key=0)
     for one, two in zip(jax.tree.leaves(posterior.draws), jax.tree.leaves(whole.draws), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-3)
 

@@ -9,8 +9,9 @@ import pytest
 import sbc
 
 import posteriax as px
+from posteriax.data import Batch
 from posteriax.methods.method import Target
-from posteriax.problem import Batch, Unknowns
+from posteriax.problem import Unknowns
 
 REPLICATIONS, EXAMPLES, DRAWS = 200, 20, 63
 X = np.random.default_rng(0).normal(size=(EXAMPLES, 2)).astype(np.float32)

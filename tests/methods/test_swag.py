@@ -12,8 +12,8 @@ from posteriax import priors as p
 from posteriax.methods.method import Target
 from posteriax.methods.swag import add_snapshot, no_moments, snapshots_of
 from posteriax.posterior import DrawsPosterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Unknowns
-from posteriax.trace import Trace
 
 N, NOISE, STEPS = 24, 0.5, 20
 RATES = {"learning_rate": 0.05, "start_learning_rate": 0.1, "momentum": 0.9}

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import optax
 import pytest
 import regressions
@@ -94,7 +95,7 @@ def test_a_step_in_whitened_coordinates_does_not_depend_on_units():
     found = []
     for unit in (np.ones((2, 1)), units):
         net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 1), np.float32)})
-        problem = px.Problem(net, px.Normal(1.0), {"**": px.priors.Given(px.priors.dist.Normal(0.0, 5 * unit))})
+        problem = px.Problem(net, px.Normal(1.0), {"**": dist.Normal(0.0, 5 * unit)})
         data = (np.float32(x / unit[:, 0]), np.float32(y))
         posterior = px.fit(problem, data, px.VI(q.FullCovariance()), steps=300, batch_size=40, key=0)
         mean, sd = moments(posterior)

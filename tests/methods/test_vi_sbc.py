@@ -10,8 +10,8 @@ import sbc
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax.data import Batch
 from posteriax.methods.method import Target
-from posteriax.problem import Batch
 
 REPLICATIONS, DRAWS, STEPS = 200, 99, 1000
 UNITS = np.array([[10.0], [0.1], [1e3]], np.float32)  # of the weights

@@ -10,10 +10,11 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.data import Batch
 from posteriax.methods.method import Target
 from posteriax.posterior import DrawsPosterior
-from posteriax.problem import Batch, Unknowns
-from posteriax.trace import Trace
+from posteriax.posterior.trace import Trace
+from posteriax.problem import Unknowns
 
 EXACT = known.linear_regression()
 STILL = optax.sgd(0.0)  # leaves q where it starts

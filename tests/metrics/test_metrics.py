@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import posteriax as px
 from posteriax import metrics
-from posteriax.evaluate import QUANTILE_LEVELS
+from posteriax.comparison.evaluation import QUANTILE_LEVELS
 
 RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.ones(5), 300).astype(np.float32)

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.checks import as_key
-from posteriax.compiler import jit
+from posteriax._internal.checks import as_key
+from posteriax._internal.compiler import jit
 from posteriax.data.corruptions.images import Channels, as_images
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
 from posteriax.data.corruptions.uniforms import uniforms

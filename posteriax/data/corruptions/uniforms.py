@@ -10,7 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from posteriax.compiler import jit
+from posteriax._internal.compiler import jit
 
 LEAST = 4096
 

@@ -1,0 +1,1 @@
+"""What every room uses and no user sees: checks, paths of leaves, files, progress, the compiler. Entered by module."""

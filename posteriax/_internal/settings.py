@@ -1,0 +1,92 @@
+"""Settings as plain data: likelihoods, priors and families to JSON and back, without running any code.
+
+A class whose instances can be saved derives from :class:`Savable`; deriving is all it takes. Only classes that are
+already imported can come out of a file, so loading one imports nothing and runs nothing that the file names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpyro.distributions as dist
+
+_CLASSES: dict[str, type["Savable"]] = {}
+_NUMPYRO = ("Normal", "Laplace", "Logistic", "StudentT", "Cauchy", "Uniform")
+
+
+class Savable:
+    """A frozen dataclass of plain settings that a posterior's file can hold.
+
+    A class of posteriax is saved as "namespace.Name", any other as "namespace.module:Name".
+    """
+
+    saved_as: ClassVar[str]
+    _namespace: ClassVar[str]
+
+    def __init_subclass__(cls, namespace: str | None = None, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if namespace is not None:
+            cls._namespace = namespace
+            return
+        ours = cls.__module__.split(".")[0] == __name__.split(".")[0]
+        cls.saved_as = f"{cls._namespace}.{cls.__name__ if ours else f'{cls.__module__}:{cls.__qualname__}'}"
+        _CLASSES[cls.saved_as] = cls
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready data that :func:`from_plain` turns back into an equal object."""
+        return {"kind": self.saved_as, **{f.name: _number(getattr(self, f.name)) for f in fields(self)}}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        return cls(**settings)
+
+
+def to_plain(value: Any) -> Any:
+    """JSON-ready data for a setting, or a dictionary of settings by path.
+
+    >>> from posteriax import priors as p
+    >>> to_plain(p.Normal(scale=0.3))
+    {'kind': 'priors.Normal', 'scale': 0.3, 'loc': 0.0}
+    """
+    if isinstance(value, Mapping):
+        return {"kind": "by path", "patterns": {pattern: to_plain(one) for pattern, one in value.items()}}
+    if isinstance(value, Savable):
+        return value.to_plain()
+    if isinstance(value, dist.Distribution):
+        name = type(value).__name__
+        if name not in _NUMPYRO or type(value) is not getattr(dist, name):
+            raise TypeError(
+                f"a posterior with the NumPyro prior {name} cannot be saved; savable: {', '.join(_NUMPYRO)}"
+            )
+        arguments = {key: np.asarray(getattr(value, key)).tolist() for key in value.arg_constraints}
+        return {"kind": f"numpyro.{name}", **arguments}
+    raise TypeError(
+        f"a posterior with the setting {value!r} cannot be saved: derive {type(value).__name__} from posteriax's "
+        f"Likelihood, Prior or Family"
+    )
+
+
+def from_plain(plain: Any) -> Any:
+    """The setting that `to_plain` described.
+
+    >>> import posteriax
+    >>> from_plain({"kind": "families.KTied", "k": 2, "scale": 0.01})
+    KTied(k=2, scale=0.01)
+    """
+    plain = dict(plain)
+    kind = plain.pop("kind")
+    if kind == "by path":
+        return {pattern: from_plain(one) for pattern, one in plain["patterns"].items()}
+    if kind.startswith("numpyro.") and kind.removeprefix("numpyro.") in _NUMPYRO:
+        return getattr(dist, kind.removeprefix("numpyro."))(**{key: np.asarray(v) for key, v in plain.items()})
+    if kind not in _CLASSES:
+        module = kind.partition(".")[2].partition(":")[0] if ":" in kind else ""
+        raise ValueError(
+            f"unknown setting {kind!r}" + (f": import {module}, which defines it, before loading" if module else "")
+        )
+    return _CLASSES[kind].from_settings(**plain)
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

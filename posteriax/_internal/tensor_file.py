@@ -1,0 +1,145 @@
+"""Arrays and a JSON description in one safetensors file, whole or not at all.
+
+A digest of everything is stored with the arrays, so that a damaged or altered file is an error and never slightly
+different numbers. Files are written aside, flushed and renamed: a crash leaves the previous file whole.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from posteriax._internal.atomic_file import whole_file
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class FileArray:
+    """An array in a file, read only where it is looked at."""
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        """Entries `first` to `last` of the leading axis."""
+        each = math.prod(self.shape[1:])
+        offset = self.offset + first * each * self.dtype.itemsize
+        flat = np.fromfile(self.path, self.dtype, (last - first) * each, offset=offset)
+        return flat.reshape(last - first, *self.shape[1:])
+
+
+def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) -> str:
+    """Write a file and return its digest. OSError if it cannot be written: the previous file is then untouched.
+
+    Arrays that are not in memory (:class:`StoredDraws`) are taken piece by piece.
+    """
+    text = json.dumps(about)
+    order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps all aligned
+    with whole_file(path) as file:
+        file.write(_header("0" * 64, text, arrays, order))
+        digests = {name: _digest_of(name, arrays[name], file) for name in order}
+        digest = _joint_digest(text, digests)
+        file.seek(0)
+        file.write(_header(digest, text, arrays, order))
+    return digest
+
+
+def file_arrays(path: Path) -> dict[str, FileArray]:
+    """The arrays of a file that was written here, unread and unchecked."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    kinds = {letter: dtype for dtype, letter in _LETTERS.items()}
+    return {
+        name: FileArray(path, 8 + length + entry["data_offsets"][0], tuple(entry["shape"]), kinds[entry["dtype"]])
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+
+
+def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[str, Any], Arrays, str]:
+    """Read and check a file: what it says of itself, its arrays, its digest.
+
+    Args:
+        path: where it is; FileNotFoundError if it is not there.
+        kind: what it should be, by its "format" entry.
+        error: what to raise if it is damaged or of another kind.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as problem:
+        raise error(f"{path} is not a {kind}, or is damaged: {problem}") from problem
+    digest, _, text = metadata.get("posteriax", "").partition(" ")
+    if not text:
+        raise error(f"{path} is a safetensors file, but not one that posteriax wrote")
+    digests = {name: _digest_of(name, array) for name, array in arrays.items()}
+    if _joint_digest(text, digests) != digest:
+        raise error(f"{path} was damaged or altered after it was written: its digest does not match")
+    about = json.loads(text)
+    if about.get("format") != kind:
+        raise error(f"{path} is a {about.get('format')}, not a {kind}")
+    return about, arrays, digest
+
+
+_LETTERS = {
+    np.dtype(kind): letter
+    for kind, letter in (
+        *(("float64", "F64"), ("float32", "F32"), ("float16", "F16"), (ml_dtypes.bfloat16, "BF16"), ("bool", "BOOL")),
+        *((f"{sign}int{bits}", f"{sign.upper() or 'I'}{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+}
+
+
+def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str]) -> bytes:
+    """Safetensors: the length of a JSON header, the header, then all arrays one after the other.
+
+    All that posteriax says of a file is one entry: several come back in a random order.
+    """
+    entries: dict[str, Any] = {"__metadata__": {"posteriax": f"{digest} {text}"}}
+    end = 0
+    for name in order:
+        dtype, shape = np.dtype(arrays[name].dtype), tuple(arrays[name].shape)
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": _LETTERS[dtype], "shape": list(shape), "data_offsets": [start, end]}
+    content = json.dumps(entries, separators=(",", ":")).encode()
+    content += b" " * (-len(content) % 8)
+    return len(content).to_bytes(8, "little") + content
+
+
+def _digest_of(name: str, array: Any, file: IO[bytes] | None = None) -> bytes:
+    """An array's digest; its bytes are written to the file on the way, if there is one."""
+    digest = hashlib.sha256(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+    for piece in _pieces(array):
+        digest.update(piece)
+        if file is not None:
+            file.write(piece)
+    return digest.digest()
+
+
+def _pieces(array: Any) -> Iterator[Any]:
+    """The bytes of an array, in order."""
+    parts = array.pieces() if hasattr(array, "pieces") else [array]
+    for part in parts:
+        whole = np.ascontiguousarray(part)
+        yield whole.view(np.uint8).data if whole.size else b""
+
+
+def _joint_digest(text: str, digests: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(digests):
+        digest.update(digests[name])
+    return digest.hexdigest()

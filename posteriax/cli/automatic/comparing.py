@@ -1,0 +1,163 @@
+"""``posteriax compare``: from a file to a report, with nothing to write."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.markup import escape
+
+import posteriax as px
+from posteriax.cli.automatic.description import Description, save_described
+from posteriax.cli.automatic.methods import (
+    DEFAULT_METHODS,
+    METHODS,
+    REFERENCE,
+    Circumstances,
+    Run,
+    check_methods,
+    expected_seconds,
+)
+from posteriax.cli.automatic.networks import choose_network, make_problem
+from posteriax.cli.automatic.units import in_units_of
+from posteriax.cli.tables.arrays import is_npz, joined, read_npz, table_of
+from posteriax.cli.tables.images import PreparedImages, prepare_images
+from posteriax.cli.tables.preparing import Prepared, prepare
+from posteriax.cli.tables.reading import DataError, read_csv, shown
+from posteriax.cli.tables.targets import Classes, Quantity, Task
+from posteriax.problem import Units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line was told.
+
+    Args:
+        target: the column to predict; arrays have theirs in ``y``.
+        methods: by name.
+        task: "classification" or "regression"; found from the target if not given.
+        drop: columns to leave out.
+        categories: columns of numbers that are categories.
+        test_fraction: of the rows, to test on.
+        seed: of the split, the network and all methods.
+        quick: a fifth of the steps and draws.
+    """
+
+    target: str | None = None
+    methods: Sequence[str] = DEFAULT_METHODS
+    task: Task | None = None
+    drop: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    test_fraction: float = 0.2
+    seed: int = 0
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.test_fraction < 1.0:
+            raise DataError(f"--test-fraction must lie between 0 and 1, got {self.test_fraction}")
+        if self.task not in (None, "classification", "regression"):
+            raise DataError(f"--task must be classification or regression, got {self.task!r}")
+        if not 0 <= self.seed < 2**32:
+            raise DataError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {self.seed}")
+
+
+def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen: Any) -> px.Comparison:
+    """Fit every method to a file's data, save each posterior as it ends, compare them, and write the report."""
+    began = time.monotonic()
+    names = check_methods(settings.methods)
+    prepared = read_prepared(data, settings)
+    for place in (folder, out.parent):  # before the work: what cannot be written is better known now
+        place.mkdir(parents=True, exist_ok=True)
+    preparation, target, rows = prepared.preparation, prepared.preparation.target, len(prepared.train[1])
+    pixels = (preparation.mean, preparation.scale) if isinstance(prepared, PreparedImages) else (0.0, 1.0)  # type: ignore[union-attr]
+    architecture = choose_network(prepared.train[0].shape[1:], target.outputs, rows, *pixels)
+    problem = make_problem(architecture, target, settings.seed)
+    _introduce(screen, data, prepared, problem)
+    at = Circumstances(problem, rows, architecture.kind == "images", settings.quick)
+    posteriors: dict[str, px.Posterior] = {}
+    for name in names:
+        posterior = _fit(screen, name, METHODS[name](at), problem, prepared, settings.seed)
+        if posterior is not None:
+            posteriors[name] = in_units_of(target, posterior)
+            save_described(posterior, Description(name, architecture, preparation), folder / f"{name}.posterior")
+    if not posteriors:
+        raise DataError("no method could be fitted")
+    x_test, y_test = prepared.test
+    if isinstance(target, Quantity):
+        y_test = Units(target.mean, target.scale).restore(y_test)
+    comparison = px.compare(
+        posteriors,
+        (x_test, y_test),
+        reference=REFERENCE if REFERENCE in posteriors and len(posteriors) > 1 else None,
+        class_names=target.labels if isinstance(target, Classes) else None,
+    )
+    _say(screen, "")
+    screen.print(comparison)
+    if REFERENCE in posteriors:
+        _say(screen, f"\n{REFERENCE}: {posteriors[REFERENCE].diagnose(x_test).verdict}")
+    comparison.to_html(out, title=f"{data.name}: which posterior predicts {target.name} best")
+    _say(
+        screen,
+        f"\nThe report is {out}; for new rows: posteriax predict {folder}/{next(iter(posteriors))}.posterior new.csv",
+    )
+    _say(screen, f"All of it took {time.monotonic() - began:.0f} s.")
+    return comparison
+
+
+def read_prepared(data: Path, settings: Settings) -> Prepared | PreparedImages:
+    """A file's data, ready to learn from."""
+    split_by = {"task": settings.task, "test_fraction": settings.test_fraction, "seed": settings.seed}
+    columns = {"drop": settings.drop, "categories": settings.categories}
+    if not is_npz(data):
+        table = read_csv(data)
+        if settings.target is None:
+            raise DataError(
+                f"which column is to be predicted? Say --target COLUMN; columns: {shown(list(table.columns))}"
+            )
+        return prepare(table, settings.target, **split_by, **columns)  # type: ignore[arg-type]
+    arrays = read_npz(data)
+    if arrays.is_image:
+        return prepare_images(arrays, **split_by)  # type: ignore[arg-type]
+    x, y, split = joined(arrays)
+    return prepare(table_of(arrays.name, x, y), "y", **split_by, **columns, split=split)  # type: ignore[arg-type]
+
+
+def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, problem: px.Problem) -> None:
+    target = prepared.preparation.target
+    what = f"one of {len(target.labels)} classes" if isinstance(target, Classes) else "a real number"
+    _say(
+        screen,
+        f"{data.name}: {len(prepared.train[1])} examples to learn from, {len(prepared.test[1])} to test on; "
+        f"{target.name!r} is {what}. A network with {problem.network.num_parameters:,} weights.",
+    )
+    for note in prepared.notes:
+        _say(screen, f"note: {note}")
+
+
+def _fit(
+    screen: Any, name: str, run: Run, problem: px.Problem, prepared: Prepared | PreparedImages, seed: int
+) -> px.Posterior | None:
+    """One posterior, and a line about it; None if the method failed, which is no reason to lose the others."""
+    expected = expected_seconds(name, run, problem, prepared.train)
+    if expected is not None and expected > 30:
+        _say(
+            screen,
+            f"{name} takes the whole data set at every step: roughly {expected / 60:.0f} to "
+            f"{4 * expected / 60:.0f} min here. Leave it out of --methods if that is too long.",
+        )
+    began = time.monotonic()
+    try:
+        posterior = px.fit(problem, prepared.train, run.method, key=jax.random.key(seed), **run.arguments)
+    except (FloatingPointError, RuntimeError, ValueError) as error:
+        _say(screen, f"{name}: failed: {error}")
+        return None
+    finding = posterior.diagnose(prepared.test[0][:200]).verdict.splitlines()[0] if name != REFERENCE else "sampled."
+    _say(screen, f"{name}: {time.monotonic() - began:.0f} s. {finding}")
+    return posterior
+
+
+def _say(screen: Any, text: str) -> None:
+    screen.print(escape(text), highlight=False, soft_wrap=True)
+    screen.file.flush()  # a pipe should see each line when it is said

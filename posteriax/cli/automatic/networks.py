@@ -1,0 +1,117 @@
+"""A network for people's own data, by its sizes: hidden layers for a table, a small convolutional one for images.
+
+Networks are smooth (tanh, SiLU), which samplers with gradients need, and have the prior N(0, 2 / fan-in) on weights and
+N(0, 1) on biases.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import posteriax as px
+from posteriax import priors as p
+from posteriax.cli.tables.targets import Quantity, Target
+
+MANY_ROWS = 2000  # from here on a table's network has two hidden layers
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A network by its sizes, so that a file can say which one it was.
+
+    Args:
+        kind: "table" or "images".
+        shape: of one example: (columns,), (h, w) or (h, w, c).
+        outputs: classes, or 1.
+        width: of a hidden layer, or of the first convolution.
+        depth: hidden layers, or convolutions; each of these halves an image.
+        mean, scale: of pixels, by which the network standardises images.
+
+    >>> Architecture("table", (4,), 3, width=16, depth=1).build(0)(jnp.ones(4)).shape
+    (3,)
+    """
+
+    kind: Literal["table", "images"]
+    shape: tuple[int, ...]
+    outputs: int
+    width: int
+    depth: int
+    mean: float = 0.0
+    scale: float = 1.0
+
+    def build(self, seed: int) -> Any:
+        """The network, with starting weights from the seed."""
+        key = jax.random.key(seed)
+        if self.kind == "images":
+            return ImageNetwork(self, key)
+        return eqx.nn.MLP(self.shape[0], self.outputs, self.width, self.depth, activation=jnp.tanh, key=key)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The same as data for JSON."""
+        return {**asdict(self), "shape": list(self.shape)}
+
+
+class ImageNetwork(eqx.Module):
+    """Convolutions that halve the image, then one linear layer. Takes (h, w) or (h, w, c).
+
+    >>> net = ImageNetwork(Architecture("images", (28, 28), 10, width=8, depth=3), jax.random.key(0))
+    >>> net(jnp.ones((28, 28))).shape
+    (10,)
+    """
+
+    convolutions: list[eqx.nn.Conv2d]
+    linear: eqx.nn.Linear
+    mean: float = eqx.field(static=True)
+    scale: float = eqx.field(static=True)
+
+    def __init__(self, architecture: Architecture, key: jax.Array):
+        height, width, *channels = architecture.shape
+        keys = jax.random.split(key, architecture.depth + 1)
+        counts = [*(channels or [1]), architecture.width] + [2 * architecture.width] * (architecture.depth - 1)
+        self.convolutions = [
+            eqx.nn.Conv2d(before, after, 3, stride=2, padding=1, key=k)
+            for before, after, k in zip(counts, counts[1:], keys, strict=False)
+        ]
+        for _ in self.convolutions:
+            height, width = -(-height // 2), -(-width // 2)
+        self.linear = eqx.nn.Linear(height * width * counts[-1], architecture.outputs, key=keys[-1])
+        self.mean, self.scale = architecture.mean, architecture.scale
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = (x - self.mean) / self.scale
+        x = x[None] if x.ndim == 2 else jnp.moveaxis(x, -1, 0)
+        for convolution in self.convolutions:
+            x = jax.nn.silu(convolution(x))
+        return self.linear(x.reshape(-1))
+
+
+def choose_network(
+    shape: tuple[int, ...], outputs: int, rows: int, mean: float = 0.0, scale: float = 1.0
+) -> Architecture:
+    """A network for examples of this shape: larger for more of them.
+
+    >>> choose_network((30,), 2, rows=455).width, choose_network((28, 28), 10, rows=3000).depth
+    (32, 3)
+    """
+    many = rows >= MANY_ROWS
+    if len(shape) == 1:
+        return Architecture("table", shape, outputs, width=64 if many else 32, depth=2 if many else 1)
+    halvings = max(1, math.ceil(math.log2(max(shape[:2]) / 4)))  # down to about 4 x 4
+    return Architecture(
+        "images", shape, outputs, width=16 if many else 8, depth=min(halvings, 5), mean=mean, scale=scale
+    )
+
+
+def make_problem(architecture: Architecture, target: Target, seed: int) -> px.Problem:
+    """The network with its likelihood (noise of a number is learned) and its prior.
+
+    >>> from posteriax.cli.tables.targets import Classes
+    >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
+    HeNormal(gain=2.0, bias_scale=1.0)
+    """
+    likelihood = px.Normal(scale="learned") if isinstance(target, Quantity) else px.Categorical()
+    return px.Problem(architecture.build(seed), likelihood, prior=p.HeNormal())

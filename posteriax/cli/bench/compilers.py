@@ -1,0 +1,102 @@
+"""How fast the programs of several installations of JAX are: the same cases, timed in turn.
+
+Each installation is a Python interpreter that can import JAX and posteriax. One process of each compiles all cases, and
+then does one at a time when asked: in a round, every case is done once by every installation, so that whatever else
+the machine does slows all of them alike. Ratios are taken within a round.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posteriax.cli.bench.timing import interleave, ratio_table
+from posteriax.cli.bench.worker import Worker
+
+CASES = (
+    "step of the MLP, deterministic",
+    "step of the MLP, mean-field VI",
+    "step of LeNet, MAP",
+    "step of LeNet, mean-field VI (local)",
+    "leapfrog, hand-written",
+    "leapfrog, HMC",
+)
+
+
+def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) -> dict[str, dict[str, np.ndarray]]:
+    """Seconds by case and interpreter, one for each round.
+
+    Args:
+        interpreters: paths of Python interpreters.
+        rounds: how often each case is timed.
+        cpu_time: count the seconds of all threads instead of those that passed: of use on a busy machine.
+    """
+    command = ["-m", "posteriax.cli.bench.compilers", *(["--cpu-time"] if cpu_time else [])]
+    with contextlib.ExitStack() as stack:
+        workers = {python: stack.enter_context(Worker([python, *command])) for python in interpreters}
+        for worker in workers.values():  # one after another: all compile before any is timed
+            for case in CASES:
+                worker.seconds(case)
+        cases: dict[str, Callable[[], float]] = {
+            f"{case}\n{python}": partial(worker.seconds, case) for case in CASES for python, worker in workers.items()
+        }
+        times = interleave(cases, rounds)
+    return {case: {python: times[f"{case}\n{python}"] for python in interpreters} for case in CASES}
+
+
+def tables(times: dict[str, dict[str, np.ndarray]]) -> list[Any]:
+    """One table for each case, with ratios to the first interpreter."""
+    result = []
+    for case, of in times.items():
+        unit, unit_name = (1e-6, "µs") if case.startswith("leapfrog") else (1e-3, "ms")
+        result.append(ratio_table(of, next(iter(of)), unit=unit, unit_name=unit_name, title=case, digits=3))
+    return result
+
+
+def make_case(name: str) -> Callable[[], float]:
+    """Compile a case here; what is returned runs it once and returns the seconds of one step or leapfrog."""
+    import jax
+
+    import posteriax as px
+    from posteriax import families as q
+    from posteriax.cli.bench import leapfrog, step
+    from posteriax.cli.bench.lenet import IMAGE, lenet, lenet_weights
+
+    x, y = step.random_data()
+    images = jax.random.normal(jax.random.key(3), (512, *IMAGE))
+    (two_x, two_y), _ = px.data.two_moons(train=500, test=1)
+
+    def of_lenet(method: Any) -> Callable[[], float]:
+        program = step.driver_program(images, y[: len(images)], method, batch_size=64, network=(lenet, lenet_weights()))
+        return step.timed(program, images, y[: len(images)], steps=2)
+
+    makers: dict[str, Callable[[], Callable[[], float]]] = {
+        CASES[0]: lambda: step.hand_written(x, y, mean_field=False),
+        CASES[1]: lambda: step.timed(step.driver_program(x, y, px.VI(q.Normal(), estimator="weight")), x, y, steps=5),
+        CASES[2]: lambda: of_lenet(px.MAP()),
+        CASES[3]: lambda: of_lenet(px.VI(q.Normal(), estimator="local")),
+        CASES[4]: lambda: leapfrog.hand_written(two_x, two_y),
+        CASES[5]: lambda: leapfrog.through_driver(two_x, two_y, 1),
+    }
+    return makers[name]()
+
+
+def main(cpu_time: bool) -> None:
+    """Answer names of cases on standard input with seconds on standard output."""
+    made: dict[str, Callable[[], float]] = {}
+    for line in sys.stdin:
+        name = line.strip()
+        if name not in made:
+            made[name] = make_case(name)
+        threads, began = time.process_time(), time.perf_counter()
+        seconds = made[name]()
+        busy = (time.process_time() - threads) / (time.perf_counter() - began)  # threads, on average
+        print(seconds * busy if cpu_time else seconds, flush=True)
+
+
+if __name__ == "__main__":
+    main("--cpu-time" in sys.argv)

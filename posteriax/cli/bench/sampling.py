@@ -1,0 +1,248 @@
+"""How fast samplers are: gradients a second, and effective draws a second of what the network predicts.
+
+Two chains, each on its own device, sample an MLP 2-29-29-2 (1,017 weights) on 500 points of two moons. After its
+warm-up every sampler takes a block of draws in turn. A leapfrog is one gradient; a step of MCLMC, by McLachlan's
+integrator, is two.
+
+    effective draws / s = bulk ESS of all blocks / their seconds      of the class probabilities at 100 test points
+
+BlackJAX's samplers are called straight in a ``lax.scan``, with the settings and from the states that posteriax's own
+warm-up has found, so that the ratio is what posteriax adds. NumPyro's warm up by themselves; it has no MCLMC.
+
+Of PyTorch's samplers, with ``--peers``, the leapfrog alone is timed, on one thread, where it is fastest. TyXe's HMC is
+Pyro's on a potential of its own. hamiltorch has no release on the package index; a loop over autograd's gradients with
+PyTorch's distributions as priors, as it has them, stands in for it, beside the leanest loop.
+"""
+
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding, PartitionSpec
+
+import posteriax as px
+from posteriax._internal.compiler import jit
+from posteriax.cli.bench.leapfrog import HAND_WRITTEN, SIZES, hand_written, through_driver
+from posteriax.cli.bench.mlp import mlp, mlp_weights
+from posteriax.cli.bench.peers import Peers
+from posteriax.cli.bench.timing import interleave, ratio_table
+from posteriax.data import full_batch
+from posteriax.diagnostics import ess_bulk
+from posteriax.methods import Ensemble, Target, stretch
+from posteriax.run import Program, members_mesh, over_members
+
+CHAINS = 2
+METHODS: dict[str, Any] = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
+DRAWS = {"HMC": 10, "NUTS": 5, "MCLMC": 50}  # of every chain in a block; whole blocks make up the warm-up, too
+ONE_CHAIN = "HMC, one chain"
+Density = Callable[[jax.Array], jax.Array]  # of all weights as one vector
+PEERS = ("Pyro", "Pyro, jit_compile", "TyXe", "eager PyTorch, hamiltorch's way", "eager PyTorch, lean")
+
+
+class Block(NamedTuple):
+    """Some draws of all chains, and what they took."""
+
+    draws: np.ndarray  # (chains, draws, weights)
+    gradients: int  # of all chains
+    seconds: float
+
+
+class Sampler(NamedTuple):
+    """A sampler after its warm-up, which took so many seconds; `block` goes on by some draws."""
+
+    kind: str
+    warmup: float
+    block: Callable[[], Block]
+
+
+class Result(NamedTuple):
+    """What a sampler did, and the effective draws of every probability that it predicts."""
+
+    sampler: Sampler
+    blocks: list[Block]
+    effective: np.ndarray
+
+    @property
+    def seconds_per_gradient(self) -> np.ndarray:
+        return np.array([block.seconds / block.gradients for block in self.blocks])
+
+
+def run_sampling(rounds: int = 15, peers: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Result]]:
+    """Seconds of an HMC leapfrog, of each library in turn; then as many blocks of each sampler, in turn."""
+    (x, y), (x_test, _) = px.data.two_moons(train=500, test=100)
+    cases = {HAND_WRITTEN: hand_written(x, y), ONE_CHAIN: through_driver(x, y, 1)}
+    if len(jax.devices()) > 1:
+        cases["HMC, two chains on two devices (per chain)"] = through_driver(x, y, 2)
+    with Peers(PEERS) if peers else contextlib.nullcontext() as others:
+        leapfrogs = interleave(cases | (others.cases() if others else {}), rounds)
+    return leapfrogs, in_turn(make_samplers(x, y), rounds, x_test)
+
+
+def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Result]:
+    """So many blocks of each sampler, and what they tell of the probabilities at x."""
+    blocks: dict[str, list[Block]] = {name: [] for name in samplers}
+
+    def take(name: str) -> float:
+        blocks[name].append(samplers[name].block())
+        return blocks[name][-1].seconds
+
+    interleave({name: partial(take, name) for name in samplers}, rounds)
+    results = {}
+    for name, sampler in samplers.items():
+        kept = blocks[name][1:]  # the first round is thrown away
+        outputs = probabilities(np.concatenate([block.draws for block in kept], axis=1), x)
+        results[name] = Result(sampler, kept, ess_bulk(outputs))
+    return results
+
+
+def tables(leapfrogs: dict[str, np.ndarray], results: dict[str, Result]) -> tuple[Any, Any]:
+    """The table of leapfrogs and that of samplers."""
+    from rich.table import Table
+
+    title = "One leapfrog step, MLP 2-29-29-2 on 500 points"
+    first = ratio_table(leapfrogs, ONE_CHAIN, unit=1e-6, unit_name="µs", title=title)
+    title = "Two chains, the same network; effective draws of its predictions: median, least"
+    second = Table("", title=title, title_justify="left")
+    of_speed, of_draws = ("gradients/s", "over BlackJAX", "10 % to 90 %"), ("draws", "in s", "effective", "effective/s")
+    for column in (*of_speed, "warm-up, s", *of_draws):
+        second.add_column(column, justify="right")
+    for name, (sampler, blocks, effective) in results.items():
+        own = results[name].seconds_per_gradient
+        ratios = own / results[f"BlackJAX {sampler.kind}"].seconds_per_gradient
+        low, high = np.quantile(ratios, [0.1, 0.9])
+        speed = f"{1 / np.median(own):,.0f}", f"{np.median(ratios):.2f}", f"{low:.2f} to {high:.2f}"
+        warmup = "" if math.isnan(sampler.warmup) else f"{sampler.warmup:.1f}"
+        draws, seconds = CHAINS * DRAWS[sampler.kind] * len(blocks), sum(block.seconds for block in blocks)
+        median, least = np.median(effective), effective.min()
+        found = f"{median:.0f}, {least:.0f}", f"{median / seconds:.2g}, {least / seconds:.2g}"
+        second.add_row(name, *speed, warmup, str(draws), f"{seconds:.1f}", *found)
+    return first, second
+
+
+def probabilities(draws: np.ndarray, x: Any) -> np.ndarray:
+    """What the network says at x with each of the weights: (chains, draws, points, classes)."""
+    unravel = ravel_pytree(mlp_weights(SIZES))[1]
+    predict = jax.vmap(jax.vmap(lambda vector: jax.nn.softmax(mlp(unravel(vector), jnp.asarray(x)))))
+    return np.asarray(jit(predict)(jnp.asarray(draws)))
+
+
+def make_samplers(x: Any, y: Any) -> dict[str, Sampler]:
+    """All samplers, warmed up."""
+    problem = px.Problem((mlp, mlp_weights(SIZES)), px.Categorical())
+    batch, unravel = jax.tree.map(jnp.asarray, full_batch((x, y))), ravel_pytree(problem.unknowns)[1]
+
+    def density(vector: jax.Array) -> jax.Array:
+        return problem.log_likelihood(unravel(vector), batch) + problem.log_prior(unravel(vector))
+
+    samplers = {}
+    for kind in METHODS:
+        samplers[f"posteriax {kind}"], states = of_posteriax(problem, x, y, kind)
+        samplers[f"BlackJAX {kind}"] = of_blackjax(density, kind, states)
+        if kind != "MCLMC":
+            samplers[f"NumPyro {kind}"] = of_numpyro(density, kind)
+    return samplers
+
+
+def warm_up(kind: str, block: Callable[[], Block]) -> Sampler:
+    count = METHODS[kind].warmup // (DRAWS[kind] * METHODS[kind].thin)
+    return Sampler(kind, sum(block().seconds for _ in range(count)), block)
+
+
+def of_posteriax(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sampler, Any]:
+    """The program that `px.fit` runs, and its states after the warm-up."""
+    method, steps = METHODS[kind], DRAWS[kind] * METHODS[kind].thin
+    target = Target(problem, jax.ShapeDtypeStruct((2,), jnp.float32), len(y), 10**6, warmup=method.warmup)
+    program = Program(Ensemble(method, CHAINS), target, None, members_mesh(CHAINS, None), thin=method.thin)
+    data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
+    keys, start = program.begin(jax.random.key(0), data)
+    compiled = program.chunk(keys, start, data, jnp.int32(0), jnp.int32(0))  # and no step taken
+    box = {"states": compiled[0], "step": 0}
+
+    def block() -> Block:
+        first, box["step"] = box["step"], box["step"] + steps
+        began = time.perf_counter()
+        out = program.chunk(keys, box["states"], data, jnp.int32(first), jnp.int32(first + steps))
+        box["states"], _, _, infos, drawn = jax.block_until_ready(out)
+        seconds = time.perf_counter() - began
+        draws = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(jax.tree.map(lambda a: a[: DRAWS[kind]], drawn))
+        gradients = 2 * CHAINS * steps if kind == "MCLMC" else int(infos.leapfrogs[:steps].sum())
+        return Block(np.swapaxes(draws, 0, 1), gradients, seconds)
+
+    sampler = warm_up(kind, block)
+    return sampler, jax.tree.map(jnp.copy, box["states"])  # a copy: the next block consumes its own
+
+
+def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
+    """BlackJAX's algorithm alone. Every chain goes on from its state after posteriax's warm-up, with its settings."""
+    import blackjax
+
+    chains, thin = states.chain, METHODS[kind].thin
+    flatten = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+    variances, longer = flatten(states.diagonal.variances), jax.vmap(stretch)(states.diagonal)
+    settings: dict[str, Any] = {"inverse_mass_matrix": variances}
+    if kind == "HMC":
+        chains = jax.vmap(lambda vector: blackjax.hmc.init(vector, density))(flatten(chains.position))
+        length = 0.5 * math.pi * longer
+        leapfrogs = jnp.ceil(length / jnp.exp(states.adaptation.log_step_size_avg)).astype(jnp.int32)
+        settings |= {"step_size": length / leapfrogs, "num_integration_steps": leapfrogs}
+    elif kind == "NUTS":
+        settings["step_size"] = jnp.exp(states.step_size.log_step_size_avg)
+    else:
+        settings |= {"L": variances.shape[1] ** 0.5 * longer, "step_size": states.tuning.step_size}
+
+    def draw(state: Any, key: jax.Array) -> tuple[Any, Any]:
+        chain, settings = state
+        algorithm = getattr(blackjax, kind.lower())(density, **settings)
+        chain, infos = jax.lax.scan(lambda at, k: algorithm.step(k, at), chain, jax.random.split(key, thin))
+        gradients = 2 * thin if kind == "MCLMC" else infos.num_integration_steps.sum()
+        return (chain, settings), (chain.position, gradients)
+
+    return Sampler(kind, math.nan, scanned(kind, draw, (chains, settings)))
+
+
+def of_numpyro(density: Density, kind: str) -> Sampler:
+    """NumPyro's HMC with trajectories of a quarter of a period, or its NUTS as it comes, on the same density."""
+    from numpyro.infer import HMC, NUTS
+
+    same = {"trajectory_length": math.pi / 2} if kind == "HMC" else {}
+    kernel = (HMC if kind == "HMC" else NUTS)(potential_fn=lambda vector: -density(vector), **same)
+    size = ravel_pytree(mlp_weights(SIZES))[0].size
+    keys = jax.random.split(jax.random.key(1), CHAINS)
+    starts = [kernel.init(key, METHODS[kind].warmup, jax.random.normal(key, (size,)), (), {}) for key in keys]
+
+    def draw(state: Any, _: jax.Array) -> tuple[Any, Any]:
+        state = kernel.sample(state, (), {})  # it has a key of its own
+        return state, (state.z, state.num_steps)
+
+    return warm_up(kind, scanned(kind, draw, jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)))
+
+
+def scanned(kind: str, draw: Callable[[Any, jax.Array], tuple[Any, Any]], states: Any) -> Callable[[], Block]:
+    """Blocks of draws: a compiled scan of `draw`, (state, key) -> (state, (position, gradients)), on every device."""
+
+    def one(key: jax.Array, state: Any) -> Any:
+        return jax.lax.scan(draw, state, jax.random.split(key, DRAWS[kind]))
+
+    mesh, split = members_mesh(CHAINS, None), PartitionSpec("members")
+    spread = jax.shard_map(over_members(one, shared=0), mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
+    place = partial(jax.device_put, device=NamedSharding(mesh, split))
+    keys = (place(jax.random.split(jax.random.fold_in(jax.random.key(2), i), CHAINS)) for i in itertools.count())
+    box = {"states": place(states)}
+    run = jit(spread).lower(next(keys), box["states"]).compile()
+
+    def block() -> Block:
+        key = next(keys)
+        began = time.perf_counter()
+        box["states"], (draws, gradients) = jax.block_until_ready(run(key, box["states"]))
+        seconds = time.perf_counter() - began
+        return Block(np.asarray(draws), int(np.sum(gradients)), seconds)
+
+    return block

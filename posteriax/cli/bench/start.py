@@ -1,0 +1,56 @@
+"""How long a new process takes to import posteriax and to take the README's first training step.
+
+Every case is a process of its own, from its start to its end; compilation is included. The compilation cache is what
+the command line uses by default.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posteriax.cli.bench.timing import interleave, ratio_table
+
+PEERS = "import jax, equinox, optax, numpyro"
+FIRST_STEP = """
+import equinox as eqx, jax
+import posteriax as px
+from posteriax import families as q, priors as p
+
+(x, y), (x_test, y_test) = px.data.two_moons()
+net = eqx.nn.MLP(2, 2, width_size=16, depth=2, key=jax.random.key(0))
+problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.3))
+px.fit(problem, (x, y), px.VI(q.KTied(k=2)), steps=1, key=0)
+"""
+
+
+def run_start(rounds: int = 5) -> dict[str, np.ndarray]:
+    """Seconds of each process, interleaved."""
+    with tempfile.TemporaryDirectory() as cache:
+        cases: dict[str, Callable[[], float]] = {
+            PEERS: partial(_seconds, PEERS),
+            "import posteriax": partial(_seconds, "import posteriax"),
+            "the README's first training step": partial(_seconds, FIRST_STEP),
+            "the same, compiled before": partial(_seconds, FIRST_STEP, cache),
+        }
+        return interleave(cases, rounds)
+
+
+def table(times: dict[str, np.ndarray]) -> Any:
+    title = "From the start of a process to its end"
+    return ratio_table(times, PEERS, unit=1.0, unit_name="s", title=title)
+
+
+def _seconds(code: str, cache: str | None = None) -> float:
+    own = {key: value for key, value in os.environ.items() if not key.startswith("JAX_COMPILATION_CACHE")}
+    if cache is not None:
+        own |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], env=own, check=True, capture_output=True)
+    return time.perf_counter() - began

@@ -1,0 +1,115 @@
+"""The demo: MAP, a deep ensemble, mean-field VI and HMC on the same network, compared on two moons and on images."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import posteriax as px
+from posteriax import families as q
+from posteriax import priors as p
+from posteriax.cli.commands import console
+
+Runs = dict[str, tuple[Any, dict[str, Any]]]
+
+
+def run_demo(out: Path, seed: int = 0) -> None:
+    """Fit four posteriors of one network to each data set, print how far each is from HMC, and draw figures."""
+    began = time.monotonic()
+    screen = console(piped_width=140)
+    out.mkdir(parents=True, exist_ok=True)
+    two_moons(screen, out, seed)
+    fashion(screen, out, seed)
+    screen.print(
+        "agreement: how often the predicted class is HMC's. total variation: how far the predicted probabilities are "
+        "from HMC's.\n"
+    )
+    screen.print(f"Figures are in {out}/. All of it took {time.monotonic() - began:.0f} s.", highlight=False)
+
+
+def two_moons(screen: Any, out: Path, seed: int) -> None:
+    train, test = px.data.two_moons(train=150, test=1000, noise=0.25, seed=seed)
+    net = eqx.nn.MLP(2, 2, width_size=16, depth=2, key=jax.random.key(seed))
+    problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=1.0))
+    screen.rule("Two moons")
+    screen.print(f"{len(train[1])} points to learn from, {len(test[1])} to test on; {describe(problem)}\n")
+    runs: Runs = {
+        "MAP": (px.MAP(), {"steps": 2000}),
+        "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"steps": 2000}),
+        "mean-field VI": (px.VI(q.Normal()), {"steps": 6000}),
+        "HMC": (px.HMC(warmup=200), {"draws": 400, "chains": 2}),
+    }
+    posteriors = fit_all(screen, problem, train, runs, seed)
+    screen.print(px.compare(posteriors, test, reference="HMC", costs=False))  # costs would not fit a terminal
+    screen.print()
+    save_figures(
+        out,
+        {
+            "moons_uncertainty.png": lambda figures: figures.uncertainty_plane(posteriors, train),
+            "moons_traces.png": lambda figures: figures.traces({n: post.trace for n, post in posteriors.items()}),
+        },
+    )
+
+
+def fashion(screen: Any, out: Path, seed: int) -> None:
+    (x, y), (x_test, y_test) = px.data.fashion_small()
+    x, y, x_test = halve(x)[::3], y[::3], halve(x_test)  # 1,000 images of 14 x 14
+    net = eqx.nn.MLP(14 * 14, 10, width_size=24, depth=1, key=jax.random.key(seed))
+    problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.3))
+    screen.rule("Fashion-MNIST, a small part")
+    screen.print(f"{len(y)} images to learn from, {len(y_test)} to test on; {describe(problem)}\n")
+    runs: Runs = {
+        "MAP": (px.MAP(), {"epochs": 100}),
+        "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"epochs": 100}),
+        "mean-field VI": (px.VI(q.Normal()), {"epochs": 1000}),
+        "HMC": (px.HMC(warmup=200), {"draws": 400, "chains": 2}),
+    }
+    posteriors = fit_all(screen, problem, (x, y), runs, seed)
+    predictives = {name: posterior.predict(x_test) for name, posterior in posteriors.items()}
+    screen.print(px.compare(posteriors, (x_test, y_test), reference="HMC", costs=False))
+    screen.print()
+    save_figures(
+        out,
+        {
+            "fashion_reliability.png": lambda figures: figures.reliability_diagram(predictives, y_test),
+            "fashion_traces.png": lambda figures: figures.traces({n: post.trace for n, post in posteriors.items()}),
+        },
+    )
+
+
+def describe(problem: px.Problem) -> str:
+    return f"a network with {problem.network.num_parameters:,} weights, each {problem.prior} before the data."
+
+
+def fit_all(screen: Any, problem: px.Problem, data: Any, runs: Runs, seed: int) -> dict[str, px.Posterior]:
+    posteriors = {}
+    for name, (method, length) in runs.items():
+        posteriors[name] = px.fit(problem, data, method, key=seed, **length)
+        screen.print(f"  {name}: {posteriors[name].trace.seconds:.0f} s", highlight=False)
+    return posteriors
+
+
+def halve(images: np.ndarray) -> np.ndarray:
+    """Images of half the width and height, flattened: the means of blocks of 2 x 2 pixels."""
+    n, height, width = images.shape
+    return images.reshape(n, height // 2, 2, width // 2, 2).mean(axis=(2, 4)).reshape(n, -1)
+
+
+def save_figures(out: Path, figures: dict[str, Any]) -> None:
+    try:
+        import matplotlib
+    except ImportError:
+        console().print("(no figures: pip install 'posteriax[plots]')")
+        return
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from posteriax.comparison import figures as module
+
+    for name, draw in figures.items():
+        figure = draw(module)
+        figure.savefig(out / name, dpi=150)
+        plt.close(figure)

@@ -1,0 +1,97 @@
+"""Running the checks in new processes, and what they found."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from posteriax._internal import compiler
+
+LONGEST = 600  # seconds, many times what the checks take
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One program.
+
+    Args:
+        name: of the program.
+        excess: its largest error over the bound on rounding errors; at most 1 if it is right.
+        crash: how the process ended, if this program ended it.
+    """
+
+    name: str
+    excess: float
+    crash: str = ""
+
+    @property
+    def right(self) -> bool:
+        return not self.crash and self.excess <= 1.0
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What the checks found.
+
+    Args:
+        findings: with programs as `compiled_by` compiles them.
+        plain: with programs as JAX compiles them by itself; None if that is the same, or was not asked for.
+        compiled_by: posteriax, or JAX by itself.
+    """
+
+    findings: tuple[Finding, ...]
+    plain: tuple[Finding, ...] | None = None
+    compiled_by: str = "posteriax"
+
+    @property
+    def right(self) -> bool:
+        """Whether all programs are right, as `compiled_by` compiles them."""
+        return all(finding.right for finding in self.findings)
+
+
+def examine(unguarded: bool = False) -> Examination:
+    """Compile and run all checks here, in new processes.
+
+    Args:
+        unguarded: only as JAX compiles by itself, even if posteriax would switch something off.
+    """
+    plain = compiler.environment_without_guard()
+    if unguarded:
+        return Examination(_run(plain), compiled_by="JAX by itself")
+    return Examination(_run(dict(os.environ)), _run(plain) if compiler.is_guarded() else None)
+
+
+def _run(environment: dict[str, str]) -> tuple[Finding, ...]:
+    # the same posteriax as here, wherever it was imported from
+    root = str(Path(compiler.__file__).parents[1])
+    path = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH", "")) if part)
+    command = [sys.executable, "-W", "ignore", "-m", "posteriax.cli.doctor.worker"]
+    own = {**environment, "PYTHONPATH": path}
+    with subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+        try:
+            lines, errors = worker.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:  # a wrong program may also never end (jax-ml/jax issue 39257)
+            worker.kill()
+            lines, errors = worker.communicate()
+    return read_findings(lines, worker.returncode, errors)
+
+
+def read_findings(lines: str, code: int, errors: str = "") -> tuple[Finding, ...]:
+    """What a worker wrote; the program that it was at when it ended too soon is a finding too.
+
+    >>> read_findings('{"starts": "sum"}', -11)
+    (Finding(name='sum', excess=inf, crash='SIGSEGV'),)
+    """
+    found, current = [], "starting JAX"
+    for line in map(json.loads, lines.splitlines()):
+        if "starts" in line:
+            current = line["starts"]
+        else:
+            found.append(Finding(**line))
+    if code:
+        reason = signal.Signals(-code).name if code < 0 else (errors.strip().splitlines() or [f"exit code {code}"])[-1]
+        found.append(Finding(current, float("inf"), crash=reason))
+    return tuple(found)

@@ -1,0 +1,55 @@
+"""What is installed, and on what it runs."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "quax", "optax", "blackjax", "numpyro", "safetensors", "flax", "scipy")
+
+
+def describe_installation() -> dict[str, str]:
+    """Versions, devices, cores and memory, in words. Starts JAX's backend."""
+    import jax
+    import jaxlib.version
+
+    from posteriax import __version__
+    from posteriax._internal import compiler
+
+    kinds: dict[str, int] = {}
+    for device in jax.devices():
+        kinds[device.device_kind] = kinds.get(device.device_kind, 0) + 1
+    facts = {
+        "posteriax": __version__,
+        "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
+        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "devices": ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
+        "cores": str(os.cpu_count()),
+        "memory": memory(),
+    }
+    flags = compiler.environment_without_guard()["XLA_FLAGS"]
+    guard = f"posteriax switches the YNN fusion off, which jaxlib {jaxlib.version.__version__} gets wrong on CPUs"
+    facts |= {"XLA_FLAGS": flags} if flags else {}
+    return facts | ({"guard": guard} if compiler.is_guarded() else {})
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that numbers depend on, as far as they are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def memory() -> str:
+    """Of the machine, in all and free."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None
+    if total is None:
+        return "unknown"
+    table = Path("/proc/meminfo")
+    lines = table.read_text().splitlines() if table.exists() else []
+    free = [int(line.split()[1]) / 2**20 for line in lines if line.startswith("MemAvailable")]
+    return f"{total:.1f} GB" + (f", {free[0]:.1f} GB free" if free else "")

@@ -1,0 +1,65 @@
+"""The examination in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from posteriax._internal.compiler import FLAG
+from posteriax.cli.doctor.examination import Examination, Finding
+
+
+def print_report(console: Any, facts: Mapping[str, str], found: Examination) -> None:
+    """Facts, one line for each program, and the verdict."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    for name, fact in facts.items():
+        console.print(f"{name:<10} {escape(fact)}", highlight=False, soft_wrap=True)
+    table = Table(title="Largest error / what rounding explains", title_justify="left")
+    table.add_column("program")
+    columns = [(f"as {found.compiled_by} compiles", found.findings)]
+    if found.plain is not None:
+        columns.append(("as JAX compiles by itself", found.plain))
+    by_name = [{finding.name: finding for finding in findings} for _, findings in columns]
+    for heading, _ in columns:
+        table.add_column(heading, justify="right")
+    for name in dict.fromkeys(name for findings in by_name for name in findings):
+        table.add_row(name, *(in_words(findings.get(name)) for findings in by_name))
+    console.print(table)
+    console.print(verdict(found), highlight=False, soft_wrap=True)
+
+
+def in_words(finding: Finding | None) -> str:
+    """
+    >>> in_words(Finding("sum", 0.031)), in_words(Finding("sum", 4e5)), in_words(None)
+    ('0.031 ok', '4e+05 WRONG', 'not run')
+    """
+    if finding is None:
+        return "not run"
+    if finding.crash:
+        return f"{finding.crash} WRONG"
+    return f"{finding.excess:.2g} {'ok' if finding.right else 'WRONG'}"
+
+
+def verdict(found: Examination) -> str:
+    """What it comes to, and what to do."""
+    advice = "Install a release that computes rightly: pip install 'jax==0.10.1' 'jaxlib==0.10.1'."
+    wrong, plainly_wrong = names_of_wrong(found.findings), names_of_wrong(found.plain or ())
+    by = found.compiled_by
+    if wrong:
+        return f"WRONG: as {by} compiles here, {wrong}. Do not use such results. {advice}"
+    right = f"RIGHT: as {by} compiles here, {len(found.findings)} programs are within rounding of float64 NumPy."
+    if not plainly_wrong:
+        return right
+    return (
+        f"{right}\nWRONG: as JAX compiles by itself, {plainly_wrong}. posteriax switches the cause off for what it "
+        f"compiles. For programs of your own, set XLA_FLAGS={FLAG} in the environment. {advice}"
+    )
+
+
+def names_of_wrong(findings: tuple[Finding, ...]) -> str:
+    """
+    >>> names_of_wrong((Finding("sum", 1e6), Finding("scan", 0.5), Finding("sorting", float("inf"))))
+    '2 of 3 programs are wrong (sum; sorting)'
+    """
+    wrong = [finding.name for finding in findings if not finding.right]
+    return f"{len(wrong)} of {len(findings)} programs are wrong ({'; '.join(wrong)})" if wrong else ""

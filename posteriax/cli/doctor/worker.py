@@ -1,0 +1,36 @@
+"""Runs all checks in a process of its own, since a wrong compiler may end it; one line of JSON for each.
+
+Programs are compiled by posteriax's `jit`: with or without its guard, as the environment says.
+"""
+
+import json
+
+import jax
+import numpy as np
+
+from posteriax._internal.compiler import jit
+from posteriax.cli.doctor import convolutions, reductions
+from posteriax.cli.doctor.checks import Check, excess
+
+CHECKS = (*reductions.CHECKS, *convolutions.CHECKS, reductions.LAST)
+REPEATS = 3  # with other numbers: what is wrong may differ from run to run
+
+
+def largest_excess(check: Check, repeats: int = REPEATS) -> float:
+    """The largest error of a check's program over its bound."""
+    program = jit(check.program)
+    rng = np.random.default_rng(0)
+    inputs = [check.inputs(rng) for _ in range(repeats)]
+    return max(excess(program(*arrays), check.truth(*arrays)) for arrays in inputs)
+
+
+def main() -> None:
+    jax.config.update("jax_enable_compilation_cache", False)  # what is compiled here and now is examined
+    with jax.default_matmul_precision("float32"):  # accelerators take fewer digits by default
+        for check in CHECKS:
+            print(json.dumps({"starts": check.name}), flush=True)
+            print(json.dumps({"name": check.name, "excess": largest_excess(check)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

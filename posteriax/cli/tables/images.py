@@ -1,0 +1,82 @@
+"""Preparing image arrays: pixels between 0 and 1, and the mean and scale by which the network standardises them."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriax.cli.tables.arrays import Arrays, joined
+from posteriax.cli.tables.preparing import target_from_plain, target_to_plain
+from posteriax.cli.tables.reading import DataError
+from posteriax.cli.tables.targets import Target, Task, check_classes, infer_task, make_target, split_rows
+
+
+@dataclass(frozen=True)
+class ImagePreparation:
+    """All that is needed to prepare new images as the training images were.
+
+    Args:
+        shape: of an image, (h, w) or (h, w, c).
+        divide: what pixels are divided by: 255 for whole numbers, 1 for what is a fraction already.
+        mean, scale: of the training images' pixels after that.
+        target: what is predicted.
+
+    >>> from posteriax.cli.tables.targets import Classes
+    >>> preparation = ImagePreparation((2, 2), 255.0, 0.5, 0.2, Classes("y", ("0", "1")))
+    >>> preparation.inputs("new.npz", np.full((1, 2, 2), 255, np.uint8)).tolist()
+    [[[1.0, 1.0], [1.0, 1.0]]]
+    """
+
+    shape: tuple[int, ...]
+    divide: float
+    mean: float
+    scale: float
+    target: Target
+
+    def inputs(self, name: str, x: np.ndarray) -> np.ndarray:
+        """The network's inputs."""
+        if x.shape[1:] != self.shape:
+            raise DataError(f"{name}: x has examples of shape {x.shape[1:]}, but the network learned from {self.shape}")
+        return (x / np.float32(self.divide)).astype(np.float32)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The same as data for JSON."""
+        numbers = {"divide": self.divide, "mean": self.mean, "scale": self.scale}
+        return {"shape": list(self.shape), **numbers, "target": target_to_plain(self.target)}
+
+
+class PreparedImages(NamedTuple):
+    """Images ready to learn from. Targets are labels or standardised numbers."""
+
+    preparation: ImagePreparation
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+    notes: tuple[str, ...] = ()
+
+
+def prepare_images(
+    arrays: Arrays, *, task: Task | None = None, test_fraction: float = 0.2, seed: int = 0
+) -> PreparedImages:
+    """Split images, unless they come with a test set, and find the training images' mean and scale.
+
+    >>> arrays = Arrays("images.npz", np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2)
+    >>> prepare_images(arrays).train[0].shape
+    (16, 8, 8)
+    """
+    x_all, values, split = joined(arrays)
+    chosen_task = infer_task("y", values, task)
+    classes = check_classes("y", values) if chosen_task == "classification" else None
+    train, test = split_rows(len(x_all), classes, test_fraction, seed) if split is None else split
+    divide = 255.0 if x_all.dtype.kind in "iu" else 1.0
+    few = x_all[train[:: max(1, len(train) // 5000)]] / divide
+    scale = float(few.std())
+    target = make_target("y", values, chosen_task, train)
+    preparation = ImagePreparation(x_all.shape[1:], divide, float(few.mean()), scale if scale > 1e-6 else 1.0, target)
+    x, y = preparation.inputs(arrays.name, x_all), target.encode(values)
+    return PreparedImages(preparation, (x[train], y[train]), (x[test], y[test]))
+
+
+def images_from_plain(plain: dict[str, Any]) -> ImagePreparation:
+    """Back from what `to_plain` gave."""
+    divide, mean, scale = (float(plain[name]) for name in ("divide", "mean", "scale"))
+    return ImagePreparation(tuple(map(int, plain["shape"])), divide, mean, scale, target_from_plain(plain["target"]))

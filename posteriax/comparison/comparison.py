@@ -1,0 +1,277 @@
+"""Comparison: the scores of several posteriors on one or several test sets, as tables."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriax.comparison.evaluation import BETTER, DISTANCES, Score
+from posteriax.comparison.views import View
+from posteriax.data import Corruption
+from posteriax.diagnostics import ReferenceCheck
+
+Rows = dict[str, dict[str, Score]]  # by posterior, by column
+
+
+class Cost(NamedTuple):
+    """What a posterior takes: numbers it is made of, seconds of training, milliseconds to predict 1,000 examples."""
+
+    parameters: int
+    train_seconds: float
+    predict_ms: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Tables: for every test set, one row per posterior and one column per score. Print it, or take it elsewhere.
+
+    Args:
+        sets: by test set, the scores by posterior and column. The first is the main one.
+        reference: the name of the posterior that distances are measured to, if any.
+        costs: by posterior.
+        best: by test set and column, the posteriors that are best or not significantly worse, the best one first.
+        views: by test set and posterior, what the report draws.
+        class_names: of a classifier's labels, for the report.
+        corruptions: of the test sets that were corrupted, kind and severity.
+        seeds: by posterior, how many runs its scores are means of.
+        reference_check: whether the reference's chains agree on its predictions.
+
+    Each score says what its error is over: see :class:`posteriax.comparison.evaluation.Score`.
+
+    >>> table = Comparison({"test": {"MAP": {"accuracy": Score(0.9, 0.02)}}})
+    >>> table["MAP"]
+    {'accuracy': 0.9}
+    >>> print(table.to_markdown())
+    |  | accuracy ↑ |
+    | --- | ---: |
+    | MAP | 0.90 ± 0.02 |
+    """
+
+    sets: dict[str, Rows]
+    reference: str | None = None
+    costs: dict[str, Cost] = field(default_factory=dict)
+    best: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    views: dict[str, dict[str, View]] = field(default_factory=dict, repr=False)
+    class_names: tuple[str, ...] | None = None
+    corruptions: dict[str, Corruption] = field(default_factory=dict)
+    seeds: dict[str, int] = field(default_factory=dict)
+    reference_check: ReferenceCheck | None = None
+
+    @property
+    def main(self) -> str:
+        """The name of the first test set."""
+        return next(iter(self.sets))
+
+    @property
+    def rows(self) -> Rows:
+        """The scores on the main test set."""
+        return self.sets[self.main]
+
+    @property
+    def columns(self) -> list[str]:
+        return list(next(iter(self.rows.values())))
+
+    def __getitem__(self, name: str) -> dict[str, float]:
+        return {column: score.value for column, score in self.rows[name].items()}
+
+    def severities(self, column: str) -> dict[str, dict[int, Score]]:
+        """By posterior and severity, a score's mean over the kinds of corruption, with its error over them.
+
+        Severity 0 is the main test set.
+        """
+        groups: dict[int, list[str]] = {}
+        for name, corruption in self.corruptions.items():
+            groups.setdefault(corruption.severity, []).append(name)
+        means: dict[str, dict[int, Score]] = {}
+        for posterior, row in self.rows.items():
+            means[posterior] = {0: row[column]}
+            for severity in sorted(groups):
+                values = [self.sets[name][posterior][column].value for name in groups[severity]]
+                error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+                means[posterior][severity] = Score(float(np.mean(values)), error, "kinds")
+        return means if groups else {}
+
+    def is_doubtful(self, column: str) -> bool:
+        """Whether a column holds distances to a reference that has not converged."""
+        check = self.reference_check
+        return column in DISTANCES and check is not None and check.converged is False
+
+    def marked(self, test_set: str, column: str) -> tuple[str, ...]:
+        """The posteriors to be marked as best or not significantly worse: none where the column is doubtful."""
+        return () if self.is_doubtful(column) else self.best.get(test_set, {}).get(column, ())
+
+    def to_markdown(self, test_set: str | None = None) -> str:
+        """The table of a test set in Markdown; the best posterior in bold, those not significantly worse in italics."""
+        name = self.main if test_set is None else test_set
+        titles, cells = self._titles(name), self._cells(name, ("**{}**", "*{}*"))
+        lines = [["", *titles], ["---"] + ["---:"] * len(titles), *cells]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of the values, one row per posterior, or per test set and posterior. Needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        if len(self.sets) == 1:
+            return pandas.DataFrame({name: self[name] for name in self.rows}).T
+        values = {
+            (test_set, name): {column: score.value for column, score in row.items()}
+            for test_set, rows in self.sets.items()
+            for name, row in rows.items()
+        }
+        return pandas.DataFrame.from_dict(values, orient="index")
+
+    def to_html(self, path: Any, *, title: str = "Which posterior to trust") -> None:
+        """Write a report: one page that needs no network, with sortable tables and charts."""
+        from posteriax.comparison.report.page import write_page
+
+        write_page(self, path, title)
+
+    def plot(self, kind: str) -> Any:
+        """A Matplotlib figure for a paper: "reliability", "severity", "entropy", "distance" or "coverage"."""
+        from posteriax.comparison.report.plots import plot
+
+        return plot(self, kind)
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        shown = [name for name in self.sets if name not in self.corruptions]
+        parts = [self._table(name) for name in shown]
+        parts += [self._severity_table(column) for column in self.columns[:2] if self.severities(column)]
+        parts.append(Text(self._caption()))
+        if self.reference_check is not None and self.reference_check.converged is not True:
+            style = "bold red" if self.reference_check.converged is False else ""
+            parts.append(Text(self.reference_check.note, style=style))
+        return Group(*parts)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=200, no_color=True)
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get()
+
+    __repr__ = __str__
+
+    def _table(self, name: str) -> Any:
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(name) if len(self.sets) > 1 else None, title_justify="left")
+        table.add_column("posterior")
+        doubtful = [self.is_doubtful(column) for column in next(iter(self.sets[name].values()))]
+        for i, title in enumerate(self._titles(name)):
+            table.add_column(title, justify="right", style="dim" if i < len(doubtful) and doubtful[i] else "")
+        for cells in self._cells(name, ("{} *", "{} =")):
+            table.add_row(*map(escape, cells))
+        return table
+
+    def _severity_table(self, column: str) -> Any:
+        from rich.table import Table
+
+        means = self.severities(column)
+        spread = "; ± over kinds, of clean as above" if self._kinds_of_corruption > 1 else ""
+        title = f"{title_of(column)} by severity of corruption, mean over kinds{spread}"
+        table = Table(title=title, title_justify="left")
+        table.add_column("posterior")
+        for severity in next(iter(means.values())):
+            table.add_column("clean" if severity == 0 else str(severity), justify="right")
+        for name, by_severity in means.items():
+            table.add_row(name, *map(format_score, by_severity.values()))
+        return table
+
+    @property
+    def _kinds_of_corruption(self) -> int:
+        return len({corruption.kind for corruption in self.corruptions.values()})
+
+    def _caption(self) -> str:
+        text = f"± {what_errors_hold(self.rows, self.seeds)}"
+        if any(self.is_doubtful(column) for column in self.columns) and self.reference_check is not None:
+            text += f"; ? {self.reference_check.distance_words}"
+        elif self.reference:
+            text += f"; distances to {self.reference}"
+        return text + ("; * best, = not significantly worse" if self.best else "")
+
+    def _titles(self, name: str) -> list[str]:
+        titles = [title_of(column) for column in next(iter(self.sets[name].values()))]
+        costs = ["parameters", "train s", "predict ms / 1,000"] if self.costs and name == self.main else []
+        return titles + costs
+
+    def _cells(self, name: str, marks: tuple[str, str]) -> list[list[str]]:
+        cells = []
+        for posterior, row in self.sets[name].items():
+            line = [posterior]
+            for column, score in row.items():
+                among = self.marked(name, column)
+                text = format_score(score) + (" ?" if self.is_doubtful(column) else "")
+                line.append(text if posterior not in among else marks[posterior != among[0]].format(text))
+            if self.costs and name == self.main:
+                cost = self.costs.get(posterior)
+                line += (
+                    [f"{cost.parameters:,}", f"{cost.train_seconds:.1f}", f"{cost.predict_ms:.3g}"]
+                    if cost
+                    else [""] * 3
+                )
+            cells.append(line)
+        return cells
+
+
+def title_of(column: str) -> str:
+    """A column's title, with the way that is better.
+
+    >>> title_of("total_variation"), title_of("coverage_90")
+    ('total variation ↓', 'coverage 90 → 0.9')
+    """
+    arrows = {"higher": "↑", "lower": "↓"}
+    better = BETTER[column]
+    return f"{column.replace('_', ' ')} {arrows.get(better, f'→ {better}')}"
+
+
+def what_errors_hold(rows: Rows, seeds: dict[str, int]) -> str:
+    """Which spread the standard errors of a table are of, in words.
+
+    >>> rows = {"MAP": {"nll": Score(0.5, 0.01, "seeds")}, "HMC": {"nll": Score(0.3, 0.02, "examples")}}
+    >>> what_errors_hold(rows, {"MAP": 3, "HMC": 1})
+    'standard error: over seeds for MAP (3), over test examples for HMC (one run)'
+    >>> what_errors_hold({"HMC": rows["HMC"]}, {"HMC": 1})
+    'standard error over test examples, one run each'
+    """
+    groups: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        for over in dict.fromkeys(score.over for score in row.values() if math.isfinite(score.error)):
+            groups.setdefault(over, []).append(name)
+    counts = {seeds.get(name, 1) for name in groups.get("seeds", [])}
+    if set(groups) == {"examples"}:
+        return "standard error over test examples, one run each"
+    if set(groups) == {"seeds"} and len(counts) == 1:
+        return f"standard error over {counts.pop()} seeds each"
+    if not groups or "" in groups:
+        return "standard error"
+    runs = [f"{name} ({seeds.get(name, 1)})" for name in groups["seeds"]]
+    one = groups.get("examples", [])
+    text = f"standard error: over seeds for {', '.join(runs)}"
+    return (
+        f"{text}, over test examples for {', '.join(one)} (one run{' each' if len(one) > 1 else ''})" if one else text
+    )
+
+
+def format_score(score: Score) -> str:
+    """As many digits as the error allows; three where there is no error.
+
+    >>> format_score(Score(0.13241, 0.0042)), format_score(Score(0.9, 0.0)), format_score(Score(0.0123))
+    ('0.132 ± 0.004', '0.900 ± 0', '0.012')
+    """
+    value, error, _ = score
+    if not math.isfinite(value):
+        return str(value)
+    if not math.isfinite(error):
+        return f"{value:.3f}"
+    if error == 0.0:
+        return f"{value:.3f} ± 0"
+    digits = max(0, -math.floor(math.log10(error)))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"

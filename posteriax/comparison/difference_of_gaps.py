@@ -1,0 +1,168 @@
+"""Do two posteriors differ in a sum of absolute gaps, such as the calibration error? A test that has its level.
+
+    E = sum_b |g_b|        g_b = 1/N sum of (right - confidence) over the examples in bin b
+
+E is above zero even where every gap is zero, by chance, and more so for predictions that are less sure: the difference
+of two perfectly calibrated predictors' E is not centred at zero, and resampling examples does not mend that. Its
+distribution under the hypothesis is simulated instead:
+
+    g_b ~ N(n_b / N (p_b - c_b), p_b (1 - p_b) n_b / N^2),      p_b = c_b +- gamma      c_b: mean confidence in the bin
+
+with the sign that the bin's gap was seen to have.
+
+1. Of each posterior, gamma is such that the mean of the simulated E is the observed one: the gap that is left when
+   chance has been taken away. 0 if chance explains all of it.
+2. The hypothesis is that both have the mean of these two, weighted by the inverse variance of E at gamma = 0.
+3. The difference of E is compared with simulated ones. The two posteriors' gaps are correlated as their residuals
+   (right - confidence - gap) are, on the examples that each two bins share.
+
+With several runs the observed difference less the mean of the simulated ones is divided by its standard error, from
+the variance between runs and the simulated variance over examples, as in
+:mod:`posteriax.comparison.difference_of_means`. Which examples fall into which bin is taken as given.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from posteriax.comparison.difference_of_means import Difference, between_runs, t_test
+from posteriax.metrics import bin_of
+
+DRAWS = 4000  # for a tail
+DRAWS_OF_A_MEAN = 1000
+HALVINGS = 14
+
+
+class Gaps(NamedTuple):
+    """One run's residuals on the test set.
+
+    Args:
+        bin: which bin each example is in, (N,).
+        residual: what happened less what was promised, (N,).
+        promised: the probability of what should happen, (N,).
+    """
+
+    bin: np.ndarray
+    residual: np.ndarray
+    promised: np.ndarray
+
+
+def calibration_gaps(pairs: np.ndarray, bins: int = 15) -> Gaps:
+    """Of (confidence, right) pairs, (N, 2), in the bins of :func:`px.metrics.ece_equal_width`."""
+    confidence, right = pairs[:, 0], pairs[:, 1]
+    return Gaps(np.asarray(bin_of(confidence.astype(np.float32), bins)), right - confidence, confidence)
+
+
+def coverage_gaps(inside: np.ndarray, level: float) -> Gaps:
+    """Of how much of an interval held its target: one bin for all."""
+    return Gaps(np.zeros(len(inside), int), inside - level, np.full(len(inside), level))
+
+
+def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
+    """Whether the sum of absolute gaps differs between two posteriors, given their runs on the same examples.
+
+    >>> rng = np.random.default_rng(0)
+    >>> confidence, luck = rng.uniform(0.5, 1.0, 2000), rng.uniform(size=2000)
+    >>> honest = np.stack([confidence, luck < confidence], axis=1)
+    >>> boasting = np.stack([confidence, luck < confidence - 0.1], axis=1)
+    >>> compare_gaps([calibration_gaps(boasting)], [calibration_gaps(honest)]).p_value < 0.001
+    True
+    """
+    runs = [_run(gaps) for gaps in (*one, *other)]
+    groups = (np.arange(len(one)), np.arange(len(one), len(runs)))
+    errors = np.array([np.abs(run.gaps).sum() for run in runs])
+    single_runs = len(one) == len(other) == 1
+    noise = _noise([*one, *other], runs, DRAWS if single_runs else DRAWS_OF_A_MEAN)
+    gaps = [_gap_beyond_chance([runs[i] for i in own], [noise[i][:DRAWS_OF_A_MEAN] for i in own]) for own in groups]
+    if_none = np.stack([_simulated(run, 0.0, z[:DRAWS_OF_A_MEAN]) for run, z in zip(runs, noise, strict=True)])
+    weights = [1 / max(if_none[own].mean(axis=0).var(), 1e-300) for own in groups]
+    both = float(np.average(gaps, weights=weights))
+    simulated = np.stack([_simulated(run, both, z) for run, z in zip(runs, noise, strict=True)])
+    means = [errors[own].mean() for own in groups]
+    observed = means[0] - means[1]
+    differences = simulated[groups[0]].mean(axis=0) - simulated[groups[1]].mean(axis=0)
+    centred = float(observed - differences.mean())
+    if single_runs:
+        above, below = (differences >= observed).sum(), (differences <= observed).sum()
+        return Difference(centred, float(min(1.0, 2 * (1 + min(above, below)) / (1 + DRAWS))))
+    single = _noise_of_single_runs(simulated[groups[0]], simulated[groups[1]])
+    own_runs = between_runs(errors[groups[0]], errors[groups[1]])
+    return t_test(centred, own_runs, float(differences.var()) - single, len(one[0].residual) - 1)
+
+
+class _Run(NamedTuple):
+    """A run's bins that are not empty: which, their share of the examples, gap / N, promised and spread."""
+
+    cells: np.ndarray  # of every example, its place among the filled bins
+    shares: np.ndarray
+    gaps: np.ndarray
+    promised: np.ndarray
+    spread: float  # variance over p (1 - p): 1 for yes or no, less where an example is a mean of several
+
+
+def _run(gaps: Gaps) -> _Run:
+    n = len(gaps.bin)
+    _, cells, counts = np.unique(gaps.bin, return_inverse=True, return_counts=True)
+    sums, promised = (np.bincount(cells, values) for values in (gaps.residual, gaps.promised))
+    happened = gaps.residual + gaps.promised
+    p = happened.mean()
+    binary = bool(np.isin(happened.round(6), (0.0, 1.0)).all())
+    spread = 1.0 if binary else min(1.0, happened.var() / max(p * (1 - p), 1e-12))
+    return _Run(cells, counts / n, sums / n, promised / counts, spread)
+
+
+def _noise(given: list[Gaps], runs: list[_Run], draws: int) -> list[np.ndarray]:
+    """Of every run, (draws, bins): what sums over a bin's examples would be if each had variance 1, over N."""
+    n = len(given[0].bin)
+    left = [gaps.residual - (run.gaps / run.shares)[run.cells] for gaps, run in zip(given, runs, strict=True)]
+    correlation = _correlation(np.stack(left))
+    blocks = [
+        [correlation[i, j] * _shared(a.cells, b.cells, len(a.shares), len(b.shares)) / n**2 for j, b in enumerate(runs)]
+        for i, a in enumerate(runs)
+    ]
+    values, vectors = np.linalg.eigh(np.block(blocks))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = np.random.default_rng(0).standard_normal((draws, len(root))) @ root.T
+    return np.split(drawn, np.cumsum([len(run.shares) for run in runs])[:-1], axis=1)
+
+
+def _shared(one: np.ndarray, other: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """How many examples are in each pair of bins."""
+    return np.bincount(one * columns + other, minlength=rows * columns).reshape(rows, columns).astype(float)
+
+
+def _correlation(left: np.ndarray) -> np.ndarray:
+    sizes = np.sqrt(np.square(left).sum(axis=1))
+    matrix = left @ left.T / np.maximum(np.outer(sizes, sizes), 1e-300)
+    np.fill_diagonal(matrix, 1.0)
+    return matrix
+
+
+def _simulated(run: _Run, gap: float, noise: np.ndarray) -> np.ndarray:
+    """The sum of absolute gaps, if every bin's is of this size."""
+    p = np.clip(run.promised + np.sign(run.gaps) * gap, 0.0, 1.0)
+    return np.abs(run.shares * (p - run.promised) + np.sqrt(run.spread * p * (1 - p)) * noise).sum(axis=1)
+
+
+def _gap_beyond_chance(runs: list[_Run], noise: list[np.ndarray]) -> float:
+    seen = np.mean([np.abs(run.gaps).sum() for run in runs])
+    expected = lambda gap: np.mean([_simulated(r, gap, z).mean() for r, z in zip(runs, noise, strict=True)])  # noqa: E731
+    if expected(0.0) >= seen:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected(middle) < seen else (low, middle)
+    return (low + high) / 2
+
+
+def _noise_of_single_runs(one: np.ndarray, other: np.ndarray) -> float:
+    """What the variance between runs holds of the noise over examples: that of simulated runs, (runs, draws) each."""
+
+    def between(simulated: np.ndarray) -> float:
+        centred = simulated - simulated.mean(axis=1, keepdims=True)
+        return float(centred.var(axis=0, ddof=1).mean())
+
+    known = {i: between(values) for i, values in enumerate((one, other)) if len(values) > 1}
+    fallback = next(iter(known.values()))
+    return known.get(0, fallback) / len(one) + known.get(1, fallback) / len(other)

@@ -1,0 +1,188 @@
+"""Chart data: what each chart of a comparison shows, as plain lists. The page and the figures for papers draw these.
+
+A line is the index of a posterior and its points; a group is a name (a test set, a kind of corruption) and its lines.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriax.comparison.comparison import Comparison
+from posteriax.comparison.evaluation import Score
+from posteriax.comparison.views import View
+
+HISTOGRAM_BINS = 24
+ATTACK_POINTS = 200
+MEAN_OF_KINDS = "mean over all kinds"
+DISTANCE_COLUMNS = ("total_variation", "wasserstein")
+OUTSIDE = "out: "
+
+
+class Line(NamedTuple):
+    """What is drawn of one posterior: its place among the posteriors, and points."""
+
+    method: int
+    points: list[tuple[float, ...]]
+
+
+class Group(NamedTuple):
+    """Lines that are drawn together."""
+
+    name: str
+    lines: list[Line]
+
+
+class Histograms(NamedTuple):
+    """How often uncertainties are in each bin: inside (the main test set), and outside, by set.
+
+    The last bin also holds what is above it.
+    """
+
+    edges: list[float]
+    inside: list[Line]
+    outside: list[Group]
+
+
+def reliability(comparison: Comparison) -> list[Group]:
+    """By test set: points (confidence, fraction right, number of examples) of classifiers.
+
+    >>> view = View(confidence=np.array([0.9]), right=np.array([0.8]), count=np.array([50]))
+    >>> reliability(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": view}}))
+    [Group(name='test', lines=[Line(method=0, points=[(0.9, 0.8, 50)])])]
+    """
+    return _by_set(comparison, lambda view: [view.confidence, view.right, view.count])
+
+
+def coverage(comparison: Comparison) -> list[Group]:
+    """By test set: points (nominal, observed) of how often central intervals hold the target.
+
+    >>> view = View(levels=np.array([0.5]), coverage=np.array([0.4]))
+    >>> coverage(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": view}}))
+    [Group(name='test', lines=[Line(method=0, points=[(0.5, 0.4)])])]
+    """
+    return _by_set(comparison, lambda view: [view.levels, view.coverage])
+
+
+def severity(comparison: Comparison, column: str) -> list[Group]:
+    """By kind of corruption, after the mean of several: points (severity, score, standard error); 0 is clean.
+
+    >>> from posteriax.data.corrupted_sets import Corruption
+    >>> sets = {"clean": {"MAP": {"nll": Score(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Score(0.3, 0.02)}}}
+    >>> severity(Comparison(sets, corruptions={"fog 3": Corruption("fog", 3)}), "nll")
+    [Group(name='fog', lines=[Line(method=0, points=[(0.0, 0.1, 0.01), (3.0, 0.3, 0.02)])])]
+    """
+    kinds: dict[str, dict[int, str]] = {}
+    for name, corruption in comparison.corruptions.items():
+        kinds.setdefault(corruption.kind, {})[corruption.severity] = name
+    names = [name for sets in kinds.values() for name in sets.values()]
+    rows = [comparison.sets[name].get(own, {}) for name in [comparison.main, *names] for own in comparison.rows]
+    if not kinds or not all(column in row for row in rows):
+        return []
+    means = comparison.severities(column)
+    groups = [Group(MEAN_OF_KINDS, [_curve(i, means[own]) for i, own in enumerate(comparison.rows)])]
+    for kind, sets in kinds.items():
+        lines = []
+        for i, own in enumerate(comparison.rows):
+            scores = {0: comparison.rows[own][column]}
+            lines.append(_curve(i, scores | {s: comparison.sets[sets[s]][own][column] for s in sorted(sets)}))
+        groups.append(Group(kind, lines))
+    return groups[1:] if len(kinds) == 1 else groups
+
+
+def uncertainties(comparison: Comparison) -> Histograms | None:
+    """Histograms of each prediction's entropy (classes) or standard deviation (numbers), inside and outside.
+
+    >>> views = {"test": {"MAP": View(entropies=np.array([0.0, 0.1, 1.0]))}}
+    >>> histograms = uncertainties(Comparison({"test": {"MAP": {}}}, views=views))
+    >>> len(histograms.edges), histograms.inside[0].points[0]
+    (25, (0.333...,))
+    """
+    outside = [name for name in comparison.views if name.startswith(OUTSIDE)]
+    pools = [
+        _finite(view.entropies)
+        for name in [comparison.main, *outside]
+        for view in comparison.views.get(name, {}).values()
+    ]
+    pools = [pool for pool in pools if len(pool)]
+    if not pools:
+        return None
+    low = min(0.0, *(float(pool.min()) for pool in pools))
+    high = max(float(np.quantile(pool, 0.995)) for pool in pools)  # a few far ones would squeeze all others
+    edges = np.linspace(low, high if high > low else low + 1, HISTOGRAM_BINS + 1)
+    inside, *others = (Group(name, _histogram_lines(comparison, name, edges)) for name in [comparison.main, *outside])
+    return Histograms(edges.tolist(), inside.lines, others)
+
+
+def distances(comparison: Comparison) -> tuple[str, list[Line]] | None:
+    """The column that says how far predictions are from the reference's, and for each posterior (value, error).
+
+    >>> rows = {"VI": {"total_variation": Score(0.1, 0.01)}, "HMC": {"total_variation": Score(0.0, 0.0)}}
+    >>> distances(Comparison({"test": rows}, reference="HMC"))
+    ('total_variation', [Line(method=0, points=[(0.1, 0.01)])])
+    """
+    for column in DISTANCE_COLUMNS:
+        lines = [
+            Line(i, [(row[column].value, row[column].error)])
+            for i, (own, row) in enumerate(comparison.rows.items())
+            if own != comparison.reference and column in row
+        ]
+        if comparison.reference is not None and lines:
+            return column, lines
+    return None
+
+
+def attacks(comparison: Comparison) -> list[Group]:
+    """By quantity ("success", "accuracy", "entropy"): points (iteration, value) while inputs were attacked.
+
+    >>> views = {"attacked": {"MAP": View(attack={"success": np.array([0.0, 0.4])})}}
+    >>> attacks(Comparison({"test": {"MAP": {}}}, views=views))
+    [Group(name='success', lines=[Line(method=0, points=[(0.0, 0.0), (1.0, 0.4)])])]
+    """
+    groups: dict[str, list[Line]] = {}
+    for i, own in enumerate(comparison.rows):
+        for views in comparison.views.values():
+            for quantity, values in views[own].attack.items() if own in views else ():
+                kept = np.unique(np.linspace(0, len(values) - 1, ATTACK_POINTS).astype(int)) if len(values) else ()
+                groups.setdefault(quantity, []).append(Line(i, [(float(k), float(values[k])) for k in kept]))
+    return [Group(quantity, lines) for quantity, lines in groups.items()]
+
+
+def is_regression(comparison: Comparison) -> bool:
+    """Whether numbers were predicted, not classes.
+
+    >>> is_regression(Comparison({"test": {"MAP": {"accuracy": Score(0.9)}}}))
+    False
+    """
+    views = comparison.views.get(comparison.main, {}).values()
+    return any(len(view.levels) for view in views) or "rmse" in comparison.columns
+
+
+def _by_set(comparison: Comparison, columns: Any) -> list[Group]:
+    groups = []
+    for name in dict.fromkeys([comparison.main, *comparison.views]):
+        views = comparison.views.get(name, {})
+        arrays = {i: columns(views[own]) for i, own in enumerate(comparison.rows) if own in views}
+        lines = [Line(i, list(zip(*map(np.ndarray.tolist, a), strict=True))) for i, a in arrays.items() if len(a[0])]
+        if lines:
+            groups.append(Group(name, lines))
+    return groups
+
+
+def _curve(method: int, scores: dict[int, Score]) -> Line:
+    return Line(method, [(float(severity), score.value, score.error) for severity, score in scores.items()])
+
+
+def _histogram_lines(comparison: Comparison, name: str, edges: np.ndarray) -> list[Line]:
+    lines = []
+    for i, own in enumerate(comparison.rows):
+        view: View | None = comparison.views.get(name, {}).get(own)
+        values = _finite(view.entropies) if view is not None else np.zeros(0)
+        if len(values):
+            counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+            lines.append(Line(i, [(float(c) / len(values),) for c in counts]))
+    return lines
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, np.float64).ravel()
+    return values[np.isfinite(values)]

@@ -1,0 +1,122 @@
+"""Figures: uncertainty over the plane, reliability diagrams, traces. Each returns a Matplotlib figure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posteriax._internal.canvas import colours, pyplot
+from posteriax.comparison.views import view_of
+from posteriax.posterior import Posterior, Trace
+
+CLASS_COLOURS = ("#0072B2", "#D55E00")
+FEW = 10
+
+
+def uncertainty_plane(
+    posteriors: Mapping[str, Posterior], data: Any, *, margin: float = 1.0, resolution: int = 90
+) -> Any:
+    """For each posterior of a classifier with two inputs: entropy of the prediction over the plane, and the data.
+
+    The white line is where two classes are equally probable.
+    """
+    plt = pyplot()
+
+    x, y = data
+    low, high = x.min(axis=0) - margin, x.max(axis=0) + margin
+    axes_1, axes_2 = (np.linspace(low[i], high[i], resolution) for i in range(2))
+    grid = np.stack(np.meshgrid(axes_1, axes_2), axis=-1).reshape(-1, 2).astype(np.float32)
+    figure, axes = plt.subplots(
+        1, len(posteriors), figsize=(3.3 * len(posteriors), 3.6), sharex=True, sharey=True, layout="constrained"
+    )
+    for axis, (name, posterior) in zip(np.atleast_1d(axes), posteriors.items(), strict=True):
+        predictive: Any = posterior.predict(grid, reduce=True)
+        shape = (resolution, resolution)
+        image = axis.pcolormesh(
+            axes_1,
+            axes_2,
+            predictive.entropy().reshape(shape),
+            vmin=0.0,
+            vmax=np.log(2),
+            cmap="cividis",
+            rasterized=True,
+        )
+        axis.contour(
+            axes_1, axes_2, predictive.probs[:, 1].reshape(shape), levels=[0.5], colors="white", linewidths=1.5
+        )
+        for label, colour in enumerate(CLASS_COLOURS):
+            chosen = y == label
+            axis.scatter(*x[chosen].T, s=9, color=colour, edgecolor="white", linewidth=0.4, marker="os"[label])
+        axis.set_title(name)
+        axis.set_xlabel("$x_1$")
+    np.atleast_1d(axes)[0].set_ylabel("$x_2$")
+    bar = figure.colorbar(
+        image, ax=axes, label="entropy of the prediction (nats)", ticks=[0, 0.2, 0.4, np.log(2)], pad=0.01
+    )
+    bar.ax.set_yticklabels(["0: sure", "0.2", "0.4", "ln 2: no idea"])
+    return figure
+
+
+def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 15) -> Any:
+    """For each prediction: the fraction that is right against the confidence, in the bins of `ece_equal_width`.
+
+    The size of a point is the number of examples in its bin, hollow below ten. Below the diagonal is over-confident.
+    """
+    views = {name: view_of(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
+    points = {name: np.stack([view.confidence, view.right, view.count], axis=1) for name, view in views.items()}
+    return reliability_panels(points, colours(predictives))
+
+
+def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, str]) -> Any:
+    """A reliability diagram for each name, from points (confidence, fraction right, number of examples)."""
+    plt = pyplot()
+
+    figure, axes = plt.subplots(
+        1, len(points), figsize=(2.9 * len(points), 3.7), sharex=True, sharey=True, layout="constrained"
+    )
+    for axis, (name, bins) in zip(np.atleast_1d(axes), points.items(), strict=True):
+        means, rights, sizes = bins.T
+        share = sizes / sizes.sum()
+        axis.plot([0, 1], [0, 1], color="0.6", linewidth=1, zorder=1)
+        firm = sizes >= FEW  # a handful of examples says little: shown, but not joined
+        axis.plot(means[firm], rights[firm], color=palette[name], linewidth=1.2, zorder=2)
+        face = np.where(firm, palette[name], "white")
+        axis.scatter(means, rights, s=12 + 200 * share, facecolor=face, edgecolor=palette[name], zorder=3)
+        axis.set_title(f"{name}\nECE {float(share @ np.abs(means - rights)):.3f}")
+        axis.set_xlabel("confidence")
+        axis.set(xlim=(0, 1.02), ylim=(0, 1.02), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+        axis.set_box_aspect(1)
+    first = np.atleast_1d(axes)[0]
+    first.set_ylabel("fraction right")
+    first.text(0.96, 0.06, "over-confident", ha="right", color="0.4")
+    first.text(0.04, 0.9, "under-confident", color="0.4")
+    return figure
+
+
+TRACES = {  # what to show of a run, and in which words
+    "elbo": "ELBO (nats)",
+    "log_joint": "log joint (nats)",
+    "acceptance": "acceptance",
+}
+
+
+def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
+    """For each run: its objective at every step, and for a sampler its acceptance, as running means."""
+    plt = pyplot()
+
+    panels = [(name, key) for name, trace in runs.items() for key in TRACES if key in trace]
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.0 * len(panels), 3.0), layout="constrained")
+    palette = colours(runs)
+    for axis, (name, key) in zip(np.atleast_1d(axes), panels, strict=True):
+        late = []  # the first steps would hide all others
+        for line in np.atleast_2d(runs[name][key]):
+            smooth = np.convolve(line, np.ones(window) / window, mode="valid") if len(line) > 2 * window else line
+            steps = np.arange(len(smooth)) + (len(line) - len(smooth))
+            axis.plot(steps, smooth, color=palette[name], linewidth=1, alpha=0.8)
+            late.append(smooth[len(smooth) // 20 :])
+        low, high = (0.0, 1.0) if key == "acceptance" else (np.min(late), np.max(late))
+        axis.set_ylim(low, high + (0.05 * (high - low) or 1.0))
+        axis.set_title(name)
+        axis.set_xlabel("transition" if "acceptance" in runs[name] else "step")
+        axis.set_ylabel(TRACES[key])
+    return figure

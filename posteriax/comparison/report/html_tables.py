@@ -1,0 +1,95 @@
+"""The tables of a report as HTML. All names come from the user, and all are escaped."""
+
+import math
+from html import escape
+
+from posteriax.comparison.comparison import Comparison, format_score
+from posteriax.comparison.evaluation import BETTER, Score
+from posteriax.comparison.report.wording import COST_MEANINGS, column_meaning, column_title
+
+
+def score_tables(comparison: Comparison) -> str:
+    """One table per test set, each in a box of its own that scrolls; the page's script shows one at a time.
+
+    >>> print(score_tables(Comparison({"a & b": {"MAP": {"nll": Score(0.5, 0.01)}}})))
+    <div class="scroll" data-set="0" tabindex="0" role="region" aria-label="Scores on a &amp; b">...
+    """
+    return "\n".join(
+        f'<div class="scroll" data-set="{i}" tabindex="0" role="region" aria-label="Scores on {escape(name)}">'
+        f"<table><caption>{escape(name)}</caption>{_head(comparison, name)}{_body(comparison, name)}</table></div>"
+        for i, name in enumerate(comparison.sets)
+    )
+
+
+def glossary(comparison: Comparison) -> str:
+    """What the columns that are shown mean, as a list of definitions.
+
+    >>> glossary(Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01)}}}))[:16]
+    '<dt>nll ↓</dt><d'
+    """
+    columns = dict.fromkeys(c for rows in comparison.sets.values() for row in rows.values() for c in row)
+    meanings = {column_title(column): column_meaning(column) for column in columns}
+    if comparison.costs:
+        meanings |= COST_MEANINGS
+    return "".join(f"<dt>{escape(t)}</dt><dd>{escape(m)}</dd>" for t, m in meanings.items() if m)
+
+
+def _columns(comparison: Comparison, name: str) -> list[str]:
+    return list(dict.fromkeys(column for row in comparison.sets[name].values() for column in row))
+
+
+def _head(comparison: Comparison, name: str) -> str:
+    cells = [_header("posterior", "The names that were given", "ascending")]
+    for column in _columns(comparison, name):
+        first = "descending" if BETTER.get(column) == "higher" else "ascending"  # the better ones on top
+        cells.append(_header(column_title(column), column_meaning(column), first))
+    if comparison.costs and name == comparison.main:
+        cells += [_header(title, meaning, "ascending") for title, meaning in COST_MEANINGS.items()]
+    return f"<thead><tr>{''.join(cells)}</tr></thead>"
+
+
+def _header(title: str, meaning: str, first: str) -> str:
+    return (
+        f'<th scope="col" aria-sort="none" data-first="{first}">'
+        f'<button type="button" title="{escape(meaning)}">{escape(title)}</button></th>'
+    )
+
+
+def _body(comparison: Comparison, name: str) -> str:
+    return f"<tbody>{''.join(_row(comparison, name, own) for own in comparison.sets[name])}</tbody>"
+
+
+def _row(comparison: Comparison, name: str, own: str) -> str:
+    method = list(comparison.rows).index(own)
+    check = comparison.reference_check
+    doubt = ", not converged" if check is not None and check.converged is False else ""
+    note = f' <small class="note">reference{doubt}</small>' if own == comparison.reference else ""
+    cells = [f'<th scope="row"><span class="swatch" data-method="{method}"></span>{escape(own)}{note}</th>']
+    for column in _columns(comparison, name):
+        score = comparison.sets[name][own].get(column, Score(math.nan))
+        among = comparison.marked(name, column)
+        doubt = check.distance_words if check is not None and comparison.is_doubtful(column) else ""
+        cells.append(_cell(score, BETTER.get(column, ""), among.index(own) if own in among else -1, doubt))
+    if comparison.costs and name == comparison.main:
+        cost = comparison.costs.get(own)
+        texts = [f"{cost.parameters:,}", f"{cost.train_seconds:.1f}", f"{cost.predict_ms:.3g}"] if cost else [""] * 3
+        values = cost or [math.nan] * 3
+        cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in zip(values, texts, strict=True)]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(score: Score, better: str, place: int, doubt: str) -> str:
+    target = float(better) if better not in ("higher", "lower", "") else 0.0
+    key = abs(score.value - target) if target else score.value  # a score with a target is sorted by how far off it is
+    text = escape(format_score(score)) if math.isfinite(score.value) else "none"
+    if doubt:
+        return f'<td class="doubtful"{_sort_value(key)} title="{escape(doubt)}">{text} ?</td>'
+    if place == 0:
+        return f'<td class="best"{_sort_value(key)} title="the best"><strong>{text}</strong> ★</td>'
+    if place > 0:
+        return f'<td class="tie"{_sort_value(key)} title="not significantly worse than the best">{text} ≈</td>'
+    return f"<td{_sort_value(key)}>{text}</td>"
+
+
+def _sort_value(value: float) -> str:
+    return f' data-value="{value:.9g}"' if math.isfinite(value) else ""

@@ -1,0 +1,147 @@
+"""The report as one page: tables, charts and pictures in a file that needs no network and can be sent to anyone.
+
+Tables, words and pictures are written here; charts are drawn in the browser by charts.js and page.js, from the numbers
+of chart_data, which are in the page as JSON. Nothing that a user named can become code: names are escaped, and the
+page's content-security policy lets only its own script and style run, by their hashes, and loads nothing.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from posteriax.__about__ import __version__
+from posteriax.comparison.comparison import Comparison
+from posteriax.comparison.report import chart_data
+from posteriax.comparison.report.html_examples import example_cards
+from posteriax.comparison.report.html_tables import glossary, score_tables
+from posteriax.comparison.report.page_colours import colour_rules
+from posteriax.comparison.report.wording import MEANINGS, column_title, marks, summary, warning
+
+DIGITS = 4  # significant, in charts: finer than a pixel
+
+
+def write_page(comparison: Comparison, path: str | Path, title: str = "Which posterior to trust") -> None:
+    """Write the report of a comparison to a file.
+
+    >>> import tempfile
+    >>> from posteriax.comparison.evaluation import Score
+    >>> comparison = Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01)}}})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(comparison, Path(folder) / "report.html")
+    ...     (Path(folder) / "report.html").read_text(encoding="utf-8")[:15]
+    '<!doctype html>'
+    """
+    Path(path).write_text(page(comparison, title), encoding="utf-8")
+
+
+def page(comparison: Comparison, title: str = "Which posterior to trust") -> str:
+    """The report of a comparison as the text of a page.
+
+    >>> from posteriax.comparison.evaluation import Score
+    >>> "&lt;b&gt;" in page(Comparison({"test": {"<b>": {"nll": Score(0.5, 0.01)}}}))
+    True
+    """
+    style = _asset("page.css") + colour_rules(len(comparison.rows))
+    script = _asset("charts.js") + _asset("page.js")
+    parts = {
+        "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:",
+        "title": escape(title),
+        "summary": _summary(comparison),
+        "marks": escape(marks(comparison)),
+        "tables": score_tables(comparison),
+        "examples": example_cards(comparison),
+        "glossary": glossary(comparison),
+        "version": escape(__version__),
+        "data": as_json(chart_numbers(comparison)),
+        "style": style,
+        "script": script,
+    }
+    # in one pass: what is filled in is not searched again
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html"))
+
+
+def chart_numbers(comparison: Comparison) -> dict[str, Any]:
+    """All that the charts of a page are drawn from.
+
+    >>> from posteriax.comparison.evaluation import Score
+    >>> chart_numbers(Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01)}}}))["methods"]
+    ['MAP']
+    """
+    numbers = chart_data.is_regression(comparison)
+    histograms, distance = chart_data.uncertainties(comparison), chart_data.distances(comparison)
+    curves = [(column, chart_data.severity(comparison, column)) for column in comparison.columns]
+    return {
+        "methods": list(comparison.rows),
+        "sets": list(comparison.sets),
+        "corrupted": [i for i, name in enumerate(comparison.sets) if name in comparison.corruptions],
+        "reference": comparison.reference,
+        "reliability": _groups(chart_data.reliability(comparison)),
+        "coverage": _groups(chart_data.coverage(comparison)),
+        "severity": [{"name": column_title(column), "groups": _groups(groups)} for column, groups in curves if groups],
+        "uncertainty": histograms
+        and {
+            "label": "standard deviation of the prediction" if numbers else "entropy of the prediction (nats)",
+            "inside_name": comparison.main,
+            "edges": histograms.edges,
+            "inside": _lines(histograms.inside),
+            "outside": _groups(histograms.outside),
+        },
+        "distance": distance
+        and {
+            "label": column_title(distance[0]),
+            "meaning": MEANINGS[distance[0]],
+            "lines": _lines(distance[1]),
+            "warning": warning(comparison),
+        },
+        "attack": _groups(chart_data.attacks(comparison)),
+    }
+
+
+def as_json(value: Any) -> str:
+    """JSON that is safe inside a script element: no angle brackets or ampersands, and null for what is not finite.
+
+    >>> as_json({"a": [1.23456, float("nan")], "b": "</script>"})
+    '{"a":[1.235,null],"b":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        short = float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        return int(short) if short is not None and short == int(short) else short
+    return value
+
+
+def _summary(comparison: Comparison) -> str:
+    first = warning(comparison)
+    box = f'<p class="warning" role="alert">{escape(first)}</p>' if first else ""
+    return box + "".join(f"<p>{escape(text)}</p>" for text in summary(comparison))
+
+
+def _groups(groups: list[chart_data.Group]) -> list[dict[str, Any]]:
+    return [{"name": group.name, "lines": _lines(group.lines)} for group in groups]
+
+
+def _lines(lines: list[chart_data.Line]) -> list[dict[str, Any]]:
+    return [line._asdict() for line in lines]
+
+
+def _asset(name: str) -> str:
+    return (files("posteriax.comparison.report") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,306 @@
+"""Shift: are new inputs like the ones before? Told from predictions alone, without labels.
+
+Single inputs: scores that are higher where the posterior is less sure, and how well they tell inputs from elsewhere.
+Whole sets: two-sample tests of whether predictions for new inputs come from the same distribution as for a reference
+set, of how sure they are (Kolmogorov-Smirnov) and of what they say (which classes, how often), and what accuracy to
+expect.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriax.metrics import auroc, average_precision, fpr_at_tpr
+from posteriax.posterior import Predictive
+
+SIGNIFICANT = 0.01
+PERMUTATIONS = 4999
+EXACT_UP_TO = 1000  # examples, beyond which the test's asymptotic distribution is as good and much quicker
+
+
+def ood_scores(predictive: Predictive) -> dict[str, np.ndarray]:
+    """Scores of how far out of distribution each example seems to be, (N,) each; higher is further out.
+
+    For classes: "max_probability" (1 - max p), "entropy" and "mutual_information", both in nats. Where an example has
+    several labels, their mean. For real numbers: "std", over several targets their root mean square.
+
+    Args:
+        predictive: what ``posterior.predict(x)`` returns, also with ``reduce=True``.
+
+    >>> import posteriax as px
+    >>> outputs = np.array([[[9.0, 0.0], [9.0, 0.0]], [[9.0, 0.0], [0.0, 9.0]]])  # two draws that disagree on one
+    >>> scores = ood_scores(px.ClassPredictive(px.Categorical(), outputs))
+    >>> {name: score.round(2).tolist() for name, score in scores.items()}
+    {'max_probability': [0.0, 0.5], 'entropy': [0.0, 0.69], 'mutual_information': [0.0, 0.69]}
+    """
+    if not _of_classes(predictive):
+        return {"std": np.sqrt(_per_example(np.square(predictive.std)))}
+    probs = predictive.probs  # type: ignore[attr-defined]
+    entropy, information = predictive.entropy(), predictive.mutual_information()
+    return {
+        # the sum of the others: 1 - max p would be 0 for all that the network is quite sure of, and give no order
+        "max_probability": _per_example(np.sort(probs, axis=-1)[..., :-1].sum(axis=-1)),
+        "entropy": _per_example(entropy),
+        # a difference of entropies: what is rounding alone, as for a single draw, must not order examples
+        "mutual_information": _per_example(np.where(information > 1e-6 * entropy + 5e-7, information, 0.0)),
+    }
+
+
+class Detection(NamedTuple):
+    """How well a score tells outside from inside inputs.
+
+    Args:
+        auroc: the chance that an outside input scores higher than an inside one; 0.5 by chance, best 1.
+        auc_pr: area under the precision-recall curve (average precision) of finding outside inputs; the share of
+            outside inputs by chance, best 1.
+        fpr95: how many outside inputs pass for inside ones at the threshold that lets 95 % of inside inputs pass; 0.95
+            by chance, best 0.
+
+    >>> Detection(auroc=0.9, auc_pr=0.8, fpr95=0.3).auroc
+    0.9
+    """
+
+    auroc: float
+    auc_pr: float
+    fpr95: float
+
+
+def ood_detection(inside: Predictive, outside: Predictive) -> dict[str, Detection]:
+    """How well each of :func:`ood_scores` tells inputs from elsewhere from those of the usual kind.
+
+    Args:
+        inside: a posterior's predictions for usual inputs, such as the test set.
+        outside: its predictions for inputs from elsewhere.
+
+    >>> import posteriax as px
+    >>> sure, unsure = (px.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0])) for a in (3.0, 0.1))
+    >>> px.ood_detection(sure, unsure)["entropy"]
+    Detection(auroc=1.0, auc_pr=1.0, fpr95=0.0)
+    """
+    _check_same_kind("inside", inside, "outside", outside)
+    ours, theirs = ood_scores(inside), ood_scores(outside)
+    return {name: _detection(ours[name], theirs[name]) for name in ours}
+
+
+def detection(inside: Predictive, outside: Predictive) -> dict[str, float]:
+    """:func:`ood_detection` as columns of a comparison: "auroc" and "fpr95" by entropy (or std), then other AUROCs.
+
+    >>> import posteriax as px
+    >>> sure, unsure = (px.NormalPredictive(px.Normal(scale=a), np.zeros((1, 50, 1)), {}) for a in (1.0, 2.0))
+    >>> detection(sure, unsure)
+    {'auroc': 1.0, 'fpr95': 0.0}
+    """
+    found = ood_detection(inside, outside)
+    first = found.pop("entropy" if _of_classes(inside) else "std")
+    others = {f"auroc_{name}": other.auroc for name, other in found.items()}
+    return {"auroc": first.auroc, "fpr95": first.fpr95, **others}
+
+
+class Change(NamedTuple):
+    """A mean over the reference set and over the new one.
+
+    >>> round(Change(0.9, 0.7).difference, 3)
+    -0.2
+    """
+
+    reference: float
+    new: float
+
+    @property
+    def difference(self) -> float:
+        return self.new - self.reference
+
+
+class TwoSample(NamedTuple):
+    """A test of whether two sets come from one distribution: how far they are apart, 0 to 1, and how likely that is.
+
+    >>> TwoSample(statistic=0.2, p_value=0.03).p_value
+    0.03
+    """
+
+    statistic: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How predictions for new inputs differ from those for a reference set. Print it.
+
+    Args:
+        examples: how many there are in the reference set and in the new one.
+        changes: the means of both sets by name: "confidence" (max p), "entropy" and "mutual_information" in nats; for
+            real numbers "std".
+        certainty: Kolmogorov-Smirnov test of the entropies, or the standard deviations.
+        answers: the total variation between the predicted classes' shares, with a permutation test; for real numbers
+            a Kolmogorov-Smirnov test of the predicted means.
+        expected_accuracy: on the new inputs, estimated without labels; None for real numbers.
+
+    >>> same = TwoSample(statistic=0.05, p_value=0.6)
+    >>> print(Drift((200, 200), {"entropy": Change(0.3, 0.31)}, same, same, 0.9).verdict)
+    No sign of drift (p = 1). Expect an accuracy of about 0.90.
+    """
+
+    examples: tuple[int, int]
+    changes: dict[str, Change]
+    certainty: TwoSample
+    answers: TwoSample
+    expected_accuracy: float | None
+
+    @property
+    def p_value(self) -> float:
+        """Of both tests together: twice the smaller one (Bonferroni)."""
+        return min(1.0, 2 * min(self.certainty.p_value, self.answers.p_value))
+
+    @property
+    def drifted(self) -> bool:
+        """Whether a difference like this is rarer than one in a hundred between sets from one distribution."""
+        return self.p_value < SIGNIFICANT
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        if not self.drifted:
+            text = f"No sign of drift ({_p(self.p_value)})."
+        else:
+            largest = max(self.certainty.statistic, self.answers.statistic)
+            size = "Slight" if largest < 0.1 else "Clear" if largest < 0.3 else "Strong"
+            text = f"{size} drift ({_p(self.p_value)}): {' and '.join(self._findings())}."
+        if self.expected_accuracy is None:
+            return text
+        return f"{text} Expect an accuracy of about {self.expected_accuracy:.2f}."
+
+    def _findings(self) -> list[str]:
+        findings = []
+        if 2 * self.certainty.p_value < SIGNIFICANT:
+            name = "std" if "std" in self.changes else "entropy"
+            change = self.changes[name]
+            how = "less" if change.difference > 0 else "more"
+            means = f"{_number(name, change.reference)} -> {_number(name, change.new)}"
+            findings.append(f"predictions are {how} certain ({name} {means})")
+        if 2 * self.answers.p_value < SIGNIFICANT:
+            what = "values" if "std" in self.changes else "classes"
+            findings.append(f"other {what} are predicted (a difference of {self.answers.statistic:.2f})")
+        return findings
+
+    def __str__(self) -> str:
+        rows = [("", "reference", "new", "change")]
+        rows += [
+            (name.replace("_", " "), _number(name, c.reference), _number(name, c.new), _number(name, c.difference, "+"))
+            for name, c in self.changes.items()
+        ]
+        lines = [f"{name:<20}{ours:>10}{theirs:>10}{change:>10}" for name, ours, theirs, change in rows]
+        tests = (("certainty", self.certainty), ("answers", self.answers))
+        lines += [f"difference of {name}: {test.statistic:.3f} ({_p(test.p_value)})" for name, test in tests]
+        return "\n".join([f"{self.examples[1]} new examples against {self.examples[0]}", *lines, self.verdict])
+
+
+def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float | None = None) -> Drift:
+    """Compare predictions for new inputs with those for a reference set; labels are not needed.
+
+    Args:
+        reference: predictions for inputs that the posterior was meant for, such as its test set. Not for its training
+            data, on which it is surer than on anything new.
+        new: the same posterior's predictions for new inputs, made with as many draws.
+        reference_accuracy: that on the reference set, if known: the accuracy to expect is then this plus the change of
+            the mean confidence, else the new mean confidence itself, which overconfident networks overstate. Both are
+            estimates that hold for mild shifts: far from the data networks can be sure and wrong.
+
+    The tests take examples, and an example's labels if it has several, as independent: a video's frames are not.
+
+    >>> import posteriax as px
+    >>> logits = np.random.default_rng(0).normal(size=(300, 3))
+    >>> before, after = (px.ClassPredictive(px.Categorical(), (a * logits)[None]) for a in (4.0, 1.0))
+    >>> print(px.drift(before, after, reference_accuracy=0.8))
+    300 new examples against 300
+                         reference       new    change
+    confidence               0.858     0.587    -0.271
+    entropy                  0.349     0.887    +0.537
+    mutual information       0.000     0.000    ...0.000
+    difference of certainty: 0.740 (p < 0.0001)
+    difference of answers: 0.000 (p = 1)
+    Strong drift (p < 0.0001): predictions are less certain (entropy 0.349 -> 0.887). Expect an accuracy of about 0.53.
+    """
+    _check_same_kind("reference", reference, "new", new)
+    if reference_accuracy is not None and not 0.0 <= reference_accuracy <= 1.0:
+        raise ValueError(f"reference_accuracy must be between 0 and 1, got {reference_accuracy}")
+    ours, theirs = ood_scores(reference), ood_scores(new)
+    means = {name: Change(float(ours[name].mean()), float(theirs[name].mean())) for name in ours}
+    examples = len(reference.mean), len(new.mean)
+    if not _of_classes(reference):
+        if reference_accuracy is not None:
+            raise ValueError("reference_accuracy is for predictions of classes, but these are of real numbers")
+        return Drift(examples, means, _ks(ours["std"], theirs["std"]), _of_values(reference.mean, new.mean), None)
+    doubt = means.pop("max_probability")
+    confidence = Change(1.0 - doubt.reference, 1.0 - doubt.new)
+    expected = confidence.new if reference_accuracy is None else reference_accuracy + confidence.difference
+    certainty = _ks(ours["entropy"], theirs["entropy"])
+    answers = _of_labels(reference.mean, new.mean)
+    return Drift(examples, {"confidence": confidence, **means}, certainty, answers, float(np.clip(expected, 0.0, 1.0)))
+
+
+def _ks(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
+    from scipy.stats import ks_2samp  # slow to import, and seldom needed
+
+    method = "exact" if max(len(ours), len(theirs)) <= EXACT_UP_TO else "asymp"
+    statistic, p_value = ks_2samp(ours, theirs, method=method)
+    return TwoSample(float(statistic), float(p_value))
+
+
+def _of_labels(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
+    """Total variation of the predicted labels' shares, against that of the same labels dealt out at random."""
+    classes = ours.shape[-1]
+    a, b = (np.bincount(probs.argmax(axis=-1).reshape(-1), minlength=classes) for probs in (ours, theirs))
+    n, m = a.sum(), b.sum()
+    dealt = np.random.default_rng(0).multivariate_hypergeometric(a + b, n, size=PERMUTATIONS)
+    # whole numbers, so that equal differences are equal
+    observed, by_chance = (np.abs(m * counts - n * (a + b - counts)).sum(axis=-1) for counts in (a, dealt))
+    p_value = (1 + (by_chance >= observed).sum()) / (1 + PERMUTATIONS)
+    return TwoSample(float(observed / (2 * n * m)), float(p_value))
+
+
+def _of_values(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
+    """Of the predicted means, by target: the one that differs most, for which it is one of many (Bonferroni)."""
+    columns = zip(ours.reshape(len(ours), -1).T, theirs.reshape(len(theirs), -1).T, strict=True)
+    tests = [_ks(a, b) for a, b in columns]
+    worst = min(tests, key=lambda test: test.p_value)
+    return TwoSample(worst.statistic, min(1.0, len(tests) * worst.p_value))
+
+
+def _detection(inside: np.ndarray, outside: np.ndarray) -> Detection:
+    score = np.concatenate([inside, outside])
+    is_outside = np.repeat([False, True], [len(inside), len(outside)])
+    found = auroc(score, is_outside), average_precision(score, is_outside), fpr_at_tpr(-score, ~is_outside, 0.95)
+    return Detection(*map(float, found))
+
+
+def _check_same_kind(name: str, one: Any, other_name: str, other: Any) -> None:
+    for argument, predictive in ((name, one), (other_name, other)):
+        if not hasattr(predictive, "mean") or not hasattr(predictive, "log_prob"):
+            kind = type(predictive).__name__
+            raise TypeError(f"{argument} must be predictions, what posterior.predict(x) returns, got {kind}")
+    if _of_classes(one) != _of_classes(other) or one.mean.shape[1:] != other.mean.shape[1:]:
+        raise ValueError(
+            f"{name} and {other_name} must be predictions of one posterior, got {_described(one)} and "
+            f"{_described(other)} per example"
+        )
+
+
+def _described(predictive: Any) -> str:
+    return f"{'probabilities' if _of_classes(predictive) else 'real numbers'} of shape {predictive.mean.shape[1:]}"
+
+
+def _of_classes(predictive: Any) -> bool:
+    return hasattr(predictive, "probs")
+
+
+def _per_example(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+
+
+def _number(name: str, value: float, sign: str = "") -> str:
+    return f"{value:{sign}.3g}" if name == "std" else f"{value:{sign}.3f}"  # in the units of y, or near 1
+
+
+def _p(value: float) -> str:
+    return "p < 0.0001" if value < 1e-4 else f"p = {value:.2g}"

@@ -1,0 +1,101 @@
+"""Views: the few numbers behind every chart of a comparison, so that it need not keep all predictions."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.metrics import calibration_bins
+from posteriax.posterior import NormalPredictive
+
+FEW = 6  # examples shown of each kind
+COVERAGE_LEVELS = np.arange(1, 20) / 20
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A test example that a posterior is sure of."""
+
+    index: int
+    x: np.ndarray
+    predicted: float  # a label, or a mean
+    true: float
+    certainty: float  # a probability, or a standard deviation
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is drawn of one posterior on one test set.
+
+    Args:
+        confidence, right, count: by bin of the reliability diagram, means and number of examples (classes).
+        entropies: of every prediction in nats (classes), or its standard deviation (numbers): what histograms show.
+        levels, coverage: of central intervals, nominal and observed (numbers).
+        surest_wrong: the examples it was surest about and wrong.
+        surest: the examples it was surest about.
+        attack: by iteration, success rate, accuracy and mean entropy, where the set was attacked.
+    """
+
+    confidence: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    right: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    count: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    entropies: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    levels: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    coverage: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    surest_wrong: tuple[Example, ...] = ()
+    surest: tuple[Example, ...] = ()
+    attack: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def view_of(predictive: Any, x: Any, y: Any, bins: int = 15) -> View:
+    """The view of a predictive on a test set; without targets (`y` None), only what needs none."""
+    if isinstance(predictive, NormalPredictive):
+        return _of_numbers(predictive, x, y)
+    probs = predictive.probs
+    entropies = np.asarray(predictive.entropy()).reshape(len(probs), -1).mean(axis=1)
+    if y is None or probs.ndim > 2:
+        return View(entropies=entropies)
+    labels = np.asarray(predictive.check(y))
+    confidence, predicted = probs.max(axis=1), probs.argmax(axis=1)
+    right = predicted == labels
+    summed = jax.device_get(calibration_bins(probs, labels, bins))
+    filled = summed.examples > 0
+    order = np.argsort(-confidence, kind="stable")
+    return View(
+        confidence=((summed.right - summed.excess) / np.maximum(summed.examples, 1))[filled],
+        right=(summed.right / np.maximum(summed.examples, 1))[filled],
+        count=summed.examples[filled].astype(int),
+        entropies=entropies,
+        surest_wrong=_examples(order[~right[order]], x, predicted, labels, confidence),
+        surest=_examples(order[right[order]], x, predicted, labels, confidence),
+    )
+
+
+def _of_numbers(predictive: NormalPredictive, x: Any, y: Any) -> View:
+    spread = predictive.std.reshape(len(predictive.std), -1).mean(axis=1)
+    if y is None:
+        return View(entropies=spread)
+    targets = predictive.targets(y)
+    tails = np.concatenate([(1 - COVERAGE_LEVELS) / 2, (1 + COVERAGE_LEVELS) / 2])
+    quantiles = predictive.quantile(tails)
+    low, high = quantiles[: len(COVERAGE_LEVELS)], quantiles[len(COVERAGE_LEVELS) :]
+    inside = (low <= targets) & (targets <= high)
+    mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.mean, targets))
+    off = np.abs(mean - y_flat) / spread
+    return View(
+        entropies=spread,
+        levels=COVERAGE_LEVELS,
+        coverage=inside.reshape(len(COVERAGE_LEVELS), -1).mean(axis=1),
+        surest_wrong=_examples(np.argsort(-off, kind="stable"), x, mean, y_flat, spread),
+        surest=_examples(np.argsort(spread, kind="stable"), x, mean, y_flat, spread),
+    )
+
+
+def _examples(rows: Any, x: Any, predicted: Any, true: Any, certainty: Any) -> tuple[Example, ...]:
+    """The first few of these rows."""
+    first = jax.tree.leaves(x)[0]
+    return tuple(
+        Example(int(i), np.asarray(first[i]), float(predicted[i]), float(true[i]), float(certainty[i]))
+        for i in rows[:FEW]
+    )

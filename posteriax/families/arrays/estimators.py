@@ -1,0 +1,77 @@
+"""Which estimator each leaf gets: how its noise enters the network.
+
+| estimator | noise | exact for |
+| --- | --- | --- |
+| weight | one draw of the leaf, shared by the batch | everything |
+| factor | the same, contracted by its factors: for families of products (Rank1, Dropout) | everything |
+| flipout | one draw, with random signs per example | any leaf that meets the data once, on an axis of examples |
+| local | a draw of each output from its own mean and variance | a product with one row per example; embeddings |
+
+*Exact* means that each example sees precisely the posterior's distribution of its outputs; `flipout` and `local`
+differ only in making the examples of a batch (nearly) independent, which lowers the variance of gradients. `auto`
+takes the lowest-variance one that is exact: for families of products, factors drawn per example. Asked for by name,
+`local` also serves convolutions and sequences, as the literature does: every single output is right, but the outputs
+at different positions lose their correlation.
+"""
+
+from typing import Literal, NamedTuple
+
+from posteriax.families.arrays.uses import Use
+
+Estimator = Literal["auto", "weight", "factor", "flipout", "local"]
+ESTIMATORS: tuple[Estimator, ...] = ("auto", "weight", "factor", "flipout", "local")
+
+
+class Plan(NamedTuple):
+    """The estimator of one leaf, the axis of examples it needs, and, if a plain draw was forced, why.
+
+    `factors` says how a family of products enters: "drawn" (as a plain draw), "shared" or "per example"; `factor_axis`
+    is the axis of examples that its factors meet.
+    """
+
+    estimator: str = "weight"
+    example_axis: int | None = None
+    note: str = ""
+    factors: str = "drawn"
+    factor_axis: int | None = None
+
+
+def plan_estimators(estimator: Estimator, uses: list[Use]) -> list[Plan]:
+    """An estimator for every leaf.
+
+    >>> plan_estimators("auto", [Use("dot_general", example_axis=0), Use(None, reason="it is used 2 times")])
+    [Plan(estimator='local', example_axis=0, ...), Plan(estimator='weight', ... note='it is used 2 times', ...)]
+    """
+    return [_plan_factors(estimator, use, _plan(estimator, use)) for use in uses]
+
+
+def _plan(estimator: Estimator, use: Use) -> Plan:
+    if estimator in ("weight", "factor"):
+        return Plan()
+    if use.primitive is None:
+        return Plan(note=use.reason)
+    if use.example_axis is not None:
+        by_sign = use.primitive == "add"  # flipout is as good as local there, and a sign is cheaper than a draw
+        return Plan("flipout" if by_sign else _least_noisy(use) if estimator == "auto" else estimator, use.example_axis)
+    by_output = use.primitive in ("dot_general", "conv_general_dilated") and use.meets_examples
+    if estimator == "local" and by_output:  # rows of examples and positions together: as asked for by name
+        return Plan("local")
+    return Plan(note="the array it meets has no axis of examples of its own")
+
+
+def _plan_factors(estimator: Estimator, use: Use, plan: Plan) -> Plan:
+    """Drawn factors may be used again and again, also in a loop, if Quax can hand them through the program at all."""
+    if estimator == "weight" or not use.dispatchable:
+        return plan
+    met = use.in_loop or use
+    contracts = met.primitive in ("dot_general", "conv_general_dilated") and met.example_axis is not None
+    if not contracts:
+        return plan._replace(factors="shared")
+    kind = "shared" if estimator == "factor" else "per example"
+    return plan._replace(factors=kind, factor_axis=met.example_axis)
+
+
+def _least_noisy(use: Use) -> str:
+    """The least noisy exact estimator."""
+    exact_local = use.primitive == "gather" or (use.primitive == "dot_general" and not use.other_axes)
+    return "local" if exact_local else "flipout"

@@ -1,0 +1,187 @@
+"""A shared matrix with factors on its inputs and outputs, as an array type."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from posteriax.families.arrays.random_array import Contraction, RandomArray
+
+
+class FactorArray(RandomArray):
+    """kernel * factor * factor, without ever forming it: data are scaled before and after the product with the kernel.
+
+    The factors are drawn already, so unlike other random arrays it may be used any number of times.
+
+    Args:
+        kernel: the shared array.
+        factors: each (examples, length of some of the kernel's axes, raveled), or (1, length) if all examples share it.
+        axes: the kernel's axes that each of them scales.
+        example_axis: the axis of examples in the array that this one will meet.
+        of_component: whether the factors are those of one component, of several that are vmapped over.
+        additive: the factors are added to inputs and outputs instead; then there is no such array, only its products.
+    """
+
+    kernel: jax.Array
+    factors: tuple[jax.Array, ...]
+    axes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    example_axis: int | None = eqx.field(static=True)
+    of_component: bool = eqx.field(static=True, default=False)
+    additive: bool = eqx.field(static=True, default=False)
+
+    def aval(self) -> jax.core.ShapedArray:
+        return jax.core.ShapedArray(self.kernel.shape, self.kernel.dtype)
+
+    def materialise(self) -> jax.Array:
+        if self.additive:
+            raise TypeError("a leaf with additive factors can only be multiplied with data")
+        return self._multiply(self.axes)
+
+    def _multiply(self, axes: Any) -> jax.Array:
+        """The kernel with its factors along some axes: those of the first example, if they differ; still one draw."""
+        kernel = self.kernel
+        for factor, own in zip(self.factors, self.axes, strict=True):
+            if own in axes:
+                kernel = kernel * along(own, factor[0], kernel.shape)
+        return kernel
+
+    def contract(self, contraction: Contraction) -> Any:
+        examples = (None, None) if contraction.examples is None else contraction.examples
+        before, after, others = [], [], []
+        for factor, axes in zip(self.factors, self.axes, strict=True):
+            known = factor.shape[0] == 1 or contraction.examples is not None
+            if known and all(axis in contraction.inputs for axis in axes):
+                before.append((factor, tuple(contraction.inputs[axis] for axis in axes), axes))
+            elif known and all(axis in contraction.outputs for axis in axes):
+                after.append((factor, tuple(contraction.outputs[axis] for axis in axes)))
+            else:
+                others.append(axes)
+        if others and self.additive:
+            raise TypeError("additive factors need a product over the leaf's input axis")
+        kernel, x = self._multiply(others), contraction.x
+        # what is merged over components cannot be differentiated without any: their factors must be on the data
+        merges = self.of_component and before
+        if merges and len(before) == 1 and not self.additive and before[0][0].shape[0] == 1:
+            factor, on, own = before[0]
+            out = _scaled_product(contraction, own, on)(x, kernel, factor)
+        else:
+            for factor, on, _ in before:
+                x = self._combine(x, _beside(factor, on, examples[0], jnp.shape(x), contraction.groups))
+            out = (_over_components(contraction) if merges else contraction.apply)(x, kernel)
+        for factor, on in after:
+            out = self._combine(out, _beside(factor, on, examples[1], out.shape, 1))
+        return out
+
+    def _combine(self, data: Any, factor: jax.Array) -> Any:
+        return data + factor if self.additive else data * factor
+
+    def move(self, primitive: Any, params: dict[str, Any]) -> Any:
+        if primitive is lax.transpose_p:
+            order = tuple(params["permutation"])
+            axes = tuple(tuple(order.index(axis) for axis in own) for own in self.axes)
+            return dataclasses.replace(self, kernel=self.kernel.transpose(order), axes=axes)
+        if primitive is lax.convert_element_type_p:
+            dtype = params["new_dtype"]
+            factors = tuple(factor.astype(dtype) for factor in self.factors)
+            return dataclasses.replace(self, kernel=self.kernel.astype(dtype), factors=factors)
+        return super().move(primitive, params)
+
+
+def along(axes: tuple[int, ...], vector: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """A vector over some axes of an array of a shape, raveled in their order, as it broadcasts against the array.
+
+    >>> along((0,), jnp.ones(3), (3, 2)).shape
+    (3, 1)
+    >>> along((0, 2), jnp.ones(12), (3, 2, 4)).shape
+    (3, 1, 4)
+    """
+    if len(axes) == 1:
+        return vector.reshape([-1 if axis in axes else 1 for axis in range(len(shape))])
+    parts = vector.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
+    return parts.reshape([n if axis in axes else 1 for axis, n in enumerate(shape)])
+
+
+def _beside(factor: jax.Array, axes: tuple[int, ...], example: int | None, shape: Any, groups: int) -> jax.Array:
+    """A factor (examples, length) as it broadcasts against data: along `axes`, and examples along `example`."""
+    factor = jnp.tile(factor, (1, groups))  # each group of a convolution has the same factors
+    if factor.shape[0] == 1:
+        return along(axes, factor[0], shape)
+    assert example is not None
+    examples_here = [factor.shape[0] if axis == example else n for axis, n in enumerate(shape)]
+    return along((example, *axes), factor.reshape(-1), tuple(examples_here))
+
+
+def _scaled_product(
+    contraction: Contraction, own: tuple[int, ...], on: tuple[int, ...]
+) -> Callable[[Any, Any, Any], Any]:
+    """The contraction with a factor on the data, shared by the examples of a component.
+
+    Where all components see the same data, as a network's first layer does, the factors' gradient comes by way of the
+    weights. By way of the data it would take one more product, for a gradient by the data that nothing else asks for.
+    """
+
+    def scaled(x: Any, kernel: Any, factor: Any) -> Any:
+        return _over_components(contraction)(x * _beside(factor, on, None, jnp.shape(x), contraction.groups), kernel)
+
+    merged = jax.custom_batching.custom_vmap(scaled)
+
+    @merged.def_vmap
+    def _(size: int, batched: Any, x: Any, kernel: Any, factor: Any) -> tuple[Any, bool]:
+        if batched == [False, False, True] and contraction.groups == 1:
+            return _same_data(contraction, own, scaled)(x, kernel, factor), True
+        return jax.vmap(scaled, [0 if b else None for b in batched])(x, kernel, factor), True
+
+    return merged
+
+
+def _same_data(
+    contraction: Contraction, own: tuple[int, ...], scaled: Callable[[Any, Any, Any], Any]
+) -> Callable[[Any, Any, Any], Any]:
+    """`scaled` of the same data, for factors (components, 1, length) of all components."""
+    all_components = jax.vmap(scaled, (None, None, 0))
+    product = jax.custom_vjp(all_components)
+
+    def forward(x: Any, kernel: Any, factors: Any) -> Any:
+        return all_components(x, kernel, factors), (x, kernel, factors)
+
+    def backward(saved: Any, gradient: Any) -> Any:
+        x, kernel, factors = saved
+        by_weights = jax.vmap(lambda g: jax.linear_transpose(lambda w: contraction.apply(x, w), kernel)(g)[0])(gradient)
+        others = tuple(1 + axis for axis in range(kernel.ndim) if axis not in own)
+        summed = (by_weights * kernel).sum(axis=others)  # over the own axes in the kernel's order
+        by_factors = summed.transpose(0, *(1 + sorted(own).index(axis) for axis in own)).reshape(factors.shape)
+        on_kernel = jax.vmap(lambda factor: along(own, factor, kernel.shape))(factors[:, 0])
+        (by_x,) = jax.linear_transpose(lambda x: all_components(x, kernel, factors), x)(gradient)
+        return by_x, (by_weights * on_kernel).sum(axis=0), by_factors
+
+    product.defvjp(forward, backward)
+    return product
+
+
+def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
+    """The contraction, with components of data merged into their axis of examples.
+
+    As an axis of its own, XLA would transpose a copy of the data for the gradient of the shared kernel.
+    """
+    apply = contraction.apply
+    if contraction.examples is None:
+        return apply
+    into, out_of = contraction.examples
+    merged = jax.custom_batching.custom_vmap(apply)
+
+    @merged.def_vmap
+    def _(size: int, batched: Any, x: Any, kernel: Any) -> tuple[Any, bool]:
+        if not batched[0] or batched[1]:
+            return jax.vmap(apply, [0 if b else None for b in batched])(x, kernel), True
+        rows = jnp.moveaxis(x, 0, into)
+        out = apply(rows.reshape(*x.shape[1 : into + 1], -1, *x.shape[into + 2 :]), kernel)
+        split = out.reshape(*out.shape[:out_of], size, -1, *out.shape[out_of + 1 :])
+        return jnp.moveaxis(split, out_of, 0), True
+
+    return merged

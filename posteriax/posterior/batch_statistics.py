@@ -1,0 +1,135 @@
+"""A posterior whose every draw normalises by statistics of its own, measured on training data.
+
+    for every draw w:   statistics(w) = average over batches of x of the means and variances at every BatchNorm
+                        p(y | x*, w) = p(y | network(x*; w, statistics(w)))
+
+Predictions then no longer depend on which examples are predicted together. (METHODS A.6)
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax._internal.checks import check_count, check_inputs
+from posteriax._internal.compiler import jit
+from posteriax.families.arrays import RandomArray
+from posteriax.posterior.posterior import Posterior
+from posteriax.problem import Network, Params, Statistics, Unknowns
+
+
+def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128) -> Posterior:
+    """The same posterior for a network with batch normalisation, each draw with statistics measured on `x`.
+
+    Args:
+        posterior: of a network with BatchNorm layers of Flax, Equinox, Haiku or Keras.
+        x: training inputs, all or enough of them, with a leading axis of examples.
+        batch_size: how many are normalised together, best as in training.
+
+    The draws' weights are the posterior's own; it is the posterior to save. A draw costs one more pass over `x`.
+
+    >>> import jax, posteriax as px
+    >>> from flax import nnx
+    >>> class Net(nnx.Module):
+    ...     def __init__(self, rngs):
+    ...         self.hidden, self.norm = nnx.Linear(2, 8, rngs=rngs), nnx.BatchNorm(8, rngs=rngs)
+    ...         self.out = nnx.Linear(8, 2, rngs=rngs)
+    ...     def __call__(self, x):
+    ...         return self.out(nnx.relu(self.norm(self.hidden(x))))
+    >>> (x, y), (x_test, _) = px.data.two_moons()
+    >>> fitted = px.fit(px.Problem(Net(nnx.Rngs(0)), px.Categorical()), (x, y), px.SWAG(), epochs=4, key=0)
+    >>> posterior = px.with_batch_statistics(fitted, x)
+    >>> together, alone = posterior.predict(x_test, draws=5), posterior.predict(x_test[:1], draws=5)
+    >>> bool(abs(together.probs[0] - alone.probs[0]).max() < 1e-5)
+    True
+    """
+    net = posterior.problem.network
+    if net.batch_statistics is None:
+        raise TypeError(
+            "the network has no batch statistics to measure: it must have BatchNorm layers of Flax, Equinox (with its "
+            "state), Haiku or Keras, and be called as its library does (no batched= of your own)"
+        )
+    if isinstance(posterior, _WithBatchStatistics):
+        posterior = posterior.weights
+    if any(isinstance(a, RandomArray) for a in jax.tree.leaves(posterior.template, is_leaf=_is_random)):
+        raise TypeError("batch statistics need draws of plain params: factors added to inputs and outputs have none")
+    x = check_inputs(x)
+    n, size = jax.tree.leaves(x)[0].shape[0], check_count("batch_size", batch_size)
+    count = -(-n // size)
+    # in random order: batches of sorted data would be unlike those of training; a remainder below `count` is left out
+    rows = np.random.default_rng(0).permutation(n)[: n // count * count].reshape(count, -1)
+    batches = jax.tree.map(lambda a: jnp.asarray(a[rows]), x)
+    problem = replace(posterior.problem, network=_calibrated(net))
+    return _WithBatchStatistics(problem, posterior.trace, posterior, batches)
+
+
+class Calibrated(NamedTuple):
+    """The params of a draw and the statistics it normalises by."""
+
+    params: Params
+    statistics: Statistics
+
+
+@dataclass(frozen=True, eq=False)
+class _WithBatchStatistics(Posterior):
+    weights: Posterior
+    batches: Any  # of training inputs, (batches, examples, ...)
+
+    @property
+    def support(self) -> int | None:
+        return self.weights.support
+
+    @property
+    def mean(self) -> Params:
+        return self.weights.mean
+
+    @property
+    def num_parameters(self) -> int:
+        return self.weights.num_parameters
+
+    @property
+    def template(self) -> Unknowns:
+        draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
+
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+        drawn = self.weights.draw(key, indices, total)
+        return drawn._replace(network=Calibrated(drawn.network, self._measure(drawn.network, self.batches)))
+
+    def sample(self, key: Any, n: int) -> Params:
+        return self.weights.sample(key, n)
+
+    def save(self, path: Any) -> None:
+        raise TypeError(
+            "a posterior with measured batch statistics is not saved: save the one it was made from, and after px.load "
+            "measure again with px.with_batch_statistics"
+        )
+
+    @cached_property
+    def _measure(self) -> Any:
+        measure = self.problem.network.batch_statistics.measure
+
+        def of_draw(params: Params, batches: Any) -> Statistics:
+            each = jax.lax.map(lambda x: measure(params, x), batches)
+            return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+
+        return jit(lambda draws, batches: jax.lax.map(lambda params: of_draw(params, batches), draws))
+
+
+def _calibrated(net: Network) -> Network:
+    """The network applied to params with their statistics; to params alone, with those it came with."""
+    assert net.batch_statistics is not None
+    known = net.batch_statistics
+
+    def apply(params: Any, x: Any, *, key: Any = None) -> Any:
+        given = params if isinstance(params, Calibrated) else Calibrated(params, known.stored)
+        return known.apply(given.params, given.statistics, x)
+
+    return replace(net, apply=apply)
+
+
+def _is_random(leaf: Any) -> bool:
+    return isinstance(leaf, RandomArray)

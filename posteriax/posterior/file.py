@@ -1,0 +1,150 @@
+"""Posterior files: what a posterior is made of, as arrays and JSON. Reading one never runs code from it."""
+
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax._internal.settings import from_plain, to_plain
+from posteriax._internal.tensor_file import read_tensors, write_tensors
+from posteriax.families import blocks_of
+from posteriax.posterior.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.posterior.trace import Trace
+from posteriax.priors import Axes
+from posteriax.problem import Problem, Unknowns, network
+
+FORMAT = "posterior file"
+VERSION = 1
+
+
+class PosteriorFileError(ValueError):
+    """A posterior file that is damaged, of another kind, or for another network. The message says which."""
+
+
+def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+    """Write a posterior to a file; an existing file is replaced only by a whole new one."""
+    arrays = {f"trace:{name}": np.asarray(values) for name, values in posterior.trace.items()}
+    problem = posterior.problem
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "likelihood": to_plain(problem.likelihood),
+        "prior": to_plain(problem.prior),
+        "temperature": float(problem.temperature),
+        "notes": list(posterior.trace.notes),
+        "warmup": posterior.trace.warmup,
+        "axes": _axes_to_plain(problem.network.axes),
+    }  # not how long it took: the same posterior is the same file
+    if isinstance(posterior, VariationalPosterior):
+        about["kind"] = "variational"
+        about["families"] = {name: to_plain(family) for name, family in posterior.families.items()}
+        for name, parameters in posterior.variational.items():
+            arrays |= {f"leaf:{name}:{key}": np.asarray(value) for key, value in parameters.items()}
+    elif isinstance(posterior, DrawsPosterior):
+        about["kind"] = "draws"
+        leaves = jax.tree.leaves(posterior.draws)
+        arrays |= {f"leaf:{name}": leaf for name, leaf in zip(problem.leaf_names, leaves, strict=True)}
+    else:
+        raise TypeError(f"cannot save a {type(posterior).__name__}")
+    write_tensors(Path(path), about, arrays)
+
+
+def load(path: str | os.PathLike[str], net: Any) -> Posterior:
+    """Read a posterior back for the network it was fitted to.
+
+    Args:
+        path: a file written by ``posterior.save(path)``.
+        net: the network, as given to the problem; only its structure and shapes matter, not its weights.
+
+    Raises:
+        PosteriorFileError: if the file is damaged, is no posterior file, or does not fit the network.
+
+    >>> import equinox as eqx, jax, tempfile, posteriax as px
+    >>> net = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
+    >>> (x, y), _ = px.data.two_moons()
+    >>> posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.MAP(), steps=10, key=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     posterior.save(f"{folder}/run.posterior")
+    ...     again = px.load(f"{folder}/run.posterior", net)
+    >>> bool((again.predict(x).probs == posterior.predict(x).probs).all())
+    True
+    """
+    about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
+    own = network(net)  # what is no network is the caller's error, not the file's
+    try:
+        if about["version"] > VERSION:
+            raise PosteriorFileError(f"it is of version {about['version']}; this posteriax reads up to {VERSION}")
+        return _rebuild(about, arrays, own)
+    except PosteriorFileError as error:
+        raise PosteriorFileError(f"{path}: {error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PosteriorFileError(f"{path} does not describe a posterior this version can read: {error!r}") from error
+
+
+def _axes_to_plain(axes: tuple[Axes | None, ...] | None) -> Any:
+    """What the program said of the leaves' axes: priors may depend on it."""
+    return axes and [own and asdict(own) for own in axes]
+
+
+def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
+    if plain is None or len(plain) != leaves:  # the leaves themselves are compared by name
+        return None
+    names = ("inputs", "outputs", "positions")
+    parts = ({name: tuple(own[name]) for name in names} if own else None for own in plain)
+    return tuple(
+        None if axes is None else Axes(**axes, lookup=bool(own["lookup"]))
+        for axes, own in zip(parts, plain, strict=True)
+    )
+
+
+def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
+    net = replace(net, axes=_axes_from_plain(about.get("axes"), len(jax.tree.leaves(net.params))))
+    problem = Problem(
+        net, from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
+    )
+    traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
+    trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"])
+    names = problem.leaf_names
+    if about["kind"] not in ("variational", "draws"):
+        raise PosteriorFileError(f"it holds an unknown kind of posterior, {about['kind']!r}")
+    if about["kind"] == "variational":
+        stored = list(about["families"])
+        _check_names(stored, names)
+        families = {name: from_plain(about["families"][name]) for name in names}
+        blocks = blocks_of(tuple(families.values()), problem.leaf_infos)
+        variational: Any = {
+            block.name: {
+                key.rsplit(":", 1)[1]: a for key, a in arrays.items() if key.rsplit(":", 1)[0] == f"leaf:{block.name}"
+            }
+            for block in blocks
+        }
+        for block in blocks:
+            mean = jax.eval_shape(jax.vmap(block.family.mean), variational[block.name])
+            leaves = jax.tree.leaves(problem.unknowns)
+            expected = jax.eval_shape(
+                block.join, [leaves[i] if i in block.indices else None for i in range(len(leaves))]
+            )
+            _check_leaf(block.name, mean.shape[1:], mean.dtype, expected)
+        return VariationalPosterior(problem, trace, families, variational)
+    stored = [name.removeprefix("leaf:") for name in arrays if name.startswith("leaf:")]
+    _check_names(stored, names)
+    leaves = [arrays[f"leaf:{name}"] for name in names]
+    for name, leaf, own in zip(names, leaves, jax.tree.leaves(problem.unknowns), strict=True):
+        _check_leaf(name, leaf.shape[2:], leaf.dtype, own)
+    draws: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), leaves)
+    return DrawsPosterior(problem, trace, draws)
+
+
+def _check_names(stored: list[str], names: list[str]) -> None:
+    if set(stored) != set(names):
+        missing, extra = sorted(set(names) - set(stored)), sorted(set(stored) - set(names))
+        raise PosteriorFileError(f"fitted to another network: it lacks the leaves {missing} and has {extra} instead")
+
+
+def _check_leaf(name: str, shape: tuple[int, ...], dtype: Any, own: Any) -> None:
+    if (tuple(shape), dtype) != (own.shape, own.dtype):
+        there, here = f"{tuple(shape)} {dtype}", f"{own.shape} {own.dtype}"
+        raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} there, {here} here")

@@ -1,0 +1,102 @@
+"""Draws that stay on disk: array-likes over the shards of a checkpoint, read where they are looked at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posteriax._internal.tensor_file import FileArray
+
+IN_MEMORY_BYTES = 256 * 2**20  # draws up to this size are held in memory, whether or not they are on disk as well
+BLOCK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class StoredDraws:
+    """The draws of one leaf, (chains, draws, ...), in parts of files that hold (draws, chains, ...) each.
+
+    Index it by chains and draws (numbers or arrays of them, as in NumPy), or make an array of all by ``np.asarray``.
+    """
+
+    parts: tuple[FileArray, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        _, chains, *rest = self.parts[0].shape
+        return (chains, sum(part.shape[0] for part in self.parts), *rest)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.parts[0].dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        whole = np.empty(self.shape, self.dtype)
+        done = 0
+        for block in self.blocks():
+            whole[:, done : done + block.shape[1]] = block
+            done += block.shape[1]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        if not isinstance(index, tuple) or len(index) < 2 or any(isinstance(one, slice) for one in index[:2]):
+            raise TypeError("draws on disk are indexed by chain and draw, [chains, draws]; np.asarray(...) reads all")
+        chains, draws = np.broadcast_arrays(np.asarray(index[0]), np.asarray(index[1]) % self.shape[1])
+        taken = np.empty((*draws.shape, *self.shape[2:]), self.dtype)
+        for draw in np.unique(draws):
+            here = draws == draw
+            taken[here] = self._row(int(draw))[chains[here]]
+        return taken[(..., *index[2:])] if len(index) > 2 else taken
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All draws in order, a bounded number of bytes at a time: arrays (chains, some draws, ...)."""
+        for part in self.parts:
+            row = max(1, self.nbytes // max(self.shape[1], 1))
+            step = max(1, BLOCK_BYTES // row)
+            for first in range(0, part.shape[0], step):
+                yield np.swapaxes(part.read(first, min(first + step, part.shape[0])), 0, 1)
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All draws of the first chain, then of the next: the order of an array's bytes."""
+        for chain in range(self.shape[0]):
+            for block in self.blocks():
+                yield block[chain]
+
+    def _row(self, draw: int) -> np.ndarray:
+        for part in self.parts:
+            if draw < part.shape[0]:
+                return part.read(draw, draw + 1)[0]
+            draw -= part.shape[0]
+        raise IndexError(f"draw {draw} is beyond the last one")
+
+
+def blocks_of_draws(leaf: Any) -> Iterator[np.ndarray]:
+    """The draws of a leaf, in memory or on disk, as arrays (chains, some draws, ...)."""
+    if isinstance(leaf, StoredDraws):
+        yield from leaf.blocks()
+    else:
+        yield np.asarray(leaf)
+
+
+def join_draws(chunks: list[Any]) -> Any:
+    """One leaf's draws, (chains, draws, ...), from chunks (draws, chains, ...) in memory or in files."""
+    size = sum(int(np.prod(chunk.shape, dtype=np.int64)) * chunk.dtype.itemsize for chunk in chunks)
+    if size > IN_MEMORY_BYTES and all(isinstance(chunk, FileArray) for chunk in chunks):
+        return StoredDraws(tuple(chunks))
+    arrays = [chunk.read(0, chunk.shape[0]) if isinstance(chunk, FileArray) else chunk for chunk in chunks]
+    return np.swapaxes(np.concatenate(arrays), 0, 1)

@@ -1,0 +1,58 @@
+"""Prior: what a prior says about one leaf."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from posteriax._internal.settings import Savable, to_plain
+from posteriax.priors.leaf import Leaf
+
+
+class Prior(Savable, ABC, namespace="priors"):
+    """A rule that gives each leaf its NumPyro distribution."""
+
+    @abstractmethod
+    def distribution(self, leaf: Leaf) -> dist.Distribution:
+        """The distribution of the leaf's entries; its shape broadcasts to the leaf's."""
+
+
+@dataclass(frozen=True)
+class Given(Prior):
+    """A NumPyro distribution taken as it is."""
+
+    value: dist.Distribution
+
+    def to_plain(self) -> dict[str, Any]:
+        return to_plain(self.value)
+
+    def distribution(self, leaf: Leaf) -> dist.Distribution:
+        if self.value.event_shape not in ((), leaf.shape):
+            raise ValueError(
+                f"a prior over events of shape {self.value.event_shape} does not fit the leaf {leaf.path} "
+                f"{leaf.shape}: give independent entries, or one distribution over the whole leaf"
+            )
+        shape = self.value.batch_shape + self.value.event_shape
+        try:
+            broadcast = jnp.broadcast_shapes(shape, leaf.shape)
+        except ValueError:
+            broadcast = ()
+        if broadcast != leaf.shape:
+            raise ValueError(f"prior of shape {shape} does not broadcast to the leaf {leaf.path} {leaf.shape}")
+        if not bool(jnp.all(self.value.support(jnp.full(shape, 1e6)) & self.value.support(jnp.full(shape, -1e6)))):
+            raise ValueError(f"prior {type(self.value).__name__} is bounded, but weights take any real value")
+        return self.value if shape in ((), leaf.shape) else self.value.expand(leaf.shape)
+
+
+def as_prior(value: object, what: str = "prior") -> Prior:
+    """A prior from a posteriax prior or a NumPyro distribution."""
+    if isinstance(value, dist.Distribution):
+        return Given(value)
+    if hasattr(value, "distribution"):  # also one that does not derive from Prior: it cannot be saved, but serves
+        return value  # type: ignore[return-value]
+    raise TypeError(
+        f"{what} must be one of posteriax.priors (such as p.Normal(scale=0.3)), a NumPyro distribution, or a "
+        f"dictionary of them by path, got {type(value).__name__}"
+    )

@@ -1,0 +1,16 @@
+"""Problem: a network, a likelihood, a prior and a temperature, which together make one log joint."""
+
+from posteriax.problem.batch_statistics import Statistics as Statistics
+from posteriax.problem.likelihoods import Bernoulli as Bernoulli
+from posteriax.problem.likelihoods import Categorical as Categorical
+from posteriax.problem.likelihoods import Likelihood as Likelihood
+from posteriax.problem.likelihoods import Normal as Normal
+from posteriax.problem.likelihoods import Units as Units
+from posteriax.problem.likelihoods import Unknown as Unknown
+from posteriax.problem.networks import Network as Network
+from posteriax.problem.networks import Params as Params
+from posteriax.problem.networks import couples_examples as couples_examples
+from posteriax.problem.networks import network as network
+from posteriax.problem.networks import paths as paths
+from posteriax.problem.problem import Problem as Problem
+from posteriax.problem.problem import Unknowns as Unknowns

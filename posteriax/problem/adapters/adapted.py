@@ -1,0 +1,42 @@
+"""What an adapter returns, and what several of them do."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from posteriax.problem.batch_statistics import BatchStatistics
+
+Params = Any
+
+
+class Adapted(NamedTuple):
+    """A network of some library as a pure function.
+
+    Args:
+        apply: ``apply(params, x, *, key=None) -> outputs``.
+        params: its params.
+        batched: whether `apply` takes a batch, or one example.
+        out_axis: which axis of a weight counts its outputs, by the library's convention.
+        batch_statistics: of its batch normalisation, if any; always of batches.
+        axis_name: of the examples, where `apply` takes one of them.
+    """
+
+    apply: Callable[..., Any]
+    params: Params
+    batched: bool = True
+    out_axis: int = -1
+    batch_statistics: BatchStatistics | None = None
+    axis_name: Any = "batch"
+
+
+def over_examples(apply: Callable[..., Any], axis_name: Any = "batch") -> Callable[..., Any]:
+    """A network that takes one example, on batches; each example has a key of its own."""
+
+    def apply_batch(params: Params, x: Any, *, key: Any = None) -> Any:
+        if key is None:
+            return jax.vmap(lambda one: apply(params, one), axis_name=axis_name)(x)
+        keys = jax.random.split(key, jax.tree.leaves(x)[0].shape[0])
+        return jax.vmap(lambda one, k: apply(params, one, key=k), axis_name=axis_name)(x, keys)
+
+    return apply_batch

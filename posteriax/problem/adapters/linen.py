@@ -1,0 +1,91 @@
+"""Flax Linen: a ``(module, variables)`` pair."""
+
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import jax
+
+from posteriax.problem.adapters.adapted import Adapted, Params
+from posteriax.problem.adapters.calling import KEYS, Call
+from posteriax.problem.batch_statistics import BatchStatistics, Statistics
+
+
+def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
+    nn = sys.modules.get("flax.linen")
+    if nn is None or not (isinstance(obj, tuple) and len(obj) == 2 and isinstance(obj[0], nn.Module)):
+        return None
+    module, variables = obj
+    if "params" not in variables:
+        raise ValueError(
+            f'a Linen network is (module, variables) with variables["params"], as module.init returns them; got the '
+            f"collections {sorted(variables)}"
+        )
+    rest = {name: collection for name, collection in variables.items() if name != "params"}
+    calling = Call.of(type(module).__call__, call)
+
+    def run(given: Any, x: Any, key: Any, *, training: bool, mutable: Any) -> Any:
+        inputs, keywords = calling.arguments(x)
+        keywords = calling.switches(training=training) | keywords
+        keywords |= {name: key for name in KEYS if calling.takes(name)}
+        # streams of other names fall back on "params"
+        rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
+        return _apply(module, given, inputs, keywords, rngs, mutable)
+
+    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        if not rest:
+            return run({"params": params}, x, key, training=key is not None, mutable=False)
+        normed = "batch_stats" in rest
+        # with batch statistics the switch also chooses between them: it stays at its default, and Dropout has the key
+        training = calling.trains_by_default() if normed else key is not None
+        with _layers(nn.Dropout, deterministic=key is None) if normed else nullcontext():
+            return run({**rest, "params": params}, x, key, training=training, mutable=list(rest))[0]
+
+    def run_normed(params: Params, statistics: Statistics, x: Any, *, stored: bool) -> tuple[Any, Statistics]:
+        with _layers(nn.BatchNorm, use_running_average=stored, momentum=0.0):
+            given = {**rest, "params": params, "batch_stats": statistics}
+            outputs, changed = run(given, x, None, training=False, mutable=list(rest))
+        return outputs, changed["batch_stats"]
+
+    statistics = None
+    if "batch_stats" in rest:
+        held = rest["batch_stats"]
+        statistics = BatchStatistics(
+            held,
+            lambda params, x: run_normed(params, held, x, stored=False)[1],
+            lambda params, statistics, x: run_normed(params, statistics, x, stored=True)[0],
+        )
+    return Adapted(apply, variables["params"], batch_statistics=statistics)
+
+
+def _apply(module: Any, given: Any, inputs: Any, keywords: dict[str, Any], rngs: Any, mutable: Any) -> Any:
+    own = keywords.pop("rngs", None)  # a name of module.apply itself: the module's argument must come by a method
+    if own is None:
+        return module.apply(given, *inputs, rngs=rngs, mutable=mutable, **keywords)
+    return module.apply(
+        given, *inputs, rngs=rngs, mutable=mutable, method=lambda m, *a, **k: m(*a, rngs=own, **k), **keywords
+    )
+
+
+@contextmanager
+def _layers(kind: Any, **settings: Any) -> Any:
+    """Within, every layer of a kind is called with these settings, however its module would set them."""
+    import flax.linen as nn
+
+    def interceptor(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        layer = context.module
+        if not isinstance(layer, kind) or context.method_name != "__call__":
+            return call(*args, **kwargs)
+        own = {name: getattr(layer, name) for name in settings}
+        kwargs = {name: value for name, value in kwargs.items() if name not in settings}
+        try:
+            for name, value in settings.items():
+                object.__setattr__(layer, name, value)  # Linen's modules are frozen; this one lives for one call
+            return call(*args[:1], **kwargs)
+        finally:
+            for name, value in own.items():
+                object.__setattr__(layer, name, value)
+
+    with nn.intercept_methods(interceptor):
+        yield

@@ -1,0 +1,163 @@
+"""Networks: any JAX network as ``apply(params, x, *, key=None) -> outputs`` and its ``params``.
+
+``x`` and the outputs have a leading axis of examples. ``key=None`` asks for a deterministic pass; a key is passed on
+to whatever randomness the network has of its own (dropout). Nothing of the network is changed or subclassed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax._internal.compiler import jit
+from posteriax._internal.leaf_paths import describe_leaves, leaf_paths
+from posteriax.priors import Axes, Leaf
+from posteriax.problem.adapters import adapt
+from posteriax.problem.adapters.adapted import over_examples
+from posteriax.problem.batch_statistics import BatchStatistics
+from posteriax.problem.leaf_axes import find_axes
+
+Params = Any  # a pytree of arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network as a pure function and the arrays it is applied to.
+
+    Args:
+        apply: ``apply(params, x, *, key=None) -> outputs``, on a batch of examples.
+        params: the pytree of floating-point arrays to put a posterior on; their values are the starting point.
+        out_axis: which axis of a weight counts its outputs by convention: 0 in Equinox, -1 elsewhere. He-scaled priors
+            and tied families go by it where `axes` do not say.
+        batch_statistics: how to measure and replace what its batch normalisation layers, if any, normalise by.
+        axes: for every leaf, which of its axes are inputs and outputs, as the program uses it; None if the program was
+            not read yet.
+
+    >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
+    >>> net.num_parameters
+    6
+    """
+
+    apply: Callable[..., Any]
+    params: Params
+    out_axis: int = -1
+    batch_statistics: BatchStatistics | None = None
+    axes: tuple[Axes | None, ...] | None = None
+
+    def reading(self, x: Any) -> "Network":
+        """The same network, with the axes of its leaves read off its program for inputs like `x`.
+
+        >>> net = Network(lambda params, x, *, key=None: x @ params["w"].T, {"w": jnp.ones((2, 3))})
+        >>> net.leaf_infos[0].in_axes, net.reading(np.ones((5, 3))).leaf_infos[0].in_axes
+        ((0,), (1,))
+        """
+        return replace(self, axes=find_axes(self.apply, self.params, x))
+
+    @property
+    def leaf_infos(self) -> list[Leaf]:
+        """What priors and families may know of every leaf, in flattening order."""
+        leaves = jax.tree.leaves(self.params)
+        axes = self.axes or (None,) * len(leaves)
+        return [
+            Leaf(path, leaf.shape, self.out_axis, own)
+            for path, leaf, own in zip(leaf_paths(self.params), leaves, axes, strict=True)
+        ]
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(self.params))
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Network with {self.num_parameters:,} parameters", *describe_leaves(self.params)])
+
+
+def network(
+    obj: Any,
+    *,
+    batched: bool | None = None,
+    out_axis: int | None = None,
+    example: Any = None,
+    call: Mapping[str, Any] | None = None,
+) -> Network:
+    """Adapt a network to posteriax.
+
+    Args:
+        obj: an Equinox module or its ``(module, state)`` pair; a Flax NNX module; a Flax Linen ``(module, variables)``
+            pair; a Haiku ``(transformed, params)`` or ``(transformed, params, state)``; a built Keras model on JAX; or
+            a ``(function, params)`` pair where ``function(params, x)`` may also take ``key=``.
+        batched: whether the network takes a batch (all others) or one example (Equinox, by convention).
+        out_axis: which axis of a weight counts its outputs; known for Equinox (0) and the others (-1).
+        example: some inputs, with a leading axis of examples: which axes of a leaf are inputs is then read off the
+            program at once; ``px.fit`` does so otherwise.
+        call: keyword arguments that every call of the network gets, such as ``{"train": True}``.
+
+    Inputs may be a dict or a tuple of arrays: see docs/networks.md for how they reach the call, and what becomes of its
+    training switch and its randomness.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> net = px.network(eqx.nn.Linear(3, 2, key=jax.random.key(0)))
+    >>> net.apply(net.params, jax.numpy.ones((5, 3))).shape
+    (5, 2)
+    """
+    if isinstance(obj, Network):
+        return obj if example is None else obj.reading(example)
+    adapted = adapt(obj, {} if call is None else call)
+    params = jax.tree.map(jnp.asarray, adapted.params)
+    _check_params(params)
+    takes_batch = adapted.batched if batched is None else batched
+    net = Network(
+        adapted.apply if takes_batch else over_examples(adapted.apply, adapted.axis_name),
+        params,
+        adapted.out_axis if out_axis is None else out_axis,
+        adapted.batch_statistics if takes_batch is adapted.batched else None,
+    )
+    return net if example is None else net.reading(example)
+
+
+def paths(net: Any) -> list[str]:
+    """The leaves of a network, one line each: ``path shape dtype``. Patterns for priors and families pick from these.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> px.paths(eqx.nn.Linear(3, 2, key=jax.random.key(0)))
+    ['weight (2, 3) float32', 'bias (2,) float32']
+    """
+    return describe_leaves(network(net).params)
+
+
+def couples_examples(net: Network, x: Any) -> bool:
+    """Whether the outputs for one example depend on the others in its batch, as batch statistics make them do.
+
+    Found by a trial: the outputs for one example are compared with the same example in other company. Rows spread over
+    x and weights with some noise on them, so that neither sorted data nor a zero-initialised head hides it.
+    """
+    n = jax.tree.leaves(x)[0].shape[0]
+    if n < 2:
+        return False
+    rows = np.linspace(0, n - 1, min(n, 8)).astype(int)
+    copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first one beside copies of the last one
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
+    apply = jit(net.apply)
+    with_others, with_copies = (
+        np.asarray(apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
+        for r in (rows, copies)
+    )
+    scale = np.abs(with_others).max()
+    with np.errstate(invalid="ignore"):  # of infinite outputs nothing can be told
+        return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
+
+
+def _check_params(params: Params) -> None:
+    leaves = jax.tree.leaves(params)
+    if not leaves:
+        raise ValueError("the network has no floating-point arrays to put a posterior on")
+    for line, leaf in zip(describe_leaves(params), leaves, strict=True):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(
+                f"leaf {line}: a posterior needs real floating-point arrays; keep other arrays out of params"
+            )
+        if not np.isfinite(np.asarray(leaf)).all():
+            raise ValueError(f"leaf {line} has non-finite values")

@@ -1,0 +1,244 @@
+"""Problem: what is to be inferred, as one log joint.
+
+    log_joint(w) = [ sum_i log p(y_i | x_i, w) + log p(w) ] / T
+
+summed over all examples, in nats. Every method optimises or samples exactly this. A batch carries the weight of each
+of its examples (how many examples of the data set it stands for), so the scale cannot be set wrongly anywhere else.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax._internal.checks import check_data, check_positive
+from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax.data import Batch
+from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
+from posteriax.problem.likelihoods import Likelihood
+from posteriax.problem.networks import Network, Params, network
+
+
+class Unknowns(NamedTuple):
+    """All that is inferred: the network's params and the likelihood's own unknowns (mostly none)."""
+
+    network: Params
+    likelihood: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A network, what its outputs mean, what its weights were before the data, and a temperature.
+
+    Args:
+        network: anything that :func:`px.network` takes.
+        likelihood: ``px.Categorical()``, ``px.Bernoulli()`` or ``px.Normal(scale=...)``.
+        prior: one prior for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
+        temperature: T in the log joint; 1 is Bayes' rule, below 1 is a cold posterior. It divides both terms.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import priors as p
+    >>> net = eqx.nn.Linear(3, 2, key=jax.random.key(0))
+    >>> problem = px.Problem(net, px.Categorical(), prior={"**": p.HeNormal(), "bias": p.Normal(0.1)})
+    >>> data = jax.numpy.ones((5, 3)), jax.numpy.zeros(5, int)
+    >>> bool(problem.log_joint(problem.network.params, data) < 0)
+    True
+    """
+
+    network: Any  # a Network from here on
+    likelihood: Likelihood
+    prior: Prior | Mapping[str, Prior] = Normal(scale=1.0)
+    temperature: float = 1.0
+    priors: Unknowns = field(init=False, repr=False)  # a NumPyro distribution for every leaf of `unknowns`
+    leaf_scales: tuple[float, ...] = field(init=False, repr=False)  # a typical scale of every leaf under its prior
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature)
+        if not hasattr(self.likelihood, "log_prob"):
+            raise TypeError(
+                f"likelihood must be px.Categorical(), px.Bernoulli() or px.Normal(...), got {self.likelihood!r}"
+            )
+        net = network(self.network)
+        object.__setattr__(self, "network", net)
+        object.__setattr__(self, "priors", Unknowns(_priors(net, self.prior), self.likelihood.priors()))
+        object.__setattr__(self, "leaf_scales", tuple(map(typical_scale, self.leaf_priors)))
+
+    @property
+    def unknowns(self) -> Unknowns:
+        """All unknowns at their starting values."""
+        return Unknowns(self.network.params, self.likelihood.unknowns())
+
+    @property
+    def leaf_names(self) -> list[str]:
+        """A path for every leaf of `unknowns`; the likelihood's own are ``likelihood/...``."""
+        own = [f"likelihood/{path}" for path in leaf_paths(self.likelihood.unknowns())]
+        return leaf_paths(self.network.params) + own
+
+    @property
+    def leaf_infos(self) -> list[Leaf]:
+        """What priors and families may know of every leaf of `unknowns`, in its flattening order."""
+        own = self.likelihood.unknowns()
+        names = [f"likelihood/{path}" for path in leaf_paths(own)]
+        return self.network.leaf_infos + [
+            Leaf(name, jnp.shape(leaf)) for name, leaf in zip(names, jax.tree.leaves(own), strict=True)
+        ]
+
+    def reading(self, x: Any) -> "tuple[Problem, tuple[str, ...]]":
+        """The problem with the axes of its network's leaves read off the program, for inputs like `x`.
+
+        Returns it with a note for every leaf whose prior depends on its axes and was another by convention. A problem
+        whose network was read already stays as it is.
+        """
+        if self.network.axes is not None:
+            return self, ()
+        net = self.network.reading(x)
+        priors, rules = self.leaf_priors, _rules(net, self.prior)
+        notes = []
+        for i, (before, leaf) in enumerate(zip(self.network.leaf_infos, net.leaf_infos, strict=True)):
+            if (before.known_axes, before.is_bias) == (leaf.known_axes, leaf.is_bias):
+                continue
+            prior = rules[i].distribution(leaf)
+            if not _same(prior, priors[i]):
+                notes.append(
+                    f"{leaf.path} {leaf.shape}: its prior goes by its use in the program, {_roles(leaf)}; that of the "
+                    f"problem by itself, which has seen no data, by the network's convention. px.network(net, "
+                    f"example=x) reads the program from the start"
+                )
+                priors[i] = prior
+        read = copy.copy(self)
+        structure = jax.tree.structure(self.unknowns)
+        object.__setattr__(read, "network", net)
+        object.__setattr__(read, "priors", jax.tree.unflatten(structure, priors))
+        object.__setattr__(read, "leaf_scales", tuple(map(typical_scale, priors)) if notes else self.leaf_scales)
+        return read, tuple(notes)
+
+    def require_density(self, method: str) -> None:
+        """Raise if some leaf's prior exists only for Gaussian variational families."""
+        for name, prior in zip(self.leaf_names, self.leaf_priors, strict=True):
+            if not has_density(prior):
+                raise ValueError(
+                    f"{method} needs priors with a density, but {name} has {type(prior).__name__}: it serves px.VI "
+                    f"with Gaussian families; give another prior, such as p.Normal(scale=1.0)"
+                )
+
+    @property
+    def leaf_priors(self) -> list[dist.Distribution]:
+        """The prior of every leaf of `unknowns`, in its flattening order."""
+        return jax.tree.leaves(self.priors, is_leaf=lambda node: isinstance(node, dist.Distribution))
+
+    def outputs(self, params: Params, x: Any, *, key: Any = None) -> Any:
+        return self.network.apply(params, x, key=key)
+
+    def log_likelihood(self, unknowns: Any, data: Any, *, key: Any = None) -> jax.Array:
+        """sum_i weight_i log p(y_i | x_i, w): of the whole data set, or its estimate from a minibatch."""
+        unknowns, batch = self._unknowns(unknowns), self._batch(data)
+        outputs = self.outputs(unknowns.network, batch.x, key=key)
+        return self.log_likelihood_of_outputs(unknowns, outputs, batch)
+
+    def log_likelihood_of_outputs(self, unknowns: Unknowns, outputs: Any, batch: Batch) -> jax.Array:
+        return jnp.vdot(batch.weight, self.likelihood.log_prob(unknowns.likelihood, outputs, batch.y))
+
+    def log_prior(self, unknowns: Any) -> jax.Array:
+        """log p(w), summed over all leaves."""
+        leaves = jax.tree.leaves(self._unknowns(unknowns))
+        return sum(prior.log_prob(leaf).sum() for prior, leaf in zip(self.leaf_priors, leaves, strict=True))
+
+    def log_joint(self, unknowns: Any, data: Any, *, key: Any = None) -> jax.Array:
+        """[log-likelihood + log-prior] / T.
+
+        Args:
+            unknowns: the network's params, or :class:`Unknowns`.
+            data: ``(x, y)`` for a whole data set, or a :class:`Batch` with weights.
+            key: for the network's own randomness; none in a deterministic pass.
+        """
+        return (self.log_likelihood(unknowns, data, key=key) + self.log_prior(unknowns)) / self.temperature
+
+    def sample_prior(self, key: jax.Array) -> Unknowns:
+        """One draw of all unknowns from their priors."""
+        self.require_density("a start from the prior")
+        leaves, treedef = jax.tree.flatten(self.unknowns)
+        keys = jax.random.split(key, len(leaves))
+        draws = [
+            jnp.broadcast_to(prior.sample(k, _missing(prior, leaf)), leaf.shape).astype(leaf.dtype)
+            for prior, leaf, k in zip(self.leaf_priors, leaves, keys, strict=True)
+        ]
+        return jax.tree.unflatten(treedef, draws)
+
+    def check(self, data: Any) -> tuple[Any, np.ndarray]:
+        """`(x, y)` as checked host arrays that fit network and likelihood, or an error that says what is wrong."""
+        x, y = check_data(data)
+        return x, self.likelihood.check(self.output_spec(x), y)
+
+    def output_spec(self, x: Any) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the outputs for `x`, found without computing anything."""
+        specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype)), x)
+        try:
+            outputs = jax.eval_shape(self.network.apply, self.network.params, specs)
+        except Exception as error:
+            shapes = ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in jax.tree.leaves(specs))
+            first_line = str(error).strip().split("\n")[0]
+            raise ValueError(f"the network does not take x of shape {shapes}: {first_line}") from error
+        n = jax.tree.leaves(specs)[0].shape[0]
+        if not hasattr(outputs, "shape") or not outputs.shape or outputs.shape[0] != n:
+            got = getattr(outputs, "shape", type(outputs).__name__)
+            raise ValueError(
+                f"the network must return one array with a leading axis of {n} examples, got {got}. A network that "
+                f"takes one example at a time needs px.network(net, batched=False)."
+            )
+        return outputs
+
+    def _unknowns(self, unknowns: Any) -> Unknowns:
+        return unknowns if isinstance(unknowns, Unknowns) else Unknowns(unknowns, self.likelihood.unknowns())
+
+    def _batch(self, data: Any) -> Batch:
+        if isinstance(data, Batch):
+            return data
+        x, y = self.check(data)
+        return Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(y.shape[0]))
+
+
+def _rules(net: Network, prior: Any) -> list[Prior]:
+    """The rule that gives each leaf of a network its distribution."""
+    names = leaf_paths(net.params)
+    if not isinstance(prior, Mapping):
+        return [as_prior(prior)] * len(names)
+    return choose_by_path(
+        {pattern: as_prior(value, f"prior {pattern!r}") for pattern, value in prior.items()},
+        names,
+        "prior",
+        leaves=describe_leaves(net.params),
+    )
+
+
+def _priors(net: Network, prior: Any) -> Any:
+    distributions = [one.distribution(leaf) for one, leaf in zip(_rules(net, prior), net.leaf_infos, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(net.params), distributions)
+
+
+def _roles(leaf: Leaf) -> str:
+    if leaf.is_bias:
+        return "where no input enters it"
+    return f"where its axes {list(leaf.in_axes)} are inputs"
+
+
+def _same(a: dist.Distribution, b: dist.Distribution) -> bool:
+    """Whether two priors that the same rule gave a leaf are the same."""
+    leaves, others = jax.tree.leaves(a), jax.tree.leaves(b)
+    if hash(jax.tree.structure(a)) != hash(jax.tree.structure(b)):
+        return False
+    return all(jnp.shape(x) == jnp.shape(y) and np.array_equal(x, y) for x, y in zip(leaves, others, strict=True))
+
+
+def _missing(prior: dist.Distribution, leaf: jax.Array) -> tuple[int, ...]:
+    """The leading axes that independent draws of `prior` need to fill the leaf: all of them for a scalar prior."""
+    shape = prior.batch_shape + prior.event_shape
+    if shape == leaf.shape:
+        return ()
+    if shape == ():
+        return leaf.shape
+    raise ValueError(f"cannot draw a leaf of shape {leaf.shape} from a prior of shape {shape}")

@@ -1,0 +1,223 @@
+"""Checkpoints: a folder that holds a run, so that it can be killed at any moment and resumed to the same bits.
+
+    folder/state.tensors        all that the next step needs, and the list of shards
+    folder/steps-A-B.tensors    what steps A to B recorded and drew
+    folder/lock                 held by the one run that writes here
+
+A shard is written first; the state that names it, with its digest, is then put in place by a rename. A crash between
+the two leaves a shard that nothing names, and the next run writes it again.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from posteriax import __about__
+from posteriax._internal.leaf_paths import describe_leaves
+from posteriax._internal.settings import to_plain
+from posteriax._internal.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
+from posteriax.methods import Ensemble, Target
+from posteriax.problem import Problem
+from posteriax.run.watch import Watched
+
+KIND = "checkpoint"
+SHARD = "checkpoint shard"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint folder that is in use, damaged, not writable, or of another run. The message says which."""
+
+
+class Saved(NamedTuple):
+    """A run as far as it had come."""
+
+    step: int
+    states: Any
+    recorded: list[Any]
+    drawn: list[Any]
+    seconds: float
+    watched: Watched
+
+
+class Checkpoint:
+    """A folder for one run. Open it with :func:`open_checkpoint`.
+
+    Args:
+        folder: where.
+        settings: what the run depends on, by name; a folder with other settings is refused.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, str]):
+        self.folder, self.settings = folder, settings
+        self.shards: list[dict[str, str]] = []
+
+    def load(self, states: Any, info: type, draws: Any) -> Saved | None:
+        """What the folder holds, or None if it is new.
+
+        Args:
+            states: shapes of the states, for their structure.
+            info: the NamedTuple that the method records.
+            draws: shapes of one draw, for their structure, or None.
+        """
+        try:
+            about, arrays, _ = read_tensors(self.folder / "state.tensors", KIND, CheckpointError)
+        except FileNotFoundError:
+            return None
+        self._compare(about["settings"])
+        self.shards = about["shards"]
+        restored = _fill(states, arrays, "state")
+        recorded, drawn = [], []
+        for shard in self.shards:
+            infos, some = self._load_shard(shard, info, draws)
+            recorded.append(infos)
+            drawn += [some] if some is not None else []
+        watched = Watched(tuple(about.get("watched_step", ())), tuple(about.get("watched", ())))
+        return Saved(about["step"], restored, recorded, drawn, about["seconds"], watched)
+
+    def save(
+        self,
+        step: int,
+        states: Any,
+        recorded: list[Any],
+        drawn: list[Any],
+        first: int,
+        seconds: float,
+        watched: Watched,
+    ) -> list[Any]:
+        """Store the run at `step`: the states, and what was recorded and drawn since step `first`.
+
+        Returns the draws as they are now in the file, so that those in memory can go.
+        """
+        arrays = {}
+        for name in recorded[0]._fields:
+            arrays[f"info:{name}"] = np.concatenate([getattr(chunk, name) for chunk in recorded])
+        if drawn:
+            leaves = zip(*map(jax.tree.leaves, drawn), strict=True)
+            arrays |= {f"draw:{i}": np.concatenate(parts) for i, parts in enumerate(leaves)}
+        shard = f"steps-{first}-{step}.tensors"
+        with _explained(self.folder):
+            digest = write_tensors(self.folder / shard, {"format": SHARD}, arrays)
+            shards = [*self.shards, {"name": shard, "sha256": digest}]
+            state = {f"state:{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(states))}
+            about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
+            about |= {"watched_step": watched.steps, "watched": watched.values}
+            write_tensors(self.folder / "state.tensors", about, state)
+        self.shards = shards
+        return [_fill(drawn[0], file_arrays(self.folder / shard), "draw")] if drawn else []
+
+    def _load_shard(self, shard: dict[str, str], info: type, draws: Any) -> tuple[Any, Any]:
+        path = self.folder / shard["name"]
+        try:
+            _, arrays, digest = read_tensors(path, SHARD, CheckpointError)
+        except FileNotFoundError:
+            raise CheckpointError(f"the checkpoint lacks its file {path}") from None
+        if digest != shard["sha256"]:
+            raise CheckpointError(f"{path} is of another run than the checkpoint that names it")
+        infos = info(**{name: arrays[f"info:{name}"] for name in info._fields})  # type: ignore[attr-defined]
+        if "draw:0" not in arrays:
+            return infos, None
+        return infos, _fill(draws, file_arrays(path), "draw")  # checked above, and read again where it is needed
+
+    def _compare(self, stored: dict[str, str]) -> None:
+        if stored == self.settings:
+            return
+        changed = [
+            f"{name} was {_short(stored.get(name))}, is {_short(self.settings.get(name))}"
+            for name in sorted(stored.keys() | self.settings.keys())
+            if stored.get(name) != self.settings.get(name)
+        ]
+        raise CheckpointError(
+            f"{self.folder} holds another run: {'; '.join(changed)}. Use the same settings, or another folder."
+        )
+
+
+@contextlib.contextmanager
+def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoint]:
+    """Make the folder if need be, and hold its lock while the run lasts."""
+    path = Path(folder)
+    with _explained(path):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CheckpointError(f"another run is writing to {path}: wait for it, or use another folder") from None
+        for aside in path.glob(".*.tensors.*"):  # left by a run that was killed while it wrote
+            aside.unlink()
+        yield Checkpoint(path, settings)
+    finally:
+        os.close(lock)
+
+
+def settings_of(ensemble: Ensemble, target: Target, key: jax.Array, data: Any, batch: Any, thin: int) -> dict[str, str]:
+    """What a run's result depends on, by name. Functions count by the computation they make of one step."""
+    problem = target.problem
+    target = replace(target, data_axis=None)  # the axis exists only on the devices
+    start = jax.eval_shape(partial(ensemble.method.init, target), key, problem.unknowns, batch)
+    step = str(jax.make_jaxpr(partial(ensemble.method.step, target))(key, start, batch))
+    # a sampler may be asked for more draws later: its steps do not know how many will follow
+    length = {} if ensemble.method.samples else {"steps": str(target.steps)}
+    return length | {
+        "method": type(ensemble.method).__name__,
+        "members": str(ensemble.members),
+        "warm-up": str(target.warmup),
+        "steps from draw to draw": str(thin),
+        "batch size": str(len(batch.weight)),
+        "examples": str(target.num_examples),
+        "key": str(np.asarray(jax.random.key_data(key)).tolist()),
+        "temperature": str(problem.temperature),
+        "prior": _plain(problem),
+        "network": ", ".join(describe_leaves(problem.network.params)),
+        "starting weights": _digest((problem.network.params, ensemble.given_starts(problem))),
+        "data": _digest(data),
+        "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
+        "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
+    }
+
+
+def _fill(structure: Any, arrays: dict[str, np.ndarray] | dict[str, FileArray], prefix: str) -> Any:
+    count = len(jax.tree.leaves(structure))
+    return jax.tree.unflatten(jax.tree.structure(structure), [arrays[f"{prefix}:{i}"] for i in range(count)])
+
+
+def _plain(problem: Problem) -> str:
+    try:
+        text = str(to_plain(problem.prior))
+    except TypeError:  # a prior of the user's own: the computation of a step tells it apart
+        return type(problem.prior).__name__
+    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(tree: Any) -> str:
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def _short(value: str | None) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write the checkpoint to {folder}: {error.strerror}. What was written there before is still whole."
+        ) from error

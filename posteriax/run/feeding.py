@@ -1,0 +1,56 @@
+"""A run's data as the driver takes them: arrays for the device, or a source of batches on the host."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from posteriax._internal.checks import check_count
+from posteriax.data import Batch, HostArrays, Loader, Minibatches, is_large, is_loader
+from posteriax.methods import Method
+from posteriax.problem import Problem
+from posteriax.run.program import streams
+
+DEFAULT_BATCH_SIZE = 64
+
+
+class PreparedData(NamedTuple):
+    """A run's data: as arrays for the device, or as a source of batches on the host."""
+
+    arrays: Any  # (x, y); None for a loader
+    source: HostArrays | Loader | None
+    minibatches: Minibatches | None
+    num_examples: int
+    per_epoch: int
+    sample: Batch  # a batch on the host, for its shapes and for a trial of the network
+
+
+def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array) -> PreparedData:
+    name = type(method).__name__
+    if method.full_batch and batch_size is not None:
+        raise ValueError(f"{name} needs the whole data set at every step: leave batch_size out")
+    if is_loader(data):
+        if method.full_batch:
+            raise ValueError(f"{name} needs the whole data set at every step: give arrays (x, y), not a loader")
+        if batch_size is not None:
+            raise ValueError("a loader has batches of its own: leave batch_size out")
+        if len(data) == 0:
+            raise ValueError("the loader has no batches")
+        x, y = problem.check(next(iter(data)))
+        loader = Loader(data, problem.check, len(y))
+        sample = next(iter(loader.batches(0, 1)))
+        return PreparedData(None, loader, None, len(data) * len(y), len(data), sample)
+    x, y = problem.check(data)
+    n = len(y)
+    size = (
+        n
+        if method.full_batch
+        else min(n, check_count("batch_size", DEFAULT_BATCH_SIZE if batch_size is None else batch_size))
+    )
+    minibatches = Minibatches.of(n, size)
+    rows = np.arange(minibatches.size)
+    few_x, few_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
+    sample = Batch(few_x, few_y, np.ones(minibatches.size, np.float32))
+    stream = is_large(x) and not method.full_batch
+    source = HostArrays((x, y), minibatches, streams(key, 0).order) if stream else None
+    return PreparedData((x, y), source, minibatches, n, minibatches.per_epoch, sample)

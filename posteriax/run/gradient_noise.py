@@ -1,0 +1,145 @@
+"""Signal and noise of the gradients that training sees, for every leaf, in windows of a few batches.
+
+    paper:   mean over the leaf of  E[g^2] / Var[g]
+    plain:   mean over the leaf of  E[g]^2 / Var[g]  =  paper - (W - 1) / W
+    pooled:  sum over the leaf of E[g^2]  /  sum over the leaf of Var[g]
+
+with E and Var over a window of W batches, for every parameter; Var divides by W - 1. Gradients that are noise alone
+have a paper value of (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and a plain one of 0.13: with an
+endless window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales
+of pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one.
+(METHODS E.1, 0.2.5)
+"""
+
+from collections import namedtuple
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from posteriax._internal.checks import check_count
+from posteriax.methods import same_for_all_members
+
+FIELD = "gradient_noise"
+NONE = -1.0  # finite, as all states must be
+
+
+@dataclass(frozen=True)
+class GradientNoise:
+    """What ``px.fit(..., record=px.GradientNoise())`` records; :func:`px.analysis.gradient_noise` reads it.
+
+    Between windows nothing is computed, so that a run costs a few per cent more at the most.
+
+    Args:
+        window: batches of one window; with 2 or 3 the averaged ratios have no finite expectation.
+        every: steps from the start of one window to that of the next.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> record = px.GradientNoise(window=10, every=20)
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=50, key=0, record=record)
+    >>> px.analysis.gradient_noise(posterior).steps.tolist()
+    [10, 30, 50]
+    """
+
+    window: int = 10
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        check_count("window", self.window)
+        check_count("every", self.every)
+        if self.window < 2:
+            raise ValueError("window must be of at least 2 batches: one gradient has no variance")
+        if self.every < self.window:
+            raise ValueError(f"every must be at least the window of {self.window} batches, got {self.every}")
+
+
+class WatchedOptimizer(NamedTuple):
+    """An optimiser's state, and the running moments of the gradients it is given."""
+
+    inner: Any
+    mean: Any
+    squares: Any  # summed squares of the deviations from the mean (Welford's: no cancellation)
+    step: jax.Array
+    ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
+
+
+def watch_gradients(method: Any, noise: GradientNoise, steps: int) -> Any:
+    """The same method, whose optimiser watches its gradients."""
+    if not hasattr(method, "optimizer"):
+        raise ValueError(
+            f"record=px.GradientNoise() is for methods with an optimizer (px.VI, px.MAP), not {type(method).__name__}"
+        )
+    return replace(method, optimizer=_watched(method.optimizer_for(steps), noise))
+
+
+def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:
+    """The same optimiser, whose state has the gradients' signal and noise beside it."""
+
+    def init(params: Any) -> WatchedOptimizer:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
+        return WatchedOptimizer(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
+
+    def update(gradient: Any, state: WatchedOptimizer, params: Any = None) -> tuple[Any, WatchedOptimizer]:
+        place = same_for_all_members(state.step % noise.every)
+        mean, squares = jax.lax.cond(
+            place < noise.window,
+            lambda: _accumulate(gradient, state.mean, state.squares, place),
+            lambda: (state.mean, state.squares),
+        )
+        ratios = jax.lax.cond(
+            place == noise.window - 1,
+            lambda: _ratios(mean, squares, noise.window),
+            lambda: jnp.full_like(state.ratios, NONE),
+        )
+        updates, inner = optimizer.update(gradient, state.inner, params)
+        return updates, WatchedOptimizer(inner, mean, squares, state.step + 1, ratios)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _accumulate(gradient: Any, mean: Any, squares: Any, place: jax.Array) -> tuple[Any, Any]:
+    first = place == 0
+
+    def one(g: jax.Array, m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+        m, s = (jnp.where(first, 0.0, a).astype(a.dtype) for a in (m, s))
+        apart = g - m
+        new = m + apart / (place + 1).astype(g.dtype)
+        return new, s + apart * (g - new)
+
+    leaves = [one(*own) for own in zip(*map(jax.tree.leaves, (gradient, mean, squares)), strict=True)]
+    means, deviations = (jax.tree.unflatten(jax.tree.structure(mean), own) for own in zip(*leaves, strict=True))
+    return means, deviations
+
+
+def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
+    def one(m: jax.Array, s: jax.Array) -> jax.Array:
+        variance = s / (window - 1)
+        varies = variance > 0
+        plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
+        plain = plain / jnp.maximum(varies.sum(), 1)
+        pooled = jnp.where(varies, jnp.square(m), 0.0).sum() / jnp.where(varies.any(), variance.sum(), 1.0)
+        part = (window - 1) / window  # E[g^2] is E[g]^2 and this part of Var[g]
+        return jnp.stack([plain + part, plain, pooled + part])
+
+    return jnp.stack([one(m, s) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(squares), strict=True)])
+
+
+@lru_cache(maxsize=16)
+def _extended(info: type) -> Any:
+    return namedtuple("Info", (*info._fields, FIELD))  # type: ignore[attr-defined]
+
+
+def with_noise(info: Any, state: Any) -> Any:
+    """What a method recorded at a step, with the ratios found there if its optimiser watches its gradients."""
+    optimizer = getattr(state, "optimizer", None)
+    if not isinstance(optimizer, WatchedOptimizer):
+        return info
+    extended: Any = _extended(type(info))  # type: ignore[arg-type]
+    return extended(*info, optimizer.ratios)

@@ -1,0 +1,242 @@
+"""The compiled parts of a run: starting all members, and a chunk of steps of all members.
+
+The number of steps of a chunk is an argument of its program, so that chunks of any length run the same machine code:
+how a run is cut into chunks changes no bit of its result. Members are placed on devices first, each device running a
+loop of its own; members that share a device are vmapped.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from posteriax._internal.compiler import CHUNK_OPTIONS, RUN_ONCE, jit
+from posteriax.data import Batch, Minibatches, full_batch
+from posteriax.methods import Ensemble, Method, Target
+from posteriax.run.gradient_noise import with_noise
+
+STEPS_PER_CHUNK = 1000  # at the most
+CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
+
+Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
+
+
+class Streams(NamedTuple):
+    """Independent keys of one member: for its start, its steps, and the order of its data."""
+
+    start: jax.Array
+    steps: jax.Array
+    order: jax.Array
+
+
+def streams(key: jax.Array, member: Any) -> Streams:
+    """The streams of one member of a run, from the run's key."""
+    return Streams(*jax.random.split(jax.random.fold_in(key, member), 3))
+
+
+class Program:
+    """Starting and stepping all members of a run.
+
+    Args:
+        ensemble: the method and how many members run it.
+        target: the problem and the run's facts.
+        minibatches: how batches are cut from data on the device; None for the full batch, or if batches are fed.
+        mesh: the devices, with the axes "members" and "data".
+        thin: steps from one kept draw to the next, for samplers.
+        fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        target: Target,
+        minibatches: Minibatches | None,
+        mesh: Mesh,
+        fed: int | None = None,
+        thin: int = 1,
+    ):
+        self.method, self.target, self.members, self.mesh = ensemble.method, target, ensemble.members, mesh
+        self.thin = thin
+        self.capacity = self._capacity(fed)
+        split, everywhere, second = P("members"), P(), P(None, "members")
+        examples = P("data") if self.method.full_batch else everywhere
+        spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
+        start = over_members(partial(_start, ensemble, target, fed is not None), shared=2)
+        # of most methods it only draws and copies
+        quick = None if self.method.full_batch else RUN_ONCE
+        start = spread(start, in_specs=(split, everywhere, examples), out_specs=split)
+        self.start = jit(start, compiler_options=quick)
+        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
+        self.chunk = jit(
+            spread(
+                chunk,
+                in_specs=(split, split, examples, everywhere, everywhere),
+                out_specs=(split, split, split, second, second),
+            ),
+            donate_argnums=1,
+            compiler_options=CHUNK_OPTIONS,
+        )
+
+    def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+        """The members' keys and their states before the first step, from the run's key.
+
+        While their program is compiled, that of the chunks is traced.
+        """
+        members = self.place(self._indices, "members")
+        start = self.start.lower(members, key, data)
+        with ThreadPoolExecutor(1) as pool:
+            compiled = pool.submit(start.compile)
+            split = NamedSharding(self.mesh, P("members"))
+            specs = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), start.out_info)
+            self.chunk.lower(*specs, data, np.int32(0), np.int32(1))  # which its first call finds done
+            keys, states = compiled.result()(members, key, data)
+        return keys, states
+
+    def keys(self, key: jax.Array) -> Streams:
+        """The members' keys alone, for a run that goes on."""
+        return self.place(jax.vmap(partial(streams, key))(self._indices), "members")
+
+    def shapes(self, key: jax.Array, data: Data) -> tuple[Any, Any]:
+        """What `begin` and `chunk` will return, as shapes."""
+        keys, states = jax.eval_shape(self.start, self._indices, key, data)
+        return states, jax.eval_shape(self.chunk, keys, states, data, np.int32(0), np.int32(1))
+
+    @property
+    def _indices(self) -> np.ndarray:
+        return np.arange(self.members, dtype=np.int32)
+
+    def _capacity(self, fed: int | None) -> int:
+        """Steps that one chunk has room for."""
+        bytes_per_step = fed or 1
+        if self.method.samples:
+            leaves = jax.tree.leaves(self.target.problem.unknowns)
+            bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.thin
+        return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.target.steps)))
+
+    def place(self, tree: Any, over: str | None = None) -> Any:
+        """Put arrays on the devices: split along their leading axis over an axis of devices, or a copy on each."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P(over) if over else P()))
+
+    def draws_until(self, step: int) -> int:
+        """How many draws are kept of the first `step` steps."""
+        return max(step - self.target.warmup, 0) // self.thin
+
+
+def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
+    """As many devices as divide the members evenly, by as many as the mesh's axis "data" has, if it has one."""
+    devices = np.array(jax.devices()) if mesh is None else mesh.devices
+    of_data = 1
+    if mesh is not None and "data" in mesh.axis_names:
+        axis = mesh.axis_names.index("data")
+        of_data, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
+    devices = devices.reshape(-1, of_data)
+    count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
+    return Mesh(devices[:count], ("members", "data"))
+
+
+def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
+    """Map over the leading axis of all arguments but the last `shared` ones; a single member is not vmapped."""
+
+    def mapped(*args: Any) -> Any:
+        own, common = args[: len(args) - shared], args[len(args) - shared :]
+        if jax.tree.leaves(own)[0].shape[0] == 1:
+            # reshapes, which cost nothing; indexing would be a copy of all states at every step
+            alone = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), own), *common)
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1, *jnp.shape(leaf)), alone)
+        return jax.vmap(function, in_axes=(0,) * len(own) + (None,) * shared)(*own, *common)
+
+    return mapped
+
+
+def _start(
+    ensemble: Ensemble, target: Target, fed: bool, member: jax.Array, key: jax.Array, data: Data
+) -> tuple[Streams, Any]:
+    keys = streams(key, member)
+    key_start, key_init = jax.random.split(keys.start)
+    start = ensemble.start(target.problem, key_start, member)
+    batch = _fed_batch(data, 0) if fed else _whole(data)
+    state = ensemble.method.init(target, key_init, start, batch)
+    # weak types would compile the chunk twice
+    return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+
+
+def _put(buffers: Any, values: Any, place: jax.Array) -> Any:
+    return jax.tree.map(lambda buffer, value: buffer.at[place].set(value), buffers, values)
+
+
+def _whole(data: Data) -> Batch:
+    return data if isinstance(data, Batch) else full_batch(data)
+
+
+def _fed_batch(data: Batch, index: Any) -> Batch:
+    return jax.tree.map(lambda a: a[index], data)
+
+
+def _chunk(
+    method: Method,
+    target: Target,
+    minibatches: Minibatches | None,
+    fed: bool,
+    capacity: int,
+    thin: int,
+    keys: Streams,
+    states: Any,
+    data: Data,
+    first: jax.Array,
+    last: jax.Array,
+) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
+    """Steps `first` to `last` of the members of one device; ends early at a value that is not finite.
+
+    Returns the states, the step reached and whether all is well (of this device), and what every step recorded and
+    drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is not yet due at the
+    chunk's end is in the last place, and will be in the next chunk's first.
+    """
+    per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
+
+    def one(keys: Streams, state: Any, order: jax.Array, step: jax.Array) -> tuple[Any, Any, Any]:
+        if fed:
+            batch = _fed_batch(data, step - first)
+        elif minibatches is None:
+            batch = _whole(data)
+        else:
+            batch = minibatches.take(data, order, step % per_epoch)
+        state, info = method.step(target, jax.random.fold_in(keys.steps, step), state, batch)
+        info = with_noise(info, state)
+        return state, info, method.draw(target, state) if method.samples else None  # type: ignore[attr-defined]
+
+    def order_of(keys: Streams, epoch: jax.Array) -> jax.Array:
+        return minibatches.order(keys.order, epoch)  # type: ignore[union-attr]
+
+    all_members = jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
+    order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
+    shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
+    places = (capacity, capacity // thin + 2)
+    room = tuple(
+        jax.tree.map(lambda s, n=n: jnp.zeros((n, *s.shape), s.dtype), shape)
+        for n, shape in zip(places, shapes, strict=True)
+    )
+    draws_before = jnp.maximum(first - target.warmup, 0) // thin
+
+    def going(carry: Any) -> jax.Array:
+        step, _, _, well, _ = carry
+        return (step < last) & well
+
+    def advance(carry: Any) -> Any:
+        step, states, order, _, room = carry
+        if minibatches is not None:
+            new = lambda: over_members(order_of, shared=1)(keys, step // per_epoch)  # noqa: E731
+            order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
+        states, info, drawn = all_members(keys, states, order, step)
+        place = jnp.maximum(step - target.warmup, 0) // thin - draws_before
+        room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
+        return step + 1, states, order, jnp.isfinite(info[0]).all(), room
+
+    carry = (first, states, order, jnp.array(True), room)
+    reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
+    return states, reached[None], well[None], infos, drawn

@@ -1,0 +1,186 @@
+"""The benchmarks time equal work. What they measure is for people to read; nothing here asserts a speed."""
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax.cli.bench import leapfrog, sampling, start
+from posteriax.cli.bench.timing import interleave, ratio_table
+from posteriax.methods.diagonal import start_diagonal
+
+
+def test_cases_take_turns_and_the_first_round_is_thrown_away():
+    calls = []
+    cases = {name: lambda name=name: calls.append(name) or float(len(calls)) for name in "ab"}
+    times = interleave(cases, rounds=2)
+    assert calls == list("ababab")
+    np.testing.assert_array_equal(times["a"], [3.0, 5.0])
+
+
+def test_ratios_are_taken_round_by_round():
+    table = ratio_table({"a": np.array([1.0, 2.0]), "b": np.array([2.0, 4.0])}, "a", unit=1.0, unit_name="s", title="t")
+    assert list(table.columns[2].cells) == ["1.00", "2.00"]
+
+
+@pytest.mark.slow
+def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
+    monkeypatch.setattr(leapfrog, "LEAPFROGS", 3)
+    monkeypatch.setattr(leapfrog, "TRANSITIONS", 2)
+    recorded = {}
+    chunk = leapfrog.Program.__init__
+
+    def spy(self, *args, **kwargs):
+        chunk(self, *args, **kwargs)
+        run = self.chunk
+
+        def call(*a):
+            out = run(*a)
+            recorded["leapfrogs"] = np.asarray(out[3].leapfrogs[:2])
+            return out
+
+        call.lower = run.lower
+        self.chunk = call
+
+    monkeypatch.setattr(leapfrog.Program, "__init__", spy)
+    times = leapfrog.run_leapfrog(rounds=1)
+    assert set(times) == {
+        "hand-written loop",
+        "HMC, one chain",
+        "HMC, two chains on two devices (per chain)",
+    }
+    assert len(jax.devices()) == 2
+    np.testing.assert_array_equal(recorded["leapfrogs"], 3)
+
+
+def test_the_first_step_is_the_readmes():
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    *lines, fit = start.FIRST_STEP.strip().splitlines()
+    for line in lines:
+        assert f"\n{line}" in readme
+    assert fit.replace("steps=1", "epochs=50") in readme
+
+
+def test_every_family_is_in_the_table_of_families():
+    from rich.console import Console
+
+    from posteriax import families as q
+    from posteriax.cli.bench.families import DETERMINISTIC, methods, table
+
+    timed = {DETERMINISTIC: np.array([1.0, 2.0])} | {name: np.array([2.0, 4.0]) for name in methods()}
+    console = Console(width=150, file=io.StringIO())
+    console.print(table(timed, {"MAP": (2**20, 478_410)}))
+    text = console.file.getvalue()
+    assert "478,410" in text
+    assert "2.00" in text
+    left_out = {
+        "Family",
+        "Gaussian",
+        "DiagonalGaussian",
+        "FullCovariance",
+        "Point",
+        "PointPerComponent",
+        "SparseNormal",
+    }
+    for name in {name for name in q.__all__ if isinstance(getattr(q, name), type)} - left_out:
+        assert name in text
+
+
+@pytest.mark.parametrize("kind", ["HMC", "NUTS", "MCLMC"])
+def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monkeypatch):
+    """A leapfrog is one; a step of MCLMC is two, in BlackJAX's default integrator, which posteriax uses too."""
+    import blackjax
+
+    monkeypatch.setattr(sampling, "DRAWS", {kind: 3})
+    counted = []
+
+    def density(vector):
+        jax.debug.callback(lambda: counted.append(1))
+        return -0.5 * jnp.vdot(vector, vector)
+
+    positions, log_step_size = jnp.ones((sampling.CHAINS, 4)), jnp.full(sampling.CHAINS, -1.0)
+    init = getattr(blackjax, kind.lower()).init
+    key = (jax.random.key(0),) if kind == "MCLMC" else ()
+    states = SimpleNamespace(
+        chain=jax.vmap(lambda position: init(position, density, *key))(positions),
+        adaptation=SimpleNamespace(log_step_size_avg=log_step_size),
+        step_size=SimpleNamespace(log_step_size_avg=log_step_size),
+        diagonal=jax.vmap(start_diagonal)(positions),
+        tuning=SimpleNamespace(step_size=jnp.exp(log_step_size)),
+    )
+    sampler = sampling.of_blackjax(density, kind, states)
+    jax.effects_barrier()
+    counted.clear()
+    block = sampler.block()
+    jax.effects_barrier()
+    assert block.draws.shape == (sampling.CHAINS, 3, 4)
+    assert block.gradients == len(counted) > 0
+
+
+def test_samplers_are_compared_with_blackjax_of_their_kind_and_timed_without_their_warmup():
+    def result(kind, warmup, seconds):
+        blocks = [sampling.Block(np.zeros((2, 10, 1)), 100 * (i + 1), second) for i, second in enumerate(seconds)]
+        return sampling.Result(sampling.Sampler(kind, warmup, None), blocks, np.array([10.0, 30.0, 80.0]))
+
+    results = {
+        "posteriax HMC": result("HMC", 7.0, (3.0, 6.0)),
+        "BlackJAX HMC": result("HMC", np.nan, (2.0, 4.0)),
+        "BlackJAX NUTS": result("NUTS", np.nan, (1.0, 2.0)),
+    }
+    _, table = sampling.tables({sampling.ONE_CHAIN: np.ones(2)}, results)
+    row = [next(iter(column.cells)) for column in table.columns]
+    assert row == ["posteriax HMC", "33", "1.50", "1.50 to 1.50", "7.0", "40", "9.0", "30, 10", "3.3, 1.1"]
+
+
+@pytest.mark.slow
+def test_the_sampling_benchmark_takes_blocks_of_all_samplers_in_turn(monkeypatch):
+    hmc, nuts = px.HMC(warmup=4, max_leapfrogs=20), px.NUTS(warmup=4, max_doublings=3)
+    short = {"HMC": hmc, "NUTS": nuts, "MCLMC": px.MCLMC(warmup=200)}
+    monkeypatch.setattr(leapfrog, "TRANSITIONS", 1)
+    monkeypatch.setattr(sampling, "METHODS", short)
+    monkeypatch.setattr(sampling, "DRAWS", {"HMC": 4, "NUTS": 4, "MCLMC": 10})
+    leapfrogs, results = sampling.run_sampling(rounds=2)
+    assert sampling.ONE_CHAIN in leapfrogs
+    assert set(results) == {f"{who} {kind}" for who in ("posteriax", "BlackJAX") for kind in short} | {
+        "NumPyro HMC",
+        "NumPyro NUTS",
+    }
+    for name, (sampler, blocks, effective) in results.items():
+        assert len(blocks) == 2
+        assert effective.shape == (100, 2)
+        assert (sampler.warmup > 0) != name.startswith("BlackJAX")
+        draws = np.concatenate([block.draws for block in blocks], axis=1)
+        assert draws.shape == (2, 2 * sampling.DRAWS[sampler.kind], 1017)
+        assert (draws[0] != draws[1]).any(axis=1).all()  # chains differ
+    assert results["posteriax MCLMC"].blocks[0].gradients == 2 * 2 * 20 * 10
+
+
+def test_installations_take_turns_at_every_case(tmp_path, monkeypatch):
+    from posteriax.cli.bench import compilers
+
+    monkeypatch.setattr(compilers, "CASES", ("step", "leapfrog"))
+    log = tmp_path / "log"
+    pythons = []
+    for name, seconds in (("a", "0.5"), ("b", "0.25")):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\nwhile read case; do echo "{name} $case" >> {log}; echo {seconds}; done\n')
+        script.chmod(0o755)
+        pythons.append(str(script))
+    times = compilers.run_compilers(pythons, rounds=2)
+    assert times["leapfrog"][pythons[0]].tolist() == [0.5, 0.5]
+    compiling = ["a step", "a leapfrog", "b step", "b leapfrog"]
+    assert log.read_text().splitlines() == compiling + 3 * ["a step", "b step", "a leapfrog", "b leapfrog"]
+    _, table = compilers.tables(times)
+    assert list(table.columns[2].cells) == ["1.000", "0.500"]
+
+
+def test_a_worker_that_ends_is_an_error():
+    from posteriax.cli.bench.worker import Worker
+
+    with Worker(["true"]) as worker, pytest.raises(RuntimeError, match="ended while it ran step"):
+        worker.seconds("step")

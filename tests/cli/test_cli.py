@@ -1,0 +1,57 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from posteriax.cli import commands as cli
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setattr(cli, "use_all_cores", lambda: None)  # this process's backend has started
+    monkeypatch.setattr(cli, "use_compilation_cache", lambda: None)
+    return lambda *args: CliRunner().invoke(cli.make_app(), list(args))
+
+
+def test_help_lists_the_commands(run):
+    text = run("--help").output
+    assert "demo" in text
+    assert "bench" in text
+    assert "leapfrog" in run("bench", "--help").output
+
+
+def test_every_core_is_a_device_and_programs_are_kept(tmp_path):
+    """In a process of its own: both must be set before JAX's backend starts."""
+    code = (
+        "from posteriax.cli import commands as cli; cli.use_all_cores(); cli.use_compilation_cache(); import jax; "
+        "print(len(jax.devices()), jax.config.jax_compilation_cache_dir)"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")} | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=120
+    )
+    assert done.stdout.split() == [str(os.cpu_count()), str(tmp_path / "posteriax" / "compiled")]
+
+
+def test_importing_the_library_starts_no_backend_and_loads_no_extras():
+    code = (
+        "import sys, posteriax, jax\n"
+        "from jax._src import xla_bridge\n"
+        "assert not xla_bridge._backends, 'a backend was started'\n"
+        "heavy = {'flax', 'matplotlib', 'sklearn', 'arviz', 'typer', 'blackjax', 'pandas', 'torch'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_the_demo_prints_both_tables_and_draws_four_figures(tmp_path):
+    command = [str(Path(sys.executable).with_name("posteriax")), "demo", "--out", str(tmp_path / "figures")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    assert done.stdout.count("total variation ↓") == 2
+    assert done.stderr == ""
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 4

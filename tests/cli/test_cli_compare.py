@@ -1,0 +1,240 @@
+"""``posteriax compare`` and ``posteriax predict``, from a file to predictions."""
+
+import csv
+import io
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from typer.testing import CliRunner
+
+import posteriax as px
+from posteriax.cli import commands as cli
+from posteriax.cli.automatic.comparing import Settings, read_prepared
+from posteriax.cli.automatic.description import load_described
+from posteriax.cli.automatic.methods import (
+    DEFAULT_METHODS,
+    METHODS,
+    Circumstances,
+    Run,
+    check_methods,
+    expected_seconds,
+)
+from posteriax.cli.automatic.networks import Architecture, choose_network, make_problem
+from posteriax.cli.automatic.predicting import _columns, as_csv
+from posteriax.cli.automatic.units import in_units_of
+from posteriax.cli.tables.preparing import preparation_from_plain
+from posteriax.cli.tables.reading import DataError, read_csv
+from posteriax.cli.tables.targets import Classes, Quantity
+from posteriax.comparison.report.page import page
+from posteriax.problem.likelihoods import Units
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setattr(cli, "use_all_cores", lambda: None)  # this process's backend has started
+    monkeypatch.setattr(cli, "use_compilation_cache", lambda: None)
+    return lambda *args: CliRunner().invoke(cli.make_app(), list(map(str, args)))
+
+
+def write_trees(path, *, count=60, seed=0):
+    """Height and kind say nearly all about age, and about whether a tree is old."""
+    rng = np.random.default_rng(seed)
+    lines = ["height,kind,old,age"]
+    for _ in range(count):
+        height, kind = rng.uniform(1, 30), rng.choice(["oak", "elm"])
+        age = 4 * height * (2 if kind == "oak" else 1) + rng.normal(0, 3)
+        lines.append(f"{height:.3f},{kind},{'yes' if age > 80 else '<b>no</b>'},{age:.3f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def compare(run, data, target, drop, methods):
+    out = data.with_suffix(".html")
+    result = run("compare", data, "--target", target, "--drop", drop, "--methods", methods, "--out", out, "--quick")
+    assert result.exit_code == 0, result.output
+    return result, out, data.with_name(f"{data.stem}_posteriors")
+
+
+def columns_of(text):
+    header, *rows = csv.reader(io.StringIO(text))
+    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+def test_classes_are_compared_and_predicted_as_by_the_posterior_itself(run, tmp_path):
+    data = write_trees(tmp_path / "trees.csv")
+    result, out, folder = compare(run, data, "old", "age", "map,swag")
+    assert "map: " in result.stdout
+    assert "accuracy" in result.stdout
+    assert "<b>no</b>" not in out.read_text(encoding="utf-8")  # a class's name is no markup
+    new = write_trees(tmp_path / "new.csv", count=7, seed=1)
+    done = run("predict", folder / "swag.posterior", new)
+    assert done.exit_code == 0, done.output
+    found = columns_of(done.stdout)
+    # by hand: the posterior's own file, prepared by the JSON beside it
+    plain = json.loads((folder / "swag.posterior.json").read_text())
+    preparation = preparation_from_plain(plain["preparation"])
+    net = Architecture(**{**plain["network"], "shape": tuple(plain["network"]["shape"])}).build(3)
+    predictive = px.load(folder / "swag.posterior", net).predict(preparation.inputs(read_csv(new)))
+    assert preparation.target == Classes("old", ("<b>no</b>", "yes"))
+    for i, label in enumerate(preparation.target.labels):
+        np.testing.assert_allclose(np.array(found[f"probability {label}"], float), predictive.probs[:, i], rtol=1e-5)
+    np.testing.assert_allclose(np.array(found["entropy"], float), predictive.entropy(), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.array(found["mutual information"], float), predictive.mutual_information(), rtol=1e-4, atol=1e-6
+    )
+    assert found["predicted"] == [preparation.target.labels[i] for i in predictive.probs.argmax(axis=1)]
+    assert "accuracy" in done.stderr
+
+
+@pytest.mark.slow
+def test_numbers_are_predicted_in_their_own_units(run, tmp_path):
+    data = write_trees(tmp_path / "trees.csv")
+    _, _, folder = compare(run, data, "age", "old", "map")
+    new = write_trees(tmp_path / "new.csv", count=40, seed=1)
+    out = tmp_path / "predictions.csv"
+    done = run("predict", folder / "map.posterior", new, "--out", out)
+    assert done.exit_code == 0, done.output
+    found = {name: np.array(cells, float) for name, cells in columns_of(out.read_text()).items()}
+    age = read_csv(new).numbers("age")
+    rmse = np.sqrt(np.mean((found["mean"] - age) ** 2))
+    assert rmse < 0.3 * age.std()  # the noise is 3, the spread about 50
+    assert f"rmse {rmse:.3g}"[:6] in done.stderr
+    # one draw: a Gaussian, whose 5 % quantile is 1.645 standard deviations below its mean
+    np.testing.assert_allclose(found["mean"] - 1.6449 * found["std"], found["5 %"], rtol=1e-3)
+    np.testing.assert_allclose(found["mean"] + 1.6449 * found["std"], found["95 %"], rtol=1e-3)
+
+
+def test_a_large_mean_costs_no_digits(tmp_path):
+    """A target of 1e7 with a spread of 1: in float32 it comes in whole numbers."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 300)
+    y = 1e7 + np.sin(3 * x) + rng.normal(0, 0.3, 300)
+    path = tmp_path / "far.csv"
+    path.write_text("\n".join(["x,y", *(f"{a:.6f},{b:.6f}" for a, b in zip(x, y, strict=True))]) + "\n")
+    prepared = read_prepared(path, Settings(target="y"))
+    target = prepared.preparation.target
+    problem = make_problem(choose_network((1,), 1, 240), target, 0)
+    plain = px.fit(problem, prepared.train, px.MAP(optax.adam(1e-2)), steps=500, key=0)
+    posterior, (x_test, y_test) = in_units_of(target, plain), prepared.test
+    table = px.compare({"far": posterior}, (x_test, Units(target.mean, target.scale).restore(y_test)))
+    standard = px.compare({"near": plain}, prepared.test)
+    for score, per_unit in (("rmse", True), ("crps", True), ("coverage_90", False)):
+        scale = target.scale if per_unit else 1.0
+        assert table["far"][score] == pytest.approx(scale * standard["near"][score], rel=1e-5)
+    assert table["far"]["nll"] == pytest.approx(standard["near"]["nll"] + np.log(target.scale), abs=1e-5)
+    assert table["far"]["rmse"] < 0.4  # the noise is 0.3; float32 alone would make it 0.4 and more
+    view, own = table.views["test"]["far"], standard.views["test"]["near"]
+    assert [example.index for example in view.surest_wrong] == [example.index for example in own.surest_wrong]
+    written = columns_of(as_csv(_columns(posterior.predict(x_test), target)))
+    truth = target.mean + target.scale * plain.predict(x_test).mean[:, 0].astype(np.float64)
+    np.testing.assert_allclose(np.array(written["mean"], float), truth, rtol=0, atol=1e-4)
+    reduced = posterior.predict(x_test, reduce=True)
+    np.testing.assert_allclose(reduced.mean[:, 0], truth, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(posterior.predict(x_test).quantile(0.5)[:, 0], truth, rtol=0, atol=1e-4)
+    assert f"{truth[view.surest[0].index]:.2f}" in page(table)
+
+
+def test_units_scale_mean_noise_and_density():
+    target = Quantity("age", mean=50.0, scale=10.0)
+    x, y = np.linspace(-1, 1, 20, dtype=np.float32)[:, None], np.linspace(-1, 1, 20, dtype=np.float32)
+    problem = make_problem(choose_network((1,), 1, 20), target, 0)
+    plain = px.fit(problem, (x, y), px.MAP(), steps=20, key=0)
+    standard, scaled = plain.predict(x), in_units_of(target, plain).predict(x)
+    np.testing.assert_allclose(scaled.mean, 50 + 10 * standard.mean, rtol=1e-5)
+    np.testing.assert_allclose(scaled.std, 10 * standard.std, rtol=1e-5)
+    np.testing.assert_allclose(scaled.log_prob(50 + 10 * y), standard.log_prob(y) - np.log(10), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_images_are_compared_and_predicted(run, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    x = (rng.uniform(0, 100, (40, 8, 8)) + 100 * y[:, None, None]).astype(np.uint8)
+    np.savez(tmp_path / "images.npz", x=x, y=y)
+    out = tmp_path / "report.html"
+    result = run("compare", tmp_path / "images.npz", "--methods", "map", "--out", out, "--quick")
+    assert result.exit_code == 0, result.output
+    done = run("predict", tmp_path / "report_posteriors" / "map.posterior", tmp_path / "images.npz")
+    assert columns_of(done.stdout)["predicted"] == list(map(str, y))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_settings_for_small_and_large_data(name):
+    problem = make_problem(choose_network((1,), 1, 100), Quantity("age", 0.0, 1.0), 0)
+    for count in (10, 100, 10**6):
+        for quick in (False, True):
+            run = METHODS[name](Circumstances(problem, count, quick=quick))
+            assert all(value >= 1 for value in run.arguments.values())
+
+
+def test_methods_are_chosen_by_name():
+    assert check_methods(["hmc", " MAP", "hmc"]) == ["hmc", "map"]
+    assert set(DEFAULT_METHODS) < set(METHODS)
+    with pytest.raises(DataError, match="unknown method 'magic'; there are map, ensemble"):
+        check_methods(["map", "magic"])
+
+
+def test_a_guess_of_a_samplers_time_grows_with_its_draws_and_is_made_only_where_it_is_long():
+    small = make_problem(choose_network((3,), 2, 50), Classes("kind", ("a", "b")), 0)
+    table = np.zeros((50, 3), np.float32), np.zeros(50, int)
+    run = Run(px.HMC(warmup=10), {"draws": 10, "chains": 2})
+    assert expected_seconds("hmc", run, small, table) is None
+    images = make_problem(choose_network((8, 8), 2, 50), Classes("kind", ("a", "b")), 0)
+    data = np.zeros((50, 8, 8), np.float32), np.zeros(50, int)
+    assert expected_seconds("map", run, images, data) is None
+    longer = Run(px.HMC(warmup=10**9), {"draws": 10, "chains": 2})
+    assert 0 < expected_seconds("hmc", run, images, data) < expected_seconds("hmc", longer, images, data)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (8, 8, 3), (33, 17, 1), (224, 224, 3)])
+def test_the_image_network_takes_images_of_any_size(shape):
+    outputs = jax.eval_shape(lambda: choose_network(shape, 4, 50).build(0)(jnp.zeros(shape)))
+    assert outputs.shape == (4,)
+
+
+TREES = "height,kind,y\n" + "".join(f"{i},{'oak' if i % 3 else 'elm'},{i % 2}\n" for i in range(20))
+BAD = {
+    "no such file": (None, [], "does not exist"),
+    "no target named": (TREES, [], "--target COLUMN; columns: 'height', 'kind', 'y'"),
+    "no such column": (TREES, ["--target", "age"], "has no column 'age'"),
+    "unknown method": (TREES, ["--target", "y", "--methods", "magic"], "unknown method 'magic'"),
+    "unknown task": (TREES, ["--target", "y", "--task", "ranking"], "--task must be classification or regression"),
+    "regression of text": (TREES, ["--target", "kind", "--task", "regression"], "cannot be the target of a regression"),
+    "test fraction": (TREES, ["--target", "y", "--test-fraction", "1.5"], "--test-fraction must lie between 0 and 1"),
+    "control characters": (TREES.replace("kind", "\x1b[31m", 1), ["--target", "age"], r"'\x1b[31m'"),
+}
+
+
+@pytest.mark.parametrize(("content", "arguments", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_on_standard_error(run, tmp_path, content, arguments, message):
+    data = tmp_path / "trees.csv"
+    if content is not None:
+        data.write_text(content)
+    done = run("compare", data, *arguments, "--out", tmp_path / "report.html")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == ([data] if content is not None else [])  # nothing is left behind
+
+
+def test_a_posterior_without_its_description_or_with_another_is_refused(run, tmp_path):
+    data = write_trees(tmp_path / "trees.csv")
+    _, _, folder = compare(run, data, "old", "age", "map")
+    beside = folder / "map.posterior.json"
+    plain = json.loads(beside.read_text())
+    beside.write_text(json.dumps(plain | {"posterior": "0" * 64}))
+    with pytest.raises(DataError, match="describes another posterior"):
+        load_described(folder / "map.posterior")
+    for damaged in ("{", "[]", json.dumps(plain | {"network": {}}), json.dumps(plain | {"format": "cake"})):
+        beside.write_text(damaged)
+        with pytest.raises(DataError, match="damaged, or no description"):
+            load_described(folder / "map.posterior")
+    beside.unlink()
+    done = run("predict", folder / "map.posterior", data)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "map.posterior.json does not exist" in done.stderr

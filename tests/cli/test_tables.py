@@ -1,0 +1,240 @@
+"""Tables and arrays from files: what is inferred from them, and what is said about bad ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from posteriax.cli.tables.arrays import joined, read_npz, table_of
+from posteriax.cli.tables.images import images_from_plain, prepare_images
+from posteriax.cli.tables.preparing import CategoryColumn, NumberColumn, preparation_from_plain, prepare
+from posteriax.cli.tables.reading import DataError, read_csv
+from posteriax.cli.tables.targets import Classes, Quantity, infer_task, split_rows
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(content, name="data.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return file
+
+
+def rows(*, header="height,kind,y", row=lambda i: f"{i},{'oak' if i % 3 else 'elm'},{i % 2}", count=20):
+    return "\n".join([header, *(row(i) for i in range(count))]) + "\n"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_separator_is_found(write, delimiter):
+    table = read_csv(write(f'a{delimiter}"b{delimiter} c"\n1{delimiter}"x{delimiter}\ny"\n'))
+    assert {name: list(cells) for name, cells in table.columns.items()} == {
+        "a": ["1"],
+        f"b{delimiter} c": [f"x{delimiter}\ny"],
+    }
+
+
+def test_a_byte_order_mark_windows_line_ends_and_blank_lines_do_no_harm(write):
+    table = read_csv(write(b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n3,4\r\n\r\n"))
+    assert table.numbers("a").tolist() == [1, 3]
+    assert list(table.lines) == [2, 4]
+
+
+def test_a_decimal_comma_is_read_in_files_with_semicolons_only(write):
+    assert read_csv(write("a;b\n1,5;2\n")).numbers("a").tolist() == [1.5]
+    assert read_csv(write('a,b\n"1,5",2\n')).is_text("a")
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "NaN", "?", " na "])
+def test_a_missing_number_is_the_training_median_and_is_marked(write, cell):
+    text = rows(header="height,y", row=lambda i: f"{cell if 4 < i < 9 else i},{i % 2}")
+    prepared = prepare(read_csv(write(text)), "y")
+    (column,) = prepared.preparation.columns
+    x = np.concatenate([prepared.train[0], prepared.test[0]])
+    assert column.missing
+    assert x.shape == (20, 2)
+    marked = x[x[:, 1] == 1]
+    assert len(marked) == 4
+    np.testing.assert_allclose(marked[:, 0] * column.scale + column.mean, column.median, rtol=1e-5)
+
+
+def test_statistics_come_from_the_training_rows_alone(write):
+    prepared = prepare(read_csv(write(rows(header="a,y", row=lambda i: f"{i * i},{i * 1.5}", count=50))), "y")
+    x, y = prepared.train
+    np.testing.assert_allclose([x.mean(), x.std(), y.mean(), y.std()], [0, 1, 0, 1], atol=1e-5)
+    assert abs(prepared.test[0].mean()) > 1e-3  # the test rows have other means
+
+
+def test_categories_become_one_column_each_and_unseen_ones_none(write):
+    prepared = prepare(read_csv(write(rows())), "y")
+    height, kind = prepared.preparation.columns
+    assert isinstance(height, NumberColumn)
+    assert kind == CategoryColumn("kind", ("elm", "oak"))
+    new = read_csv(write("kind,height\nelm,1\npine,2\n", "new.csv"))
+    x = prepared.preparation.inputs(new)
+    assert x[:, 1:].tolist() == [[1, 0], [0, 0]]
+    (note,) = prepared.preparation.notes(new)
+    assert "'pine'" in note
+
+
+def test_missing_text_is_a_category_of_its_own(write):
+    text = rows(header="kind,y", row=lambda i: f"{('oak', 'elm', '')[i % 3]},{i % 2}", count=30)
+    (column,) = prepare(read_csv(write(text)), "y").preparation.columns
+    assert column.categories == ("elm", "oak", None)
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        (["yes", "no"] * 10, "classification"),
+        (np.arange(30) % 10, "classification"),
+        (np.arange(30) % 2 * 1.0, "classification"),
+        (np.arange(100), "regression"),
+        (np.linspace(0, 1, 30), "regression"),
+        (np.array([0.5, 1.5] * 10), "regression"),
+    ],
+)
+def test_the_task_follows_from_the_target(values, task):
+    assert infer_task("y", values, None) == task
+
+
+def test_classes_of_numbers_are_in_their_order_and_have_plain_names(write):
+    text = rows(header="a,y", row=lambda i: f"{i},{(10, 9, 2)[i % 3]}.0", count=30)
+    prepared = prepare(read_csv(write(text)), "y")
+    assert prepared.preparation.target == Classes("y", ("2", "9", "10"))
+    assert set(prepared.train[1]) == {0, 1, 2}
+
+
+def test_every_class_is_split_alike_and_no_row_is_lost():
+    classes = np.repeat([0, 1, 2], [100, 20, 2])
+    train, test = split_rows(122, classes, 0.25, seed=0)
+    assert sorted([*train, *test]) == list(range(122))
+    assert np.bincount(classes[test]).tolist() == [25, 5, 1]
+    assert not np.array_equal(test, split_rows(122, classes, 0.25, seed=1)[1])
+
+
+@pytest.mark.parametrize(("target", "kind"), [("y", Quantity), ("kind", Classes)])
+def test_a_preparation_survives_json(write, target, kind):
+    text = rows(row=lambda i: f"{i if i % 4 else ''},{('oak', 'elm')[i % 2]},{i * 0.5}")
+    preparation = prepare(read_csv(write(text)), target).preparation
+    assert isinstance(preparation.target, kind)
+    assert preparation_from_plain(json.loads(json.dumps(preparation.to_plain()))) == preparation
+
+
+BAD = {
+    "missing target": (rows().replace("y\n", "z\n", 1), "has no column 'y'.*'height', 'kind', 'z'"),
+    "no header": (
+        rows(header="1,elm,0").replace("elm", "7").replace("oak", "8"),
+        "first line must hold the columns' names",
+    ),
+    "free text": (rows(row=lambda i: f"{i},name {i},{i % 2}"), "'kind' is text with 20 different values.*--drop kind"),
+    "all missing": (rows(row=lambda i: f"?,oak,{i % 2}"), "'height' has no values at all"),
+    "one class": (rows(row=lambda i: f"{i},oak,yes"), "only one class, 'yes'"),
+    "a lonely class": (rows(row=lambda i: f"{i},oak,{'abc'[min(i, 2)]}"), "of 'a', 'b' there is one row only"),
+    "constant number": (rows(row=lambda i: f"{i},oak,1.5"), "only one value, 1.5"),
+    "ids for classes": (rows(row=lambda i: f"{i},oak,id{i}"), "20 different values in 20 rows"),
+    "two names alike": (rows(header="y,kind,y"), "'y' occur more than once"),
+    "no rows": ("height,kind,y\n", "but no rows below it"),
+    "mixed, a word": (rows(row=lambda i: f"{'tall' if i == 4 else i},oak,{i % 2}"), "line 6 has 'tall'"),
+    "mixed, a number": (
+        rows(row=lambda i: f"{i},{7 if i == 2 else 'oak'},{i % 2}"),
+        "'kind' is text, but line 4 has '7'",
+    ),
+    "mixed target": (rows(row=lambda i: f"{i},oak,{'none of it' if i == 9 else i}"), "'y' is numbers, but line 11"),
+    "missing targets": (
+        rows(row=lambda i: f"{i},oak,{'' if i == 3 else i % 2}"),
+        "target 'y' is missing in 1 rows.*line 5",
+    ),
+    "ragged": (
+        rows(row=lambda i: f"{i},oak" if i == 2 else f"{i},oak,1"),
+        "line 4 has 2 fields, but the first line has 3",
+    ),
+    "too few rows": (rows(count=4), "4 rows are too few"),
+    "nothing but the target": (rows(header="y", row=lambda i: str(i % 2)), "no columns to learn from"),
+    "infinite": (rows(row=lambda i: f"{'inf' if i == 1 else i},oak,{i % 2}"), "finite numbers, but line 3 has 'inf'"),
+    "empty": ("", "is empty"),
+    "blank": ("\n\n", "is empty"),
+    "binary": (b"a,y\n\x00\x01,2\n", "binary"),
+    "latin 1": ("a,y\nm\xfcde,1\n".encode("latin-1"), "not UTF-8 text .line 2."),
+    "utf-16": ("a,y\n1,2\n".encode("utf-16"), "UTF-16"),
+    "spreadsheet": (b"PK\x03\x04....", "spreadsheet"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
+def test_a_bad_table_is_told_what_is_wrong(write, content, message):
+    with pytest.raises(DataError, match=message):
+        prepare(read_csv(write(content)), "y")
+
+
+def test_columns_can_be_left_out_or_made_categories(write):
+    text = rows(row=lambda i: f"{i % 4},name {i},{i % 2}")
+    prepared = prepare(read_csv(write(text)), "y", drop=["kind"], categories=["height"])
+    assert prepared.preparation.columns == (CategoryColumn("height", ("0", "1", "2", "3")),)
+    with pytest.raises(DataError, match="no column 'colour'"):
+        prepare(read_csv(write(text)), "y", drop=["colour"])
+
+
+def test_a_column_that_counts_rows_is_noted(write):
+    (note,) = prepare(read_csv(write(rows())), "y").notes
+    assert "'height' counts the rows" in note
+
+
+def test_arrays_of_a_table_are_prepared_with_their_own_test_set(tmp_path):
+    rng = np.random.default_rng(0)
+    x, x_test = rng.normal(3, 2, (30, 2)), rng.normal(3, 2, (7, 2))
+    x[4, 1] = np.nan
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=x[:, 0], x_test=x_test, y_test=x_test[:, 0])
+    x_all, y_all, split = joined(read_npz(tmp_path / "a.npz"))
+    prepared = prepare(table_of("a.npz", x_all, y_all), "y", split=split)
+    assert (prepared.train[0].shape, prepared.test[0].shape) == ((30, 3), (7, 3))
+    target = prepared.preparation.target
+    np.testing.assert_allclose(target.mean + target.scale * prepared.test[1], x_test[:, 0], rtol=1e-5)
+
+
+def test_images_are_fractions_and_survive_json(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (20, 5, 4, 3), np.uint8)
+    np.savez(tmp_path / "a.npz", x=x, y=np.array(["cat", "dog"] * 10))
+    prepared = prepare_images(read_npz(tmp_path / "a.npz"))
+    preparation = prepared.preparation
+    assert preparation.target == Classes("y", ("cat", "dog"))
+    np.testing.assert_allclose(preparation.inputs("a", x), x / 255, rtol=1e-6)
+    np.testing.assert_allclose(
+        [preparation.mean, preparation.scale], [prepared.train[0].mean(), prepared.train[0].std()]
+    )
+    assert images_from_plain(preparation.to_plain()) == preparation
+
+
+Y = np.arange(12) % 2
+BAD_ARRAYS = {
+    "axes": ({"x": np.zeros(12), "y": Y}, "x has 1 axes"),
+    "five axes": ({"x": np.zeros((12, 2, 2, 2, 2)), "y": Y}, "x has 5 axes"),
+    "nan in images": ({"x": np.full((12, 4, 4), np.nan), "y": Y}, "192 values that are not finite"),
+    "lengths": ({"x": np.zeros((12, 4, 4)), "y": Y[:5]}, "x has 12 examples, but y has 5"),
+    "objects": ({"x": np.array([{}] * 12), "y": Y}, "Python objects"),
+    "text": ({"x": np.array([["a", "b"]] * 12), "y": Y}, "x must be an array of numbers"),
+    "names": ({"images": np.zeros((12, 4, 4)), "labels": Y}, "has the arrays 'images', 'labels'"),
+    "no targets": ({"x": np.zeros((12, 4, 4))}, "no targets"),
+    "half a test set": ({"x_train": np.zeros((12, 2)), "y_train": Y, "x_test": np.zeros((3, 2))}, "x_test and y_test"),
+    "other test shape": (
+        {"x_train": np.zeros((12, 2, 2)), "y_train": Y, "x_test": np.zeros((12, 3, 3)), "y_test": Y},
+        "x_test has examples of shape",
+    ),
+    "channels first": ({"x": np.zeros((12, 3, 32, 32)), "y": Y}, "32 channels"),
+    "empty": ({"x": np.zeros((0, 4, 4)), "y": Y[:0]}, "x is empty"),
+    "one class": ({"x": np.zeros((12, 4, 4)), "y": np.zeros(12, int)}, "only one class, '0'"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "message"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
+def test_bad_arrays_are_told_what_is_wrong(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(DataError, match=message):
+        prepare_images(read_npz(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip at all", b"PK\x03\x04 broken"], ids=["empty", "text", "broken"])
+def test_a_file_that_is_no_npz_is_told_so(write, content):
+    with pytest.raises(DataError, match=r"empty|not an NPZ file|Python objects"):
+        read_npz(write(content, "a.npz"))

@@ -1,0 +1,108 @@
+"""Made-up comparisons: scores and views as `px.compare` gives them, without fitting anything."""
+
+from functools import cache
+
+import numpy as np
+
+from posteriax.comparison.comparison import Comparison, Cost
+from posteriax.comparison.evaluation import Score
+from posteriax.comparison.views import COVERAGE_LEVELS, Example, View
+from posteriax.data.corrupted_sets import Corruption
+
+NAMES = ("MAP", "mean-field", "k-tied", "SWAG", "deep ensemble", "HMC", "SGHMC", "rank-1", "dropout", "NUTS")
+LABELS = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+
+
+def classes(methods=6, examples=500, kinds=("fog", "gaussian_noise", "jpeg"), side=28, seed=0):
+    """A classifier of images: corrupted sets, inputs from elsewhere, an attack, a reference."""
+    rng = np.random.default_rng(seed)
+    names = NAMES[:methods]
+    test_sets = ["test"] + [f"{kind} {severity}" for kind in kinds for severity in range(1, 6)]
+    sets = {name: {own: _class_scores(i, name) for i, own in enumerate(names)} for name in test_sets}
+    views = {name: {own: _class_view(rng, i, examples, side) for i, own in enumerate(names)} for name in test_sets}
+    for place, name in enumerate(["out: digits", "out: noise"]):
+        sets[name] = {own: {"auroc": Score(0.7 + 0.03 * i), "fpr95": Score(0.5)} for i, own in enumerate(names)}
+        views[name] = {own: View(entropies=rng.beta(4 + place, 3, examples) * np.log(10)) for own in names}
+    sets["attacked"] = {own: {"attack_success": Score(0.4 + 0.05 * i, 0.02)} for i, own in enumerate(names)}
+    views["attacked"] = {own: View(attack=_attack(i)) for i, own in enumerate(names)}
+    best = {"test": {"nll": ("HMC", "deep ensemble", "SWAG"), "accuracy": ("MAP",), "total_variation": ("k-tied",)}}
+    costs = {own: Cost(10_000 * (i + 1), 3.0 * (i + 1), 0.7 * (i + 1)) for i, own in enumerate(names)}
+    corruptions = {f"{kind} {severity}": Corruption(kind, severity) for kind in kinds for severity in range(1, 6)}
+    return Comparison(sets, "HMC" if "HMC" in names else None, costs, best, views, LABELS, corruptions)
+
+
+def numbers(examples=300, seed=1):
+    """Regression on a few features, with inputs from elsewhere and no reference."""
+    rng = np.random.default_rng(seed)
+    names = NAMES[:3]
+    sets = {
+        "test": {
+            own: {
+                "rmse": Score(1.2 - 0.1 * i, 0.03),
+                "nll": Score(0.9 - 0.1 * i, 0.04),
+                "coverage_90": Score(0.85, 0.02),
+            }
+            for i, own in enumerate(names)
+        },
+        "out: shifted": {own: {"auroc": Score(0.8)} for own in names},
+    }
+    pick = lambda: tuple(Example(i, rng.normal(size=11), *rng.normal(size=2), 0.3) for i in range(4))  # noqa: E731
+    views = {
+        "test": {
+            own: View(
+                entropies=rng.gamma(4, 0.1, examples),
+                levels=COVERAGE_LEVELS,
+                coverage=COVERAGE_LEVELS ** (1.3 - 0.2 * i),
+                surest_wrong=pick(),
+                surest=pick(),
+            )
+            for i, own in enumerate(names)
+        },
+        "out: shifted": {own: View(entropies=rng.gamma(9, 0.1, examples)) for own in names},
+    }
+    return Comparison(sets, None, {}, {"test": {"nll": ("k-tied", "mean-field")}}, views)
+
+
+def tiny():
+    """One posterior, one test set, nothing to draw."""
+    return Comparison({"test": {"MAP": {"accuracy": Score(0.9, 0.02), "nll": Score(0.3, 0.03)}}})
+
+
+def _class_scores(i, test_set):
+    severity = int(test_set[-1]) if test_set[-1].isdigit() else 0
+    worse = 0.04 * severity * (1.3 - 0.1 * i) * (1 + len(test_set) / 40 if severity else 1)
+    return {
+        "accuracy": Score(0.9 - worse, 0.008),
+        "nll": Score(0.42 - 0.02 * i + 3 * worse, 0.012),
+        "ece": Score(0.06 - 0.008 * (i % 6) + worse / 3, 0.004),
+        "brier": Score(0.15 + worse, 0.006),
+        "agreement": Score(1.0 if i == 5 else 0.9 + 0.01 * (i % 5), 0.004),
+        "total_variation": Score(0.0 if i == 5 else 0.13 - 0.02 * (i % 5), 0.002),
+    }
+
+
+def _class_view(rng, i, examples, side):
+    confidence = (np.arange(4, 15) + 0.6) / 15
+    count = np.r_[3, 6, 12, 20, 25, 30, 40, 50, 70, 90, examples]
+    right = np.clip(confidence - (0.12 - 0.03 * (i % 6)) * np.sin(np.pi * confidence) + rng.normal(0, 0.01, 11), 0, 1)
+    example = lambda true, k: Example(k, _picture(side, k), 3, true, 0.9999 - 0.01 * k)  # noqa: E731
+    return View(
+        confidence=confidence,
+        right=right,
+        count=count,
+        entropies=rng.beta(0.6 + 0.1 * i, 4, examples) * np.log(10),
+        surest_wrong=tuple(example(6, k) for k in range(6)),
+        surest=tuple(example(3, k) for k in range(6, 12)),
+    )
+
+
+@cache
+def _picture(side, k):
+    across, down = np.meshgrid(np.linspace(-1, 1, side), np.linspace(-1, 1, side))
+    return np.clip(1.2 - np.hypot(across, down * (1 + k / 6)), 0, 1)
+
+
+def _attack(i):
+    steps = np.arange(21)
+    success = 1 - np.exp(-steps / (8 + 3 * i))
+    return {"success": success, "accuracy": 0.9 * (1 - success), "entropy": 0.3 + 0.02 * i + 0.04 * steps}

@@ -1,0 +1,156 @@
+"""The report works in a real browser: it sorts, toggles, tells values, fits a phone, and logs no error."""
+
+import browser
+import pytest
+from made_up import classes, numbers, tiny
+
+from posteriax.comparison import Comparison
+from posteriax.comparison.evaluation import Score
+from posteriax.comparison.report.page import write_page
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium: apt-get install chromium")
+
+TEXTS = "[...document.querySelectorAll('[data-set=\"0\"] tbody th')].map(cell => cell.innerText.split(' ')[0])"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    opened = browser.Browser(browser.find())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def show(chromium, tmp_path):
+    """Open a comparison's report; at the end, there must have been no error and no request."""
+
+    def opened(comparison, width=1200):
+        chromium.errors.clear()
+        chromium.requests.clear()
+        chromium.resize(width)
+        write_page(comparison, tmp_path / "report.html")
+        chromium.open(tmp_path / "report.html")
+        return chromium
+
+    yield opened
+    assert chromium.errors == []
+    assert [url for url in chromium.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def header(column):
+    return f'[data-set="0"] th:nth-child({column}) button'
+
+
+def test_a_click_on_a_heading_sorts_the_table(show):
+    page = show(classes(kinds=()))
+    before = page.run(TEXTS)
+    assert before[0] == "MAP"
+    page.click(header(3))  # nll, lower is better
+    assert page.run(TEXTS) == before[::-1]
+    sorts = "[...document.querySelectorAll('[data-set=\"0\"] th[aria-sort]')].map(h => h.getAttribute('aria-sort'))"
+    assert page.run(sorts)[:4] == ["none", "none", "ascending", "none"]
+    page.click(header(3))
+    assert page.run(TEXTS) == before
+    assert page.run(sorts)[2] == "descending"
+    page.click(header(6))  # agreement, higher is better
+    assert page.run(TEXTS)[0] == "HMC"
+    assert page.run(sorts)[2] == "none"
+
+
+def test_headings_sort_by_keyboard(show):
+    page = show(classes(kinds=()))
+    page.run(f"document.querySelector('{header(3)}').focus()")
+    page.press("Enter", "\r")
+    assert page.run(TEXTS)[0] == "HMC"
+
+
+def test_what_is_missing_is_sorted_last_both_ways(show):
+    rows = {"a": {"nll": Score(float("nan"))}, "b": {"nll": Score(10.0)}, "c": {"nll": Score(9.0)}}
+    page = show(Comparison({"test": rows}))
+    page.click(header(2))
+    assert page.run(TEXTS) == ["c", "b", "a"]
+    page.click(header(2))
+    assert page.run(TEXTS) == ["b", "c", "a"]
+
+
+def test_switching_a_posterior_off_removes_it_from_all_charts(show):
+    page = show(classes())
+    drawn = {
+        card: f"document.querySelectorAll('#{card} svg .m1').length"
+        for card in ("reliability", "severity", "attack", "distance", "uncertainty")
+    }
+    assert all(page.run(count) > 0 for count in drawn.values())
+    page.click("#legend label:nth-of-type(2)")
+    assert [page.run(count) for count in drawn.values()] == [0] * 5
+    assert page.run("document.querySelector('article[data-method=\"1\"]').hidden")
+    assert page.run("document.querySelectorAll('#reliability svg .m0').length") > 0
+    page.click("#legend label:nth-of-type(2)")
+    assert all(page.run(count) > 0 for count in drawn.values())
+    for method in range(6):
+        page.click(f"#legend label:nth-of-type({method + 1})")
+    assert page.run("document.querySelectorAll('.chart .line').length") == 0
+
+
+def test_another_test_set_another_score_another_kind(show):
+    page = show(classes())
+    assert page.run("[...document.querySelectorAll('#tables > div')].filter(d => !d.hidden).length") == 1
+    choose = "(s, i) => { s.value = i; s.dispatchEvent(new Event('change')); }"
+    page.run(f"({choose})(document.getElementById('set'), 2)")
+    assert page.run("document.querySelector('#tables > div:not([hidden]) caption').textContent") == "fog 2"
+    line = "document.querySelector('#severity .line').getAttribute('d')"
+    seen = [page.run(line)]
+    for place, option in ((0, 1), (1, 2)):
+        page.run(f"({choose})(document.querySelectorAll('#severity select')[{place}], {option})")
+        seen.append(page.run(line))
+    assert len(set(seen)) == 3
+
+
+def test_values_are_told_at_the_pointer_and_by_arrow_keys(show):
+    page = show(classes())
+    tooltip = "document.getElementById('tooltip').hidden ? '' : document.getElementById('tooltip').innerText"
+    page.hover("#distance .point.m0")
+    assert page.run(tooltip) == "MAP: 0.13 ± 0.002"
+    page.run("document.querySelector('#severity svg').focus()")
+    page.press("ArrowRight")
+    assert page.run(tooltip) == "MAP, severity 0: 0.9 ± 0.008"
+    page.press("ArrowRight")
+    assert page.run(tooltip).startswith("MAP, severity 1:")
+
+
+@pytest.mark.parametrize("make", [classes, numbers, tiny])
+@pytest.mark.parametrize("width", [380, 1200])
+def test_the_page_never_scrolls_sideways_and_no_chart_is_empty(show, make, width):
+    page = show(make(), width)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    cards = "[...document.querySelectorAll('#charts > article:not([hidden])')]"
+    assert page.run(f"{cards}.every(card => card.querySelector('.chart svg path'))")
+    assert page.run(f"{cards}.length") == {classes: 5, numbers: 2, tiny: 0}[make]
+    outside = """[...document.querySelectorAll('.chart svg')].flatMap(svg => {
+        const box = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll('text')].filter(text => {
+            const own = text.getBoundingClientRect();
+            return own.left < box.left - 1 || own.right > box.right + 1;
+        }).map(text => text.textContent);
+    })"""
+    assert page.run(outside) == []
+
+
+def test_light_and_dark_can_be_switched(show):
+    page = show(tiny())
+    colour = "getComputedStyle(document.body).backgroundColor"
+    before = page.run(colour)
+    page.click("#theme")
+    assert page.run(colour) != before
+    page.click("#theme")
+    assert page.run(colour) == before
+
+
+def test_a_posterior_named_like_a_script_is_only_a_name(show):
+    name = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    rows = {name: {name: Score(0.1), "total_variation": Score(0.1, 0.01)}, "HMC": {name: Score(0.2)}}
+    page = show(Comparison({name: rows, "b": rows}, "HMC"))
+    assert page.run("document.querySelectorAll('script').length") == 2
+    assert page.run("document.querySelectorAll('img').length") == 0
+    assert page.run("document.querySelector('#legend label span').textContent") == name
+    page.hover("#distance .point.m0")
+    assert name in page.run("document.getElementById('tooltip').textContent")

@@ -1,0 +1,212 @@
+"""The report says what the comparison says, safely, in one file of modest size."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from made_up import classes, numbers, tiny
+
+from posteriax._internal.canvas import PALETTE
+from posteriax.comparison import Comparison
+from posteriax.comparison.evaluation import BETTER, Score
+from posteriax.comparison.report import chart_data, page_colours, pictures
+from posteriax.comparison.report.page import as_json, page
+from posteriax.comparison.report.wording import MEANINGS, summary
+from posteriax.comparison.views import Example, View
+
+EVIL = "<!--<script </script ><script>alert(1)</script>&\"'</title>{{data}}"
+
+
+class Parsed(HTMLParser):
+    """What a page has: elements with attributes, and the texts of the cells of its tables."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self._open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text_of(self, tag):
+        return [text for name, text in self.texts if name == tag]
+
+
+def embedded(text):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert not set("<>&") & set(found[1])  # none of them can end the script element, or hide its end
+    return json.loads(found[1], parse_constant=lambda name: pytest.fail(f"{name} in the page's data"))
+
+
+@pytest.mark.parametrize("comparison", [classes(), numbers(), tiny()], ids=["classes", "numbers", "tiny"])
+def test_the_page_loads_nothing(comparison):
+    text = page(comparison)
+    parsed = Parsed(text)
+    assert text.startswith("<!doctype html>")
+    for _, attributes in parsed.elements:
+        for name in ("src", "href", "srcset", "action"):
+            assert attributes.get(name, "data:").startswith("data:")
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest", text)
+    assert len(parsed.of("script")) == 2
+
+
+def test_names_are_shown_as_text_and_never_become_code():
+    x = np.array(["a", "b"])
+    view = View(entropies=np.ones(3), surest=(Example(0, x, 0, 0, 0.9),), surest_wrong=(Example(1, x, 1, 0, 0.8),))
+    rows = {EVIL: {EVIL: Score(0.1, 0.01), "nll": Score(0.2, 0.01)}, "b": {EVIL: Score(0.3), "nll": Score(0.3)}}
+    comparison = Comparison(
+        {EVIL: rows},
+        EVIL,
+        best={EVIL: {"nll": (EVIL, "b")}},
+        views={EVIL: {EVIL: view}, f"out: {EVIL}": {EVIL: View(entropies=np.ones(2))}},
+        class_names=(EVIL, EVIL),
+    )
+    text = page(comparison, EVIL)
+    parsed = Parsed(text)
+    assert "<script>alert" not in text
+    assert len(parsed.of("script")) == 2
+    assert len(parsed.of("title")) == 1
+    assert EVIL in "".join(parsed.text_of("h1"))
+    assert EVIL in "".join(parsed.text_of("th"))
+    assert EVIL in parsed.text_of("button")
+    assert embedded(text)["methods"] == [EVIL, "b"]
+
+
+def test_only_the_pages_own_script_may_run():
+    text = page(tiny())
+    policy = next(a["content"] for a in Parsed(text).of("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "script-src 'sha256-" in policy
+
+
+def test_the_table_has_every_score_and_marks_the_best():
+    comparison = classes()
+    text = page(comparison)
+    main = text[text.index('data-set="0"') : text.index('data-set="1"')]
+    cells = dict(re.findall(r'<th scope="row">.*?</span>([^<]*)(?: <small.*?)?</th>(.*?)</tr>', main))
+    assert list(cells) == list(comparison.rows)
+    assert re.search(r'<td class="best"[^>]*><strong>0.32 ± 0.01</strong> ★', cells["HMC"])
+    assert re.search(r'<td class="tie"[^>]*>0.36 ± 0.01 ≈', cells["SWAG"])
+    assert "★" not in cells["mean-field"]
+    assert "60,000" in cells["HMC"]
+    assert text.count('class="scroll"') == len(comparison.sets)
+
+
+def test_scores_with_a_target_are_sorted_by_how_far_off_they_are():
+    rows = {"low": {"coverage_90": Score(0.7)}, "high": {"coverage_90": Score(0.95)}}
+    values = [float(v) for v in re.findall(r'<td data-value="([^"]+)"', page(Comparison({"test": rows})))]
+    np.testing.assert_allclose(values, [0.2, 0.05])
+
+
+def test_what_is_not_finite_is_not_in_the_data():
+    comparison = classes()
+    comparison.views["test"]["MAP"].entropies[:5] = np.nan
+    comparison.views["test"]["MAP"].right[0] = np.nan
+    comparison.sets["test"]["MAP"]["total_variation"] = Score(np.inf, np.nan)
+    data = embedded(page(comparison))
+    assert data["reliability"][0]["lines"][0]["points"][0][1] is None
+    assert data["distance"]["lines"][0]["points"] == [[None, None]]
+    assert as_json([np.float64("nan"), float("-inf"), 2.0]) == "[null,null,2]"
+
+
+def test_ten_posteriors_and_ten_thousand_examples_stay_far_below_two_megabytes():
+    comparison = classes(methods=10, examples=10_000, kinds=[f"kind{i}" for i in range(19)], side=96)
+    assert len(page(comparison).encode()) < 1_600_000
+
+
+def test_large_noisy_colour_pictures_stay_in_their_budget():
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (224, 224, 3)) for _ in range(120)]
+    assert sum(map(len, pictures.picture_uris(images))) < 1.1 * pictures.BUDGET
+
+
+def test_histograms_count_every_example():
+    histograms = chart_data.uncertainties(classes(examples=400))
+    for line in histograms.inside + histograms.outside[0].lines:
+        np.testing.assert_allclose(np.sum(line.points), 1.0)
+    view = View(entropies=np.r_[np.zeros(100), 1.0, 1.0])
+    two = chart_data.uncertainties(Comparison({"test": {"a": {}}}, views={"test": {"a": view}}))
+    assert two.inside[0].points[0] == (100 / 102,)
+    assert two.inside[0].points[-1] == (2 / 102,)
+
+
+def test_severity_curves_start_at_the_clean_set():
+    comparison = classes(kinds=("fog", "jpeg"))
+    mean, fog, jpeg = chart_data.severity(comparison, "nll")
+    assert (fog.name, jpeg.name) == ("fog", "jpeg")
+    assert [point[0] for point in fog.lines[0].points] == [0, 1, 2, 3, 4, 5]
+    assert fog.lines[0].points[0][1] == comparison.rows["MAP"]["nll"].value
+    expected = np.mean([comparison.sets[f"{kind} 4"]["MAP"]["nll"].value for kind in ("fog", "jpeg")])
+    assert mean.lines[0].points[4][1] == pytest.approx(expected)
+
+
+def test_the_summary_names_the_best_its_equals_and_the_distances():
+    best, far = summary(classes())
+    assert best.startswith("HMC predicts best")
+    assert "deep ensemble and SWAG are not significantly worse" in best
+    assert "MAP, mean-field and k-tied are significantly worse" in best
+    assert "The closest is deep ensemble (5.0\u00a0%), the farthest MAP (13.0\u00a0%)" in far
+    assert "alone" in summary(tiny())[0]
+
+
+def test_every_score_is_explained():
+    assert set(MEANINGS) == set(BETTER)
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [
+        ((28, 28), (28, 28, 1)),
+        ((28, 28, 1), (28, 28, 1)),
+        ((3, 32, 40), (32, 40, 3)),
+        ((32, 40, 3), (32, 40, 3)),
+        ((64,), (8, 8, 1)),
+        ((49,), None),
+        ((65,), None),
+        ((2, 2), None),
+        ((5, 9, 9), None),
+    ],
+)
+def test_what_is_a_picture(shape, image):
+    found = pictures.as_image(np.zeros(shape))
+    assert (None if found is None else found.shape) == image
+
+
+@pytest.mark.parametrize("colours", [1, 3])
+def test_pictures_are_real_png_files(colours, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 12, colours))
+    uri = pictures.picture_uris([pixels])[0]
+    (tmp_path / "a.png").write_bytes(base64.b64decode(uri.partition(",")[2]))
+    with image.open(tmp_path / "a.png") as read:
+        np.testing.assert_array_equal(np.asarray(read).reshape(pixels.shape), pixels)
+
+
+def test_every_colour_is_readable_on_light_and_dark():
+    for background in page_colours.BACKGROUNDS.values():
+        made = [page_colours.readable(colour, background) for colour in PALETTE]
+        assert min(page_colours.contrast(colour, background) for colour in made) >= 3
+        assert len(set(made)) == len(PALETTE)
+
+
+def test_labels_have_their_names_and_features_a_table():
+    text = page(classes())
+    assert "<b>dress</b> &gt;&nbsp;99.9&nbsp;%<br>truly shirt" in text
+    text = page(numbers())
+    assert '<th scope="col">x8</th>' in text
+    assert "and 3 more features" in text

@@ -1,0 +1,49 @@
+"""Settings of a class derived from posteriax's own can be saved, wherever the class is defined."""
+
+from dataclasses import dataclass
+
+import numpyro.distributions as dist
+import pytest
+
+from posteriax import priors as p
+from posteriax._internal.settings import Savable, from_plain, to_plain
+
+
+@dataclass(frozen=True)
+class Cauchy(p.Prior):
+    scale: float = 1.0
+
+    def distribution(self, leaf):
+        return dist.Cauchy(0.0, self.scale)
+
+
+def test_a_strangers_prior_survives_the_way_to_plain_data_and_back():
+    prior = {"**": Cauchy(0.3), "**/bias": p.Normal(scale=0.1)}
+    assert from_plain(to_plain(prior)) == prior
+
+
+def test_a_strangers_class_does_not_take_the_place_of_posteriaxs_own():
+    @dataclass(frozen=True)
+    class Normal(p.Prior):
+        scale: float = 2.0
+
+        def distribution(self, leaf):
+            return dist.Normal(0.0, self.scale)
+
+    assert type(from_plain({"kind": "priors.Normal", "scale": 0.3})) is p.Normal
+    assert type(from_plain(to_plain(Normal()))) is Normal
+
+
+def test_a_class_that_is_not_imported_is_named_with_its_module():
+    with pytest.raises(ValueError, match=r"unknown setting 'priors.lab.priors:Odd': import lab.priors"):
+        from_plain({"kind": "priors.lab.priors:Odd", "scale": 1.0})
+
+
+def test_what_does_not_derive_from_a_savable_class_says_what_to_do():
+    class Odd:
+        def distribution(self, leaf):
+            return dist.Normal()
+
+    assert not isinstance(p.as_prior(Odd()), Savable)
+    with pytest.raises(TypeError, match="derive Odd from"):
+        to_plain(Odd())
