@@ -18,16 +18,16 @@ import jax.numpy as jnp
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.whitened import count, whiten
 
-PART = 10  # one of so many parts of the steps sums, and one compares
+PART = 10  # the second but last tenth of the steps sums, and the last one compares
 
 
-def nothing_yet(variational: Mapping[str, Any]) -> dict[str, Any]:
+def no_gradients(variational: Mapping[str, Any]) -> dict[str, Any]:
     """A sum of no gradients."""
     shapes = jax.eval_shape(lambda own: {name: whiten(leaf, leaf) for name, leaf in own.items()}, variational)
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def look(
+def track_stationarity(
     step: jax.Array, steps: int, variational: Mapping[str, Any], gradient: Mapping[str, Any], total: dict[str, Any]
 ) -> tuple[dict[str, Any], jax.Array]:
     """The new sum, and the step's stationarity: 0 before the last part of the run."""

@@ -124,21 +124,12 @@ def _of_row(size: int) -> np.float32:
 def _by_factor(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
     """Gradients in whitened coordinates: L' dmu, and the lower triangle of L' dL."""
     factor = triangular.factor(leaf["log_diagonal"], leaf["lower"])
-    natural = by_whitened_factor(factor, gradient["log_diagonal"], gradient["lower"])
+    natural = triangular.whitened_gradient(factor, gradient["log_diagonal"], gradient["lower"])
     return {
         "mean": (factor.T @ gradient["mean"].reshape(-1)).reshape(leaf["mean"].shape),
         "log_diagonal": jnp.diag(natural),
         "lower": natural[np.tril_indices(len(factor), -1)],
     }
-
-
-def by_whitened_factor(factor: jax.Array, by_log: jax.Array, by_lower: jax.Array) -> jax.Array:
-    """L' dL from the gradients by log_diagonal and S, where L = diag(e^log_diagonal) (I + S)."""
-    diagonal = jnp.diag(factor)
-    below = np.tril_indices(len(factor), -1)
-    by_factor = jnp.zeros_like(factor).at[below].set(by_lower) / diagonal[:, None]
-    on_diagonal = (by_log - (by_factor * factor).sum(axis=1)) / diagonal
-    return factor.T @ (by_factor + jnp.diag(on_diagonal))
 
 
 def _step_full(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any) -> dict[str, jax.Array]:

@@ -5,7 +5,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.methods.ensemble import shuffle_weights
+from posteriax.methods.starts import shuffle_weights
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.run import fitting as run
+from posteriax.run import loop
 from posteriax.run import program as program_module
 from posteriax.run.program import Program, members_mesh
 
@@ -36,7 +36,7 @@ def test_chunks_of_any_length_give_the_same_bits(problem, moons, name, monkeypat
     method, length = METHODS[name]
     posteriors = []
     for seconds, most in ((1e9, 1000), (0.0, 1000)):
-        monkeypatch.setattr(run, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
+        monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
         monkeypatch.setattr(program_module, "STEPS_PER_CHUNK", most)
         posteriors.append(px.fit(problem, moons[0], method, key=1, **length))
     for a, b in zip(*map(leaves, posteriors), strict=True):
@@ -77,12 +77,12 @@ def test_progress_goes_to_standard_error_and_is_silent_in_a_pipe(problem, moons,
 
 def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
     """Steps 2 to n must not recompile, and the old state's memory is given back."""
+    from posteriax.methods import Task
     from posteriax.methods.ensemble import Ensemble
-    from posteriax.methods.method import Target
 
     x, y = moons[0]
-    target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
-    program = Program(Ensemble(px.MAP(), 1), target, None, members_mesh(1, None))
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct((2,), np.float32), num_examples=len(y), steps=50)
+    program = Program(Ensemble(px.MAP(), 1).bind(task), None, members_mesh(1, None))
     keys, states = program.begin(jax.random.key(0), (x, y))
     for first in range(3):
         old = states
@@ -92,12 +92,12 @@ def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
 
 
 def test_members_run_on_all_devices(problem, moons):
+    from posteriax.methods import Task
     from posteriax.methods.ensemble import Ensemble
-    from posteriax.methods.method import Target
 
     x, y = moons[0]
-    target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
-    program = Program(Ensemble(px.MAP(), 2), target, None, members_mesh(2, None))
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct((2,), np.float32), num_examples=len(y), steps=50)
+    program = Program(Ensemble(px.MAP(), 2).bind(task), None, members_mesh(2, None))
     _, states = program.begin(jax.random.key(0), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
 
