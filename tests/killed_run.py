@@ -29,7 +29,7 @@ MIXED = {
 METHODS = {
     "VI": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
     "MAP": (px.MAP(), {"steps": 120, "batch_size": 25}),
-    "HMC": (px.HMC(warmup=20, max_leapfrogs=50, start="network"), {"draws": 40, "chains": 2}),
+    "HMC": (px.HMC(warmup=20, max_leapfrogs=300, start="network"), {"draws": 40, "chains": 2}),
     "NUTS": (px.NUTS(warmup=20, max_doublings=4, start="network"), {"draws": 40, "chains": 2}),
     "MCLMC": (px.MCLMC(warmup=50, thin=7, start="network"), {"draws": 20, "chains": 2}),
     "SGHMC": (
