@@ -26,18 +26,7 @@ from posteriax.problem import Unknowns
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FullBatchSampler(Method):
-    """Settings of every sampler that looks at all examples at every step.
-
-    Args:
-        warmup: steps that are discarded, and adapt what is to be adapted.
-        thin: keep every `thin`-th state as a draw.
-        start: "map" climbs briefly from each chain's own initial weights, with some noise on them, into the bulk of the
-            posterior near them: the chains of a network begin as a small deep ensemble. "network" starts at those
-            weights; "prior" at a draw from the prior, which may be very far from the bulk; a posterior, such as that
-            of ``px.Ensemble(px.MAP(), 4)``, gives every chain one of its draws.
-        micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, except for
-            rounding.
-    """
+    """Settings of every sampler that looks at all examples at every step; :class:`HMC` explains them."""
 
     warmup: int = 200
     thin: int = 1

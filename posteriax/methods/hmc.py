@@ -57,9 +57,9 @@ class HMC(FullBatchSampler):
             whole number of periods of some direction, which would then never move.
         max_leapfrogs: no trajectory takes more steps than this. Trajectories that it cuts short are noted in the trace;
             a run that would lose more than half of every trajectory is refused.
-        start: "map" climbs briefly from the chain's own initial weights into the bulk of the posterior; "network"
-            starts at those weights, "prior" at a draw from the prior; a posterior, such as that of a deep ensemble,
-            gives every chain one of its draws.
+        start: "map" climbs briefly from the chain's own initial weights, with some noise on them, into the bulk of the
+            posterior near them; "network" starts at those weights, "prior" at a draw from the prior, which may be far
+            from the bulk; a posterior, such as that of ``px.Ensemble(px.MAP(), 4)``, gives every chain a draw.
         thin: keep every `thin`-th state as a draw.
         micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, except
             for rounding.
@@ -85,9 +85,9 @@ class HMC(FullBatchSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("step_size", "trajectory"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+        for name, value in (("step_size", self.step_size), ("trajectory", self.trajectory)):
+            if value is not None:
+                check_positive(name, value)
         check_count("max_leapfrogs", self.max_leapfrogs)
         check_acceptance(self.target_acceptance)
         if self.masses not in (None, "adapted", "prior"):
@@ -142,10 +142,10 @@ class HMCKernel(FullBatchKernel):
         chain = blackjax.hmc.init(position, self.log_joint(batch))
         if self.prior_masses is None:
             diagonal = start_diagonal(self.standardised.variances(bulk.variances))
-            first = self.method.step_size or bulk.position.size**-0.25  # keeps the acceptance in high dimensions
+            usual = bulk.position.size**-0.25  # keeps the acceptance in high dimensions
         else:
-            diagonal = None
-            first = self.method.step_size or self.prior_trajectory / 20
+            diagonal, usual = None, self.prior_trajectory / 20
+        first = self.method.step_size or usual
         adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), self.adaptation[0](first))
         return State(chain, self._parts(batch, position), adaptation, diagonal, jnp.zeros((), jnp.int32))
 
@@ -168,6 +168,7 @@ class HMCKernel(FullBatchKernel):
         accepted = jnp.log(jax.random.uniform(key_accept, (), change.dtype)) < -change
         proposed = HMCState(end.position, end.logdensity, end.logdensity_grad)
         chain, parts = jax.tree.map(partial(jnp.where, accepted), (proposed, parts), (state.chain, state.parts))
+        adaptation, diagonal = self._adapt(state, chain, acceptance)
         info = Info(
             acceptance=acceptance.astype(jnp.float32),
             accepted=accepted,
@@ -178,7 +179,6 @@ class HMCKernel(FullBatchKernel):
             leapfrogs=leapfrogs,
             cut=cut,
         )
-        adaptation, diagonal = self._adapt(state, chain, acceptance)
         return State(chain, parts, adaptation, diagonal, state.step + 1), info
 
     def _adapt(self, state: "State", chain: Any, acceptance: jax.Array) -> tuple[Any, Any]:
@@ -205,11 +205,9 @@ class HMCKernel(FullBatchKernel):
     def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
         lost = float(np.max(np.atleast_2d(trace["cut"])[:, trace.warmup :]))
         if lost > 0:
-            allowed = self.method.max_leapfrogs
-            note = (
-                f"max_leapfrogs={allowed} cut off up to {lost:.0%} of a trajectory: "
-                f"max_leapfrogs={math.ceil(allowed / (1.0 - lost))} would complete them"
-            )
+            cut = f"max_leapfrogs={self.method.max_leapfrogs} cut off up to {lost:.0%} of a trajectory"
+            enough = math.ceil(self.method.max_leapfrogs / (1.0 - lost))
+            note = f"{cut}: max_leapfrogs={enough} would complete them"
             trace = replace(trace, notes=(*trace.notes, note))
         return super().finish(states, draws, trace)
 
@@ -248,8 +246,7 @@ class HMCKernel(FullBatchKernel):
 
 
 class Parts(NamedTuple):
-    """The two terms of the log joint, times T. Their differences are formed apart: each is small where both are large,
-    and float32 keeps seven digits."""
+    """The terms of the log joint, times T. They are subtracted apart: float32 keeps seven digits of each difference."""
 
     log_likelihood: jax.Array
     log_prior: jax.Array
@@ -299,5 +296,5 @@ def prior_trajectory(method: HMC, problem: Problem) -> float:
 
 
 def _real(value: Any) -> Any:
-    """float32 for what is real, whatever the precision of the weights: a step size needs no more."""
+    """float32 for reals, whatever the precision of the weights: a step size needs no more."""
     return jnp.float32 if jnp.issubdtype(jnp.result_type(value), jnp.floating) else jnp.int32

@@ -21,6 +21,13 @@ class FamilyOptimizer(ABC):
     def for_families(self, families: Mapping[str, Family]) -> optax.GradientTransformation:
         """The optimiser of a dictionary of variational parameters by block, given the blocks' families."""
 
+    @property
+    def init(self) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} steps by family: it must be the optimizer of px.VI itself, not of another method or "
+            f"within optax.chain"
+        )
+
 
 def falling_adam(steps: int) -> optax.GradientTransformation:
     """Adam with a step size that falls to 0: noise then leaves no trace in the result."""

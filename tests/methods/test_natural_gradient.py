@@ -94,3 +94,11 @@ def test_a_new_family_with_a_normals_parameter_names_gets_no_gaussian_updates(mo
 def test_settings_without_meaning_are_refused(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         px.natural_gradient(**settings)
+
+
+def test_elsewhere_than_in_vi_it_says_where_it_belongs(moons):
+    net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 2))})
+    with pytest.raises(TypeError, match=r"must be the optimizer of px\.VI itself"):
+        px.fit(px.Problem(net, px.Categorical()), moons[0], px.MAP(px.natural_gradient()), steps=1, key=0)
+    with pytest.raises(TypeError, match=r"not of another method or within optax\.chain"):
+        optax.chain(optax.clip(1.0), px.natural_gradient())

@@ -1,18 +1,22 @@
 """The driver: chunks change nothing, keys decide everything, trouble stops it with a name."""
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import equinox as eqx
 import jax
+import known
 import numpy as np
 import optax
 import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.run import loop
+from posteriax.run import fitting, loop
 from posteriax.run import program as program_module
+from posteriax.run.observers import StopOnInterrupt
 from posteriax.run.program import Program, members_mesh
 
 
@@ -100,6 +104,49 @@ def test_members_run_on_all_devices(problem, moons):
     program = Program(Ensemble(px.MAP(), 2).bind(task), None, members_mesh(2, None))
     _, states = program.begin(jax.random.key(0), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
+
+
+def test_recording_gradients_changes_nothing_of_the_run():
+    """Not even where a linear model starts, which is for VI without an optimizer of the user's."""
+    exact = known.linear_regression()
+    plain, recorded = (
+        px.fit(exact.problem, exact.data, px.VI(q.Normal()), steps=30, key=0, record=record)
+        for record in (None, px.GradientNoise(window=5, every=10))
+    )
+    for a, b in zip(leaves(plain), leaves(recorded), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert set(recorded.trace) - set(plain.trace) == {"gradient_noise", "gradient_noise_step"}
+
+
+def test_nothing_keeps_a_problem_alive_after_its_run(moons):
+    def run() -> weakref.ref:
+        problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
+        px.fit(problem, moons[0], px.VI(q.Normal()), steps=2, key=0)
+        return weakref.ref(problem)
+
+    gone = run()
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_observer_sees_every_step_once_and_may_end_the_run(problem, moons, monkeypatch):
+    seen = []
+
+    class Third(StopOnInterrupt):
+        def next_stop(self, step):
+            return step + 7
+
+        def asks_to_stop(self):
+            return len(seen) == 2
+
+        def after_chunk(self, run):
+            seen.append((run.step, run.ending))
+
+    monkeypatch.setattr(fitting, "StopOnInterrupt", Third)
+    monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e9)
+    with pytest.raises(px.Interrupted, match="MAP was stopped at step 15 of 50"):
+        px.fit(problem, moons[0], px.MAP(), steps=50, key=0)
+    assert seen == [(1, False), (8, False), (15, True)]
 
 
 @pytest.mark.slow
