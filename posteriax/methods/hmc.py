@@ -1,9 +1,9 @@
-"""Hamiltonian Monte Carlo with the full data set: the yardstick.
+"""Hamiltonian Monte Carlo with the full data set: the reference for all other methods.
 
     H(w, m) = -log_joint(w) + |m|^2 / 2     leapfrog for a time tau, then accept with min(1, exp(-dH)), else stay
 
 Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten where
-it came from. Which Gaussian, `masses` says:
+it began; `masses` says of which Gaussian:
 
     "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (:mod:`posteriax.methods.diagonal`), and
                 tau = pi / 2, times the stretch of its correlations

@@ -6,8 +6,8 @@ until the energy error per step and dimension has the variance `energy_variance`
 of the draws. Started from the members of a deep ensemble (``start="map"`` or a fitted one), these are microcanonical
 Langevin ensembles.
 
-Targets exp(log_joint) as `energy_variance` goes to 0. The tuning follows BlackJAX's, one step at a time so that a run
-can be watched, killed and resumed, and with running moments so that its memory does not grow.
+Targets exp(log_joint) as `energy_variance` goes to 0 (Robnik et al. 2023). The tuning follows BlackJAX's, one step at a
+time so that a run can be watched, killed and resumed, and with running moments so that its memory does not grow.
 """
 
 from dataclasses import dataclass
@@ -183,7 +183,7 @@ def tune_step_size(
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
     excess = keep * tuning.excess + trust * ratio
     weight = keep * tuning.weight + trust
-    # a bound that is met is lifted again slowly: it may have been due to a place far from the bulk
+    # a bound is raised again slowly: it may have come from a place far from the bulk
     largest = jnp.where(finite, jnp.minimum(1.02 * tuning.largest, UNBOUNDED), 0.8 * tuning.step_size)
     change = jnp.where(weight > 0, (excess / jnp.maximum(weight, 1e-30)) ** (-1 / 6), 1.0)
     step_size = jnp.minimum(change * tuning.step_size, largest)

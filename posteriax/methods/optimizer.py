@@ -24,8 +24,8 @@ class FamilyOptimizer(ABC):
     @property
     def init(self) -> Any:
         raise TypeError(
-            f"{type(self).__name__} steps by family: it must be the optimizer of px.VI itself, not of another method or "
-            f"within optax.chain"
+            f"{type(self).__name__} steps by family: it must be the optimizer of px.VI itself, not of another method "
+            f"or within optax.chain"
         )
 
 
@@ -41,7 +41,7 @@ def optimize(optimizer: optax.GradientTransformation, gradient: Any, params: Any
 
 
 def pack_small_leaves(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """An optimiser that sees all small leaves of a dtype as one vector; only for one that treats entries alone.
+    """An optimiser that sees all small leaves of a dtype as one vector; only for those that treat every entry alike.
 
     Every leaf is a few compiled kernels: a small network compiles a second sooner with one for all of them.
     """

@@ -1,11 +1,11 @@
-"""SWAG: the Gaussian that stochastic gradient descent wanders through.
+"""SWAG: a Gaussian fitted to the iterates of stochastic gradient descent.
 
     w_1 ... w_n: weights after every epoch of SGD with a constant step        mu, v: their mean and variances
     d_i = w_i - (mean of w_1 ... w_i), the last K kept as columns of D
     q(w) = N(mu, diag(v) / 2 + D D' / (2 (K - 1)))       rank = 0, SWAG-Diag:  N(mu, diag(v))
 
-It targets no posterior: its spread comes from step size and batch size, and only its centre from the log joint. One
-noise vector multiplies D for the whole network, so that layers covary. (Maddox et al. 2019)
+It does not target a posterior: its spread comes from step size and batch size, and only its centre from the log joint.
+One noise vector multiplies D for the whole network, so that layers covary. (Maddox et al. 2019)
 """
 
 import math

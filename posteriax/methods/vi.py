@@ -22,7 +22,7 @@ from posteriax.methods.kl_schedules import KLSchedule, check_last_weight, kl_wei
 from posteriax.methods.method import Method, OptimizingKernel, Task
 from posteriax.methods.optimizer import FamilyOptimizer, optimize
 from posteriax.methods.starts import check_start
-from posteriax.methods.stationarity import PART, no_gradients, track_stationarity
+from posteriax.methods.stationarity import PARTS, no_gradients, track_stationarity
 from posteriax.methods.vi_blocks import Blocks, check_blocks, families_by_name, mixture_of, plan_blocks
 from posteriax.methods.vi_objective import block_keys, objective
 from posteriax.methods.vi_start import StartPlan, plan_start, starting_parameters
@@ -150,7 +150,7 @@ def _with_known_stationarity(trace: Trace, states: State, steps: int) -> Trace:
     if "stationarity" not in trace:
         return trace
     arrays = dict(trace.arrays)
-    values, part = arrays.pop("stationarity"), steps // PART
+    values, part = arrays.pop("stationarity"), steps // PARTS
     if part and jax.tree.leaves(states.total) and int(np.min(states.step)) == steps:
         arrays["stationarity"] = values[..., -part:]
     return replace(trace, arrays=arrays)
