@@ -27,7 +27,7 @@ from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk, rhat
 from posteriax.families.arrays.uses import spec_of_example
 from posteriax.methods.ensemble import Ensemble
-from posteriax.methods.method import Target
+from posteriax.methods.method import Task as FitTask
 from posteriax.run.program import Program, members_mesh, over_members
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -78,8 +78,15 @@ TASKS = {"two moons": two_moons} | {name: partial(regression, name) for name in 
 def ours(task: Task, method: Any) -> Result:
     """The program that `px.fit` runs: its warm-up, then the draws, in chunks."""
     x, y = task.problem.check(task.data)
-    target = Target(task.problem, spec_of_example(x), len(y), 10**6, warmup=method.warmup)
-    program = Program(Ensemble(method, CHAINS), target, None, members_mesh(CHAINS, None), thin=method.thin)
+    whole = FitTask(
+        problem=task.problem,
+        example=spec_of_example(x),
+        num_examples=len(y),
+        steps=10**6,
+        warmup=method.warmup,
+        thin=method.thin,
+    )
+    program = Program(Ensemble(method, CHAINS).bind(whole), None, members_mesh(CHAINS, None))
     data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
     keys, states = program.begin(jax.random.key(0), data)
     draws, gradients, began = [], 0, 0.0

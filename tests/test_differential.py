@@ -17,8 +17,8 @@ import posteriax as px
 from posteriax import families as q
 from posteriax._internal import compiler
 from posteriax.families.arrays.estimators import ESTIMATORS
-from posteriax.methods.method import Target
-from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
+from posteriax.methods import Task
+from posteriax.methods.vi_objective import block_keys, random_outputs
 
 EXAMPLES, OUTPUTS = 3, 2
 # what ships, instead of what tests set in XLA_FLAGS
@@ -122,8 +122,9 @@ def assert_compiled_as_not_compiled(network, estimator):
     shape, layers = network
     problem = px.Problem(build(shape, layers), px.Categorical())
     method = px.VI(q.Rank1() if estimator == "factor" else q.Normal(scale=0.1), estimator=estimator)
-    target = Target(problem, jax.ShapeDtypeStruct(shape, jnp.float32), EXAMPLES, 1)
-    leaves, state = leaves_of(method, target), method.init(target, jax.random.key(0), problem.unknowns, None)
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct(shape, jnp.float32), num_examples=EXAMPLES, steps=1)
+    kernel = method.bind(task)
+    leaves, state = kernel.blocks, kernel.init(jax.random.key(0), problem.unknowns, None)
     rng = np.random.default_rng(1)
     x = jnp.asarray(rng.normal(size=(EXAMPLES, *shape)), jnp.float32)
     slope = jnp.asarray(rng.normal(size=(EXAMPLES, OUTPUTS)), jnp.float32)
@@ -133,7 +134,7 @@ def assert_compiled_as_not_compiled(network, estimator):
         return jnp.sum(outputs * slope), outputs
 
     program = jax.value_and_grad(loss, has_aux=True)
-    arguments = (state.variational, leaf_keys(jax.random.key(2), leaves), x)
+    arguments = (state.variational, block_keys(jax.random.key(2), leaves), x)
     compiled = compiler.jit(program, compiler_options=SHIPPED)(*arguments)
     with jax.disable_jit():
         one_by_one = program(*arguments)

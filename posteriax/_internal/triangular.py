@@ -28,3 +28,12 @@ def factor(log_diagonal: jax.Array, lower: jax.Array) -> jax.Array:
     places = jnp.eye(size, dtype=lower.dtype).at[rows, columns]
     unit = places.set(lower, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds")
     return jnp.exp(log_diagonal)[:, None] * unit
+
+
+def whitened_gradient(factor: jax.Array, by_log: jax.Array, by_lower: jax.Array) -> jax.Array:
+    """L' dL from the gradients by log_diagonal and S, where L = diag(e^log_diagonal) (I + S)."""
+    diagonal = jnp.diag(factor)
+    below = np.tril_indices(len(factor), -1)
+    by_factor = jnp.zeros_like(factor).at[below].set(by_lower) / diagonal[:, None]
+    on_diagonal = (by_log - (by_factor * factor).sum(axis=1)) / diagonal
+    return factor.T @ (by_factor + jnp.diag(on_diagonal))

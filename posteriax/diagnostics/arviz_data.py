@@ -9,15 +9,6 @@ from posteriax.diagnostics.diagnosis import is_sampled
 from posteriax.diagnostics.sampler import after_warmup
 from posteriax.posterior import DrawsPosterior, Posterior
 
-ARVIZ_NAMES = {
-    "acceptance": "acceptance_rate",
-    "divergent": "diverging",
-    "step_size": "step_size",
-    "leapfrogs": "n_steps",
-    "log_joint": "lp",
-    "energy": "energy",
-}
-
 
 def to_arviz(posterior: Posterior) -> Any:
     """The draws and what the sampler recorded with them, without the warm-up.
@@ -27,7 +18,7 @@ def to_arviz(posterior: Posterior) -> Any:
 
     Returns:
         InferenceData with the groups `posterior` (a variable for every leaf, by its path with dots for slashes, all in
-        memory) and `sample_stats`, under ArviZ's names.
+        memory) and `sample_stats`: all that the sampler recorded, under the ArviZ names that its method declares.
 
     >>> import posteriax as px
     >>> from posteriax.problem.problem import Unknowns
@@ -48,8 +39,8 @@ def to_arviz(posterior: Posterior) -> Any:
     draws = leaves[0].shape[1]
     names = [name.replace("/", ".") for name in source.problem.leaf_names]  # netCDF files allow no slashes
     variables = {name: np.asarray(leaf) for name, leaf in zip(names, leaves, strict=True)}
-    recorded = after_warmup(posterior.trace)
-    stats = {ARVIZ_NAMES[name]: _of_draws(values, draws) for name, values in recorded.items() if name in ARVIZ_NAMES}
+    recorded, theirs = after_warmup(posterior.trace), posterior.trace.arviz_names
+    stats = {theirs.get(name, name): _of_draws(values, draws) for name, values in recorded.items()}
     return arviz.from_dict(posterior=variables, sample_stats=stats or None)
 
 

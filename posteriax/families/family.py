@@ -28,6 +28,8 @@ class Family(Savable, ABC, namespace="families"):
     joint: bool = False  # whether one q spans all leaves of this family, raveled into one vector
     random: bool = True  # whether draws (of one component) differ
     independent: bool = False  # whether the entries of a draw are independent of each other
+    likelihood: str = "average"  # of a mixture: the log-likelihood averaged over components, or that of the "mixture"
+    natural: bool = False  # whether there is a `natural_step`
 
     def for_leaf(self, leaf: Leaf) -> "Family":
         """The family that serves this leaf: itself, or a simpler one where it has no meaning (a tied bias)."""
@@ -58,6 +60,13 @@ class Family(Savable, ABC, namespace="families"):
     def project(self, variational: Variational) -> Variational:
         """The parameters after an optimiser's step, brought back to where they are allowed."""
         return variational
+
+    def natural_step(self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any) -> Any:
+        """What a natural-gradient step adds to the parameters (:func:`px.natural_gradient`).
+
+        A family that has one sets `natural`, and has a parameter "mean", whose gradient is averaged by momentum first.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no natural gradient")
 
     def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
         """log q(value), summed over the leaf, for families that train on it rather than on their entropy."""

@@ -2,7 +2,7 @@
 
     q(W) = MN(M, A A', B B'),   W = M + A E B',   Cov(W_ab, W_cd) = (A A')_ac (B B')_bd
 
-A and B lower triangular. Parameters: m n + m (m + 1) / 2 + n (n + 1) / 2. (METHODS A.1)
+A and B lower triangular. Parameters: m n + m (m + 1) / 2 + n (n + 1) / 2. (Louizos and Welling 2016)
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from posteriax._internal import triangular
 from posteriax._internal.checks import check_positive
@@ -38,6 +39,7 @@ class MatrixNormal(Gaussian):
     """
 
     scale: float = 0.01
+    natural = True
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
@@ -91,8 +93,40 @@ class MatrixNormal(Gaussian):
     def plan_note(self, plan: Plan) -> str:
         return plan.note
 
+    def natural_step(
+        self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any
+    ) -> Variational:
+        """The mean by (A A') g (B B'), as K-FAC does with its two factors, and each factor along its own gradient."""
+        left, right = factors(variational)
+        rows, columns = left.shape[0], right.shape[0]
+        matrix = gradient["mean"].reshape(rows, columns)
+        preconditioned = left @ (left.T @ matrix @ right) @ right.T
+        updates = {"mean": -mean_rate * preconditioned.reshape(gradient["mean"].shape)}
+        for side, factor, others in (("left", left, columns), ("right", right, rows)):
+            rate = precision_rate / others
+            log_update, update = _natural_factor_step(factor, gradient[f"log_{side}"], gradient[side], rate)
+            updates |= {f"log_{side}": log_update, side: update}
+        return updates
+
 
 def factors(variational: Variational) -> tuple[jax.Array, jax.Array]:
     """A and B."""
     left = triangular.factor(variational["log_left"], variational["left"])
     return left, triangular.factor(variational["log_right"], variational["right"])
+
+
+def _natural_factor_step(
+    factor: jax.Array, by_log: jax.Array, by_lower: jax.Array, rho: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Steps of log_diagonal and S of L = diag(e^d) (I + S) (see _internal/triangular.py), for L <- L T.
+
+    T is lower triangular, with -rho L' (gradient by L) below its diagonal, and on it the square root of what the
+    Normal's variance is multiplied by: for a 1 x 1 factor the two are the same.
+    """
+    diagonal, below = jnp.diag(factor), np.tril_indices(factor.shape[0], -1)
+    natural = triangular.whitened_gradient(factor, by_log, by_lower)
+    t = rho * jnp.diag(natural)
+    turn = jnp.diag(jax.lax.rsqrt(1 + t + 0.5 * t * t)) - rho * jnp.tril(natural, -1)
+    new = factor @ turn
+    unit = new / jnp.diag(new)[:, None]
+    return jnp.log(jnp.diag(new) / diagonal), (unit - factor / diagonal[:, None])[below]

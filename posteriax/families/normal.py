@@ -7,6 +7,7 @@ Two parameters a weight. The scale is learned in the log domain, where one step 
 
 import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,7 @@ class Normal(DiagonalGaussian):
     scale: float = 0.01
     scatter: float = 0.0
     largest: float | None = None
+    natural = True
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
@@ -72,3 +74,11 @@ class Normal(DiagonalGaussian):
 
     def log_scale(self, variational: Variational) -> jax.Array:
         return variational["log_scale"]
+
+    def natural_step(
+        self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any
+    ) -> Variational:
+        log_scale, t = variational["log_scale"], precision_rate * gradient["log_scale"]
+        # half of the log of the factor that the precision grows by
+        step = -0.5 * jnp.log1p(t + 0.5 * t * t)
+        return {"mean": -mean_rate * jnp.exp(2 * log_scale) * gradient["mean"], "log_scale": step}

@@ -1,17 +1,19 @@
-"""Inference methods, one file each: settings, state, init, step, finish."""
+"""Inference methods, one file each: settings, bind, init, step, finish, state. The contract is in method.py."""
 
 from posteriax.methods.diagonal import stretch as stretch
 from posteriax.methods.ensemble import Ensemble as Ensemble
+from posteriax.methods.ensemble import Members as Members
 from posteriax.methods.ensemble import same_for_all_members as same_for_all_members
 from posteriax.methods.hmc import HMC as HMC
 from posteriax.methods.kl_schedules import LinearKL as LinearKL
 from posteriax.methods.kl_schedules import StaircaseKL as StaircaseKL
 from posteriax.methods.map import MAP as MAP
 from posteriax.methods.mclmc import MCLMC as MCLMC
-from posteriax.methods.method import Lengths as Lengths
+from posteriax.methods.method import Kernel as Kernel
 from posteriax.methods.method import Method as Method
-from posteriax.methods.method import Sampler as Sampler
-from posteriax.methods.method import Target as Target
+from posteriax.methods.method import OptimizingKernel as OptimizingKernel
+from posteriax.methods.method import RunLength as RunLength
+from posteriax.methods.method import Task as Task
 from posteriax.methods.natural_gradients import natural_gradient as natural_gradient
 from posteriax.methods.nuts import NUTS as NUTS
 from posteriax.methods.optimizer import pack_small_leaves as pack_small_leaves

@@ -2,7 +2,7 @@
 
 A chain that starts at a draw from a wide prior may be a million posterior widths from where it has to go. L-BFGS gets
 there in tens of gradients, whatever the scales of the weights. The last moves s of the climb and the changes y of the
-gradient over them also tell every weight's scale, before anything has been sampled:
+gradient over them also give every weight's scale, before anything has been sampled:
 
     v_i = sqrt( sum s_i^2 / sum y_i^2 )          for a Gaussian with independent weights, exactly their variances
 """
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import optax
 
 ROUNDS = 3
-CLIMB_STEPS = 100  # at most, in each of them
-LINE_SEARCH_STEPS = 30  # at most, in each of them
+CLIMB_STEPS = 100  # at most, per round
+LINE_SEARCH_STEPS = 30  # at most, per step of the climb
 NEGLIGIBLE = 1e-3  # nats: five smaller changes in a row end the climb
-SMALL = 0.1  # how far apart chains start where all of them have the same initial value
-SHARE = 0.3  # the same for initialised weights, as a fraction of their own size
+CONSTANT_NOISE = 0.1  # how far apart chains start where a leaf's initial values are all the same
+NOISE_SHARE = 0.3  # the same for random initial weights, as a fraction of their own spread
 
 
 class Bulk(NamedTuple):
@@ -39,14 +39,14 @@ def disperse(key: jax.Array, start: Any, scales: Any) -> Any:
 
     def noisy(leaf: jax.Array, scale: float, key: jax.Array) -> jax.Array:
         spread = jnp.std(leaf)
-        amount = jnp.where(spread > 0, SHARE * spread, min(SMALL, scale))
+        amount = jnp.where(spread > 0, NOISE_SHARE * spread, min(CONSTANT_NOISE, scale))
         return leaf + (amount * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
 
     return jax.tree.unflatten(treedef, list(map(noisy, leaves, scales, keys)))
 
 
 def find_bulk(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -> Bulk:
-    """Climb from `start` until the log density hardly changes any more; then again, in the units found by then.
+    """Climb from `start` until the log density hardly changes; then again, in the units found by then.
 
     Args:
         log_density: of a vector, in units in which the variances of interest are at most 1.

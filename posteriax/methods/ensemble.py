@@ -2,24 +2,19 @@
 
     p(y | x) = 1/M sum_m p_m(y | x)
 
-Members differ in their start, their data order and their noise. ``Ensemble(MAP(), 5)`` is a deep ensemble,
-``Ensemble(HMC(), 4)`` are four chains, ``Ensemble(VI(...), 3)`` is a mixture of Gaussians. The driver places members
-on devices first and vmaps those that share one.
+Members differ in their start, their data order and their noise. ``Ensemble(MAP(), 5)`` is a deep ensemble
+(Lakshminarayanan et al. 2017), ``Ensemble(HMC(), 4)`` are four chains, ``Ensemble(VI(...), 3)`` is a mixture of
+Gaussians. The driver places members on devices first and vmaps those that share one.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax._internal.leaf_paths import describe_leaves
-from posteriax.methods.method import Method
+from posteriax.methods.method import Kernel, Method, Task
+from posteriax.methods.starts import MemberStarts, Start, member_starts
 from posteriax.posterior import Posterior
-from posteriax.problem import Problem, Unknowns
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +24,11 @@ class Ensemble:
     Args:
         method: what each member runs.
         members: how many.
-        starts: where members begin. ``"shuffle"`` gives each one the network's own initial weights with the entries
-            of every matrix permuted, which for entries drawn independently is a fresh initialisation (the first
-            member keeps the network as it is); ``"prior"`` draws from the prior; ``"network"`` starts all at the
-            network's own weights; a function of a key returns params. Samplers with a start of their own use that.
+        starts: where members begin, unless the method itself starts at the prior or at a posterior. ``"shuffle"`` gives
+            each one the network's own initial weights with the entries of every matrix permuted, which for entries
+            drawn independently is a fresh initialisation (the first member keeps the network as it is); ``"prior"``
+            draws from the prior; ``"network"`` starts all at the network's own weights; a posterior gives each member
+            one of its draws; a function of a key returns params.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
@@ -44,51 +40,32 @@ class Ensemble:
 
     method: Method
     members: int
-    starts: Literal["shuffle", "prior", "network"] | Callable[[jax.Array], Any] = "shuffle"
+    starts: Start = "shuffle"
 
     def __post_init__(self) -> None:
         check_count("members", self.members)
         if isinstance(self.method, Ensemble):
             raise TypeError("an Ensemble of an Ensemble is one Ensemble with more members")
-        if not hasattr(self.method, "step"):
+        if not isinstance(self.method, Method):
             raise TypeError(f"method must be an inference method such as px.MAP(), got {self.method!r}")
-        if not callable(self.starts) and self.starts not in ("shuffle", "prior", "network"):
-            raise ValueError(f'starts must be "shuffle", "prior", "network" or a function, got {self.starts!r}')
+        known = callable(self.starts) or isinstance(self.starts, Posterior)
+        if not known and self.starts not in ("shuffle", "prior", "network"):
+            raise ValueError(
+                f'starts must be "shuffle", "prior", "network", a posterior or a function, got {self.starts!r}'
+            )
 
-    def given_starts(self, problem: Problem) -> Unknowns | None:
-        """Where members begin, along a leading axis, if the method starts from draws of another posterior."""
-        given = getattr(self.method, "start", None)
-        if not isinstance(given, Posterior):
-            return None
-        own, theirs = describe_leaves(problem.unknowns), describe_leaves(given.template)
-        if own != theirs:
-            raise ValueError(f"start is a posterior of another network: it has {theirs}, the problem has {own}")
-        return given.draw(jax.random.key(0), np.arange(self.members), self.members)
-
-    def start(self, problem: Problem, key: jax.Array, member: jax.Array) -> Unknowns:
-        """Where a member begins."""
-        given = self.given_starts(problem)
-        if given is not None:
-            return jax.tree.map(lambda leaf: leaf[member], given)
-        if callable(self.starts):
-            return problem.unknowns._replace(network=self.starts(key))
-        if self.starts == "prior":
-            return problem.sample_prior(key)
-        if self.starts == "network" or self.members == 1:
-            return problem.unknowns
-        shuffled = shuffle_weights(key, problem.unknowns)
-        return jax.tree.map(lambda own, new: jnp.where(member == 0, own, new), problem.unknowns, shuffled)
+    def bind(self, task: Task) -> "Members":
+        starts = member_starts(self.method.start, self.starts, task.problem, self.members)
+        return Members(self.method.bind(task), self.members, starts)
 
 
-def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
-    """Permute the entries of every leaf with two or more axes; vectors (biases, norms) often have a structure: keep."""
-    leaves, treedef = jax.tree.flatten(unknowns)
-    keys = jax.random.split(key, len(leaves))
-    shuffled = [
-        jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape) if leaf.ndim > 1 else leaf
-        for k, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(treedef, shuffled)
+@dataclass(frozen=True, eq=False)
+class Members:
+    """An ensemble bound to a task: the kernel that all members run, how many there are, and where they begin."""
+
+    kernel: Kernel
+    count: int
+    starts: MemberStarts
 
 
 @jax.custom_batching.custom_vmap

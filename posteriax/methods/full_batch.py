@@ -6,40 +6,27 @@ The sum runs over micro-batches, one after another, and over the devices of the 
 accumulated along with it, so that the working memory is that of one micro-batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from posteriax._internal.checks import check_count
 from posteriax.data import Batch
 from posteriax.methods.bulk import Bulk, disperse, find_bulk
-from posteriax.methods.method import Lengths, Target
-from posteriax.posterior import DrawsPosterior, Posterior, Trace
-from posteriax.priors import CorrelatedNormal
+from posteriax.methods.method import Kernel, Method, RunLength, Task
+from posteriax.methods.standardised import Standardised
+from posteriax.methods.starts import check_start
+from posteriax.posterior import Posterior
 from posteriax.problem import Unknowns
-
-STARTS = ("map", "network", "prior")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FullBatchSampler:
-    """Settings of every sampler that looks at all examples at every step.
-
-    Args:
-        warmup: steps that are thrown away and adapt what is to be adapted.
-        thin: keep the last of every `thin` states as a draw.
-        start: "map" climbs for a moment from each chain's own initial weights, with some noise on them, into the bulk
-            of the posterior near them: the chains of a network begin as a small deep ensemble. "network" starts at
-            those weights; "prior" at a draw from the prior, which may be very far from the bulk; a posterior, such as
-            that of ``px.Ensemble(px.MAP(), 4)``, gives every chain one of its draws.
-        micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, but for
-            rounding.
-    """
+class FullBatchSampler(Method):
+    """Settings of every sampler that looks at all examples at every step; :class:`HMC` explains them."""
 
     warmup: int = 200
     thin: int = 1
@@ -47,58 +34,60 @@ class FullBatchSampler:
     micro_batches: int = 1
     full_batch: ClassVar[bool] = True
     samples: ClassVar[bool] = True
+    arviz_names: ClassVar[Mapping[str, str]] = {
+        "acceptance": "acceptance_rate",
+        "divergent": "diverging",
+        "leapfrogs": "n_steps",
+        "log_joint": "lp",
+    }
 
     def __post_init__(self) -> None:
         for name in ("warmup", "thin", "micro_batches"):
             check_count(name, getattr(self, name))
-        if not isinstance(self.start, Posterior) and self.start not in STARTS:
-            raise ValueError(f"start must be one of {', '.join(STARTS)}, or a posterior, got {self.start!r}")
+        check_start(self.start, ("map", "network", "prior"))
 
-    def lengths(self, steps_per_epoch: int) -> Lengths:
-        return Lengths(self.warmup, self.thin)
+    def run_length(self, steps_per_epoch: int) -> RunLength:
+        return RunLength(self.warmup, self.thin)
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
-        name = type(self).__name__
-        target.problem.require_density(name)
-        for path, leaf in zip(target.problem.leaf_names, jax.tree.leaves(target.problem.unknowns), strict=True):
+    def check_task(self, task: Task) -> None:
+        """Raise if the sampler cannot serve the problem."""
+        task.problem.require_density(self.name)
+        for path, leaf in zip(task.problem.leaf_names, jax.tree.leaves(task.problem.unknowns), strict=True):
             if jnp.finfo(leaf.dtype).bits < 32:
-                raise TypeError(f"{name} needs params of at least float32: leaf {path} is {leaf.dtype}")
-        if self.micro_batches > target.num_examples:
-            raise ValueError(
-                f"micro_batches={self.micro_batches} is more than there are examples, {target.num_examples}"
-            )
-        return ()
+                raise TypeError(f"{self.name} needs params of at least float32: leaf {path} is {leaf.dtype}")
+        if self.micro_batches > task.num_examples:
+            raise ValueError(f"micro_batches={self.micro_batches} is more than there are examples, {task.num_examples}")
 
-    def begin(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> Bulk:
-        """Where a chain starts, given its member's own start, as a vector of :class:`Standardised` unknowns."""
-        standardised = Standardised(target)
-        if self.start == "map":
-            start = disperse(key, start, target.problem.leaf_scales)
-            return find_bulk(self.log_joint_of_vector(target, batch), standardised.vector(start))
-        if self.start == "prior":
-            start = target.problem.sample_prior(key)
-        vector = standardised.vector(start)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FullBatchKernel(Kernel):
+    method: Any
+    standardised: Standardised
+
+    def begin(self, key: jax.Array, start: Unknowns, batch: Batch) -> Bulk:
+        """Where a chain starts, given its member's own start, as a vector of standardised unknowns."""
+        if self.method.start == "map":
+            start = disperse(key, start, self.problem.leaf_scales)
+            return find_bulk(self.log_joint_of_vector(batch), self.standardised.vector(start))
+        vector = self.standardised.vector(start)
         return Bulk(vector, jnp.ones_like(vector))
 
-    def log_joint(self, target: Target, batch: Batch) -> Callable[[Unknowns], jax.Array]:
+    def log_joint(self, batch: Batch) -> Callable[[Unknowns], jax.Array]:
         """The log density that is sampled."""
-        log_likelihood = log_likelihood_of(target, batch, self.micro_batches)
-        problem = target.problem
+        log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)
+        problem = self.problem
         return lambda unknowns: (log_likelihood(unknowns) + problem.log_prior(unknowns)) / problem.temperature
 
-    def log_joint_of_vector(self, target: Target, batch: Batch) -> Callable[[jax.Array], jax.Array]:
-        """The same density over the vector of :class:`Standardised` unknowns (but for a constant)."""
-        standardised, log_joint = Standardised(target), self.log_joint(target, batch)
-        return lambda vector: log_joint(standardised.unknowns(vector))
-
-    def finish(self, target: Target, states: Any, draws: Any, trace: Trace) -> Posterior:
-        return DrawsPosterior(target.problem, trace, draws)
+    def log_joint_of_vector(self, batch: Batch) -> Callable[[jax.Array], jax.Array]:
+        """The same density over the vector of standardised unknowns, up to a constant."""
+        log_joint = self.log_joint(batch)
+        return lambda vector: log_joint(self.standardised.unknowns(vector))
 
 
-def log_likelihood_of(target: Target, batch: Batch, micro_batches: int = 1) -> Callable[[Unknowns], jax.Array]:
+def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Callable[[Unknowns], jax.Array]:
     """The log-likelihood of all examples as a function of the unknowns; its gradient comes along in the same passes."""
-    problem = target.problem
-    if micro_batches == 1 and target.data_axis is None:
+    problem = task.problem
+    if micro_batches == 1 and task.data_axis is None:
         return lambda unknowns: problem.log_likelihood(unknowns, batch)
 
     def total(evaluate: Callable[[Batch], Any]) -> Any:
@@ -110,7 +99,7 @@ def log_likelihood_of(target: Target, batch: Batch, micro_batches: int = 1) -> C
             return jax.tree.map(jnp.add, so_far, evaluate(part)), None
 
         whole = jax.lax.scan(add, first, rest)[0] if micro_batches > 1 else first
-        return whole if target.data_axis is None else jax.lax.psum(whole, target.data_axis)
+        return whole if task.data_axis is None else jax.lax.psum(whole, task.data_axis)
 
     @jax.custom_vjp
     def log_likelihood(unknowns: Unknowns) -> jax.Array:
@@ -126,42 +115,9 @@ def log_likelihood_of(target: Target, batch: Batch, micro_batches: int = 1) -> C
     return log_likelihood
 
 
-class Standardised:
-    """All unknowns as one vector, in units of their priors' scales at the problem's temperature.
-
-    Samplers that adapt a mass for every weight work on it: whatever the priors, its entries start at the order of 1,
-    and priors with correlated weights are taken apart into independent ones.
-    """
-
-    def __init__(self, target: Target):
-        problem = target.problem
-        self.priors = problem.leaf_priors
-        self.scales = [
-            problem.temperature**0.5 * (1.0 if isinstance(prior, CorrelatedNormal) else scale)
-            for prior, scale in zip(self.priors, problem.leaf_scales, strict=True)
-        ]
-        self.unravel = ravel_pytree(problem.unknowns)[1]
-
-    def vector(self, unknowns: Unknowns) -> jax.Array:
-        leaves, treedef = jax.tree.flatten(unknowns)
-        standard = [
-            (prior.whiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) / scale
-            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
-        ]
-        return ravel_pytree(jax.tree.unflatten(treedef, standard))[0]
-
-    def variances(self, vector: jax.Array) -> Unknowns:
-        """Variances of the vector's entries as those of the unknowns, if no prior has correlated weights."""
-        leaves, treedef = jax.tree.flatten(self.unravel(vector))
-        return jax.tree.unflatten(treedef, [leaf * scale**2 for leaf, scale in zip(leaves, self.scales, strict=True)])
-
-    def unknowns(self, vector: jax.Array) -> Unknowns:
-        leaves, treedef = jax.tree.flatten(self.unravel(vector))
-        own = [
-            (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
-            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
-        ]
-        return jax.tree.unflatten(treedef, own)
+def check_acceptance(value: float) -> None:
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"target_acceptance must lie strictly between 0 and 1, got {value}")
 
 
 def refuse_stuck_chains(name: str, moved: np.ndarray, step_size: np.ndarray) -> None:

@@ -1,9 +1,9 @@
-"""Hamiltonian Monte Carlo with the full data set: the yardstick.
+"""Hamiltonian Monte Carlo with the full data set: the reference for all other methods.
 
     H(w, m) = -log_joint(w) + |m|^2 / 2     leapfrog for a time tau, then accept with min(1, exp(-dH)), else stay
 
 Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten where
-it came from. Which Gaussian, `masses` says:
+it began; `masses` says of which Gaussian:
 
     "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (:mod:`posteriax.methods.diagonal`), and
                 tau = pi / 2, times the stretch of its correlations
@@ -23,12 +23,19 @@ import numpy as np
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.data import Batch
 from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
-from posteriax.methods.full_batch import FullBatchSampler, Standardised, log_likelihood_of, refuse_stuck_chains
+from posteriax.methods.full_batch import (
+    FullBatchKernel,
+    FullBatchSampler,
+    check_acceptance,
+    log_likelihood_of,
+    refuse_stuck_chains,
+)
 from posteriax.methods.mass import diagonal_metric, prior_metric, reference_scale
-from posteriax.methods.method import Target
+from posteriax.methods.method import Task
+from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Posterior, Trace
 from posteriax.priors import CorrelatedNormal
-from posteriax.problem import Unknowns
+from posteriax.problem import Problem, Unknowns
 
 DIVERGENT = 1000.0  # nats of energy error
 EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up
@@ -44,18 +51,18 @@ class HMC(FullBatchSampler):
         trajectory: the time tau of one trajectory, in the same units; a quarter of a period if not given.
         masses: "adapted" learns a mass for every weight in warm-up; "prior" takes them from the priors. By default
             they are adapted, unless you give a step size or a trajectory, or some prior has correlated weights.
-        warmup: transitions that are thrown away, and adapt step size and masses.
+        warmup: transitions that are discarded, and adapt step size and masses.
         target_acceptance: what the adaptation of the step size aims at.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
             whole number of periods of some direction, which would then never move.
         max_leapfrogs: no trajectory takes more steps than this. Trajectories that it cuts short are noted in the trace;
             a run that would lose more than half of every trajectory is refused.
-        start: "map" climbs for a moment from the chain's own initial weights into the bulk of the posterior; "network"
-            starts at those weights, "prior" at a draw from the prior; a posterior, such as that of a deep ensemble,
-            gives every chain one of its draws.
-        thin: keep the last of every `thin` states as a draw.
-        micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, but for
-            rounding.
+        start: "map" climbs briefly from the chain's own initial weights, with some noise on them, into the bulk of the
+            posterior near them; "network" starts at those weights, "prior" at a draw from the prior, which may be far
+            from the bulk; a posterior, such as that of ``px.Ensemble(px.MAP(), 4)``, gives every chain a draw.
+        thin: keep every `thin`-th state as a draw.
+        micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, except
+            for rounding.
         float64_accept: whether to accept or reject by energies computed in double precision, for data so large or
             likelihoods so sharp that float32 cannot tell two energies apart. Needs ``jax_enable_x64``; the leapfrog
             stays in the precision of the weights.
@@ -78,9 +85,9 @@ class HMC(FullBatchSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("step_size", "trajectory"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+        for name, value in (("step_size", self.step_size), ("trajectory", self.trajectory)):
+            if value is not None:
+                check_positive(name, value)
         check_count("max_leapfrogs", self.max_leapfrogs)
         check_acceptance(self.target_acceptance)
         if self.masses not in (None, "adapted", "prior"):
@@ -88,74 +95,80 @@ class HMC(FullBatchSampler):
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"jitter must be at least 0 and less than 1, got {self.jitter}")
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
+    def bind(self, task: Task) -> "HMCKernel":
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+
         if self.float64_accept and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             raise ValueError('float64_accept needs double precision: jax.config.update("jax_enable_x64", True)')
-        correlated = [
-            n
-            for n, prior in zip(target.problem.leaf_names, target.problem.leaf_priors, strict=True)
-            if isinstance(prior, CorrelatedNormal)
-        ]
+        adapts_masses, length = self._adapts_masses(task.problem), prior_trajectory(self, task.problem)
+        if self.step_size is not None and not adapts_masses:
+            refuse_cut_trajectories(length / self.step_size, self.max_leapfrogs)
+        self.check_task(task)
+        return HMCKernel(
+            method=self,
+            task=task,
+            standardised=Standardised(task.problem),
+            prior_masses=None if adapts_masses else prior_metric(task.problem),
+            prior_trajectory=length,
+            adaptation=dual_averaging_adaptation(self.target_acceptance),
+        )
+
+    def _adapts_masses(self, problem: Problem) -> bool:
+        """Whether masses are learned in warm-up, rather than taken from the priors."""
+        priors = zip(problem.leaf_names, problem.leaf_priors, strict=True)
+        correlated = [name for name, prior in priors if isinstance(prior, CorrelatedNormal)]
         if self.masses == "adapted" and correlated:
             raise ValueError(
                 f'masses="adapted" gives every weight a mass of its own, but the prior of {correlated[0]} correlates '
                 f'its weights: use masses="prior"'
             )
-        if self.step_size is not None and not self.adapts_masses(target):
-            refuse_cut_trajectories(trajectory_length(self, target) / self.step_size, self.max_leapfrogs)
-        return super().prepare(target)
-
-    def adapts_masses(self, target: Target) -> bool:
-        """Whether masses are learned in warm-up, rather than taken from the priors."""
         if self.masses is not None:
             return self.masses == "adapted"
-        correlated = any(isinstance(prior, CorrelatedNormal) for prior in target.problem.leaf_priors)
         return self.step_size is None and self.trajectory is None and not correlated
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HMCKernel(FullBatchKernel):
+    method: HMC
+    prior_masses: Any  # BlackJAX's metric; None if masses are adapted
+    prior_trajectory: float
+    adaptation: Any  # BlackJAX's dual averaging: functions (init, update, final)
+
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         import blackjax
 
-        standardised, bulk = Standardised(target), self.begin(target, key, start, batch)
-        position = standardised.unknowns(bulk.position)
-        chain = blackjax.hmc.init(position, self.log_joint(target, batch))
-        if self.adapts_masses(target):
-            diagonal = start_diagonal(standardised.variances(bulk.variances))
-            first = self.step_size or bulk.position.size**-0.25  # keeps the acceptance in high dimensions
+        bulk = self.begin(key, start, batch)
+        position = self.standardised.unknowns(bulk.position)
+        chain = blackjax.hmc.init(position, self.log_joint(batch))
+        if self.prior_masses is None:
+            diagonal = start_diagonal(self.standardised.variances(bulk.variances))
+            usual = bulk.position.size**-0.25  # keeps the acceptance in high dimensions
         else:
-            diagonal = None
-            first = self.step_size or trajectory_length(self, target) / 20
-        adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), _adaptation(self)[0](first))
-        return State(chain, self._parts(target, batch, position), adaptation, diagonal, jnp.zeros((), jnp.int32))
+            diagonal, usual = None, self.prior_trajectory / 20
+        first = self.method.step_size or usual
+        adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), self.adaptation[0](first))
+        return State(chain, self._parts(batch, position), adaptation, diagonal, jnp.zeros((), jnp.int32))
 
-    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         from blackjax.mcmc.hmc import HMCState
         from blackjax.mcmc.integrators import IntegratorState, velocity_verlet
 
         key_length, key_momentum, key_accept = jax.random.split(key, 3)
-        step_size, leapfrogs, cut = self._trajectory(target, state, key_length)
-        masses = prior_metric(target) if state.diagonal is None else diagonal_metric(state.diagonal.variances)
+        step_size, leapfrogs, cut = self._trajectory(state, key_length)
+        masses = self.prior_masses if state.diagonal is None else diagonal_metric(state.diagonal.variances)
         momentum = masses.sample_momentum(key_momentum, state.chain.position)
-        leapfrog = velocity_verlet(self.log_joint(target, batch), masses.kinetic_energy)
+        leapfrog = velocity_verlet(self.log_joint(batch), masses.kinetic_energy)
         begin = IntegratorState(state.chain.position, momentum, state.chain.logdensity, state.chain.logdensity_grad)
         end = jax.lax.fori_loop(0, leapfrogs, lambda _, at: leapfrog(at, step_size), begin)
 
-        parts = self._parts(target, batch, end.position)
+        parts = self._parts(batch, end.position)
         kinetic = [masses.kinetic_energy(self._precise(at.momentum)) for at in (begin, end)]
-        change = energy_change(state.parts, parts, kinetic[1] - kinetic[0], target.problem.temperature)
+        change = energy_change(state.parts, parts, kinetic[1] - kinetic[0], self.problem.temperature)
         acceptance = jnp.minimum(1.0, jnp.exp(-change))
         accepted = jnp.log(jax.random.uniform(key_accept, (), change.dtype)) < -change
         proposed = HMCState(end.position, end.logdensity, end.logdensity_grad)
         chain, parts = jax.tree.map(partial(jnp.where, accepted), (proposed, parts), (state.chain, state.parts))
-        adaptation, diagonal = state.adaptation, state.diagonal
-        if self.step_size is None:
-            adaptation = _adaptation(self)[1](adaptation, acceptance)
-        if diagonal is not None:
-            diagonal = learn(diagonal, chain.position, chain.logdensity_grad)
-        adaptation, diagonal = jax.tree.map(
-            lambda new, old: jnp.where(state.step < self.warmup, new, old).astype(old.dtype),
-            (adaptation, diagonal),
-            (state.adaptation, state.diagonal),
-        )
+        adaptation, diagonal = self._adapt(state, chain, acceptance)
         info = Info(
             acceptance=acceptance.astype(jnp.float32),
             accepted=accepted,
@@ -168,61 +181,72 @@ class HMC(FullBatchSampler):
         )
         return State(chain, parts, adaptation, diagonal, state.step + 1), info
 
-    def draw(self, target: Target, state: "State") -> Unknowns:
+    def _adapt(self, state: "State", chain: Any, acceptance: jax.Array) -> tuple[Any, Any]:
+        """Step size and masses after a transition to `chain`; fixed from the end of the warm-up on."""
+        adaptation, diagonal = state.adaptation, state.diagonal
+        if self.method.step_size is None:
+            adaptation = self.adaptation[1](adaptation, acceptance)
+        if diagonal is not None:
+            diagonal = learn(diagonal, chain.position, chain.logdensity_grad)
+        return jax.tree.map(
+            lambda new, old: jnp.where(state.step < self.method.warmup, new, old).astype(old.dtype),
+            (adaptation, diagonal),
+            (state.adaptation, state.diagonal),
+        )
+
+    def draw(self, state: "State") -> Unknowns:
         return state.chain.position
 
-    def inspect(self, trace: Trace) -> None:
+    def check_warmup(self, trace: Trace) -> None:
         refuse_stuck_chains("HMC", trace["accepted"], trace["step_size"])
-        lost = float(np.max(np.atleast_2d(trace["cut"])[:, -1]))
-        refuse_cut_trajectories(self.max_leapfrogs / (1.0 - lost), self.max_leapfrogs)
+        lost, allowed = float(np.max(np.atleast_2d(trace["cut"])[:, -1])), self.method.max_leapfrogs
+        refuse_cut_trajectories(allowed / (1.0 - lost), allowed)
 
-    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
         lost = float(np.max(np.atleast_2d(trace["cut"])[:, trace.warmup :]))
         if lost > 0:
-            wanted = self.max_leapfrogs / (1.0 - lost)
-            note = (
-                f"max_leapfrogs={self.max_leapfrogs} cut off up to {lost:.0%} of a trajectory: "
-                f"max_leapfrogs={math.ceil(wanted)} would complete them"
-            )
+            cut = f"max_leapfrogs={self.method.max_leapfrogs} cut off up to {lost:.0%} of a trajectory"
+            enough = math.ceil(self.method.max_leapfrogs / (1.0 - lost))
+            note = f"{cut}: max_leapfrogs={enough} would complete them"
             trace = replace(trace, notes=(*trace.notes, note))
-        return super().finish(target, states, draws, trace)
+        return super().finish(states, draws, trace)
 
-    def _trajectory(self, target: Target, state: "State", key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def _trajectory(self, state: "State", key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The size and number of leapfrog steps, and the share of the trajectory that `max_leapfrogs` cuts off."""
-        if self.step_size is None:
-            warming, adaptation = state.step < self.warmup, state.adaptation
+        method = self.method
+        if method.step_size is None:
+            warming, adaptation = state.step < method.warmup, state.adaptation
             step_size = jnp.exp(jnp.where(warming, adaptation.log_step_size, adaptation.log_step_size_avg))
         else:
-            step_size = jnp.asarray(self.step_size, jnp.float32)
-        longer = 1.0 + self.jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0)
-        if state.diagonal is None or self.trajectory is not None:
-            length = trajectory_length(self, target) * longer
+            step_size = jnp.asarray(method.step_size, jnp.float32)
+        longer = 1.0 + method.jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0)
+        if state.diagonal is None or method.trajectory is not None:
+            length = self.prior_trajectory * longer
         else:
             length = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32) * longer
-        if self.step_size is None:
+        if method.step_size is None:
             # until step size and masses are roughly right, a whole trajectory may be very many steps
-            early = state.step < self.warmup // 4
+            early = state.step < method.warmup // 4
             length = jnp.where(early, jnp.minimum(length, EARLY_LEAPFROGS * step_size), length)
         wanted = jnp.ceil(length / step_size)
-        leapfrogs = jnp.clip(wanted, 1, self.max_leapfrogs).astype(jnp.int32)
-        cut = jnp.maximum(1.0 - self.max_leapfrogs / wanted, 0.0)
+        leapfrogs = jnp.clip(wanted, 1, method.max_leapfrogs).astype(jnp.int32)
+        cut = jnp.maximum(1.0 - method.max_leapfrogs / wanted, 0.0)
         # the last bit of freedom: a step that divides the trajectory, never longer than the adapted one
         return jnp.minimum(length / leapfrogs, step_size), leapfrogs, cut
 
-    def _parts(self, target: Target, batch: Batch, unknowns: Unknowns) -> "Parts":
+    def _parts(self, batch: Batch, unknowns: Unknowns) -> "Parts":
         unknowns, batch = self._precise(unknowns), self._precise(batch)
-        log_likelihood = log_likelihood_of(target, batch, self.micro_batches)(unknowns)
-        return Parts(log_likelihood, target.problem.log_prior(unknowns))
+        log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)(unknowns)
+        return Parts(log_likelihood, self.problem.log_prior(unknowns))
 
     def _precise(self, tree: Any) -> Any:
-        if not self.float64_accept:
+        if not self.method.float64_accept:
             return tree
         return jax.tree.map(lambda a: a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree)
 
 
 class Parts(NamedTuple):
-    """The two terms of the log joint, times T. Their differences are formed apart: each is small where both are large,
-    and float32 keeps seven digits."""
+    """The terms of the log joint, times T. They are subtracted apart: float32 keeps seven digits of each difference."""
 
     log_likelihood: jax.Array
     log_prior: jax.Array
@@ -264,24 +288,13 @@ def refuse_cut_trajectories(wanted: float, allowed: int) -> None:
         )
 
 
-def trajectory_length(method: HMC, target: Target) -> float:
+def prior_trajectory(method: HMC, problem: Problem) -> float:
     """The time of a trajectory with masses from the priors."""
     if method.trajectory is not None:
         return method.trajectory
-    return math.pi / 2 * reference_scale(target) * math.sqrt(target.problem.temperature)
-
-
-def check_acceptance(value: float) -> None:
-    if not 0.0 < value < 1.0:
-        raise ValueError(f"target_acceptance must lie strictly between 0 and 1, got {value}")
+    return math.pi / 2 * reference_scale(problem) * math.sqrt(problem.temperature)
 
 
 def _real(value: Any) -> Any:
-    """float32 for what is real, whatever the precision of the weights: a step size needs no more."""
+    """float32 for reals, whatever the precision of the weights: a step size needs no more."""
     return jnp.float32 if jnp.issubdtype(jnp.result_type(value), jnp.floating) else jnp.int32
-
-
-def _adaptation(method: HMC) -> Any:
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-    return dual_averaging_adaptation(method.target_acceptance)

@@ -1,28 +1,50 @@
-"""Schedules of the KL's weight in VI: small at first, so that the fit is found before the noise; 1 in the end.
+"""Schedules of the KL's weight in VI: small at first, so that the fit is found before the noise; 1 at the end.
 
     linear:     min(1, (step + 1) / steps)
     staircase:  min(1, slope * every * floor(step / every)),   constant for `every` steps at a time
 
-A weight that is below 1 at the end gives another optimum than the ELBO's: px.VI refuses it unless it is asked for.
+A weight that is below 1 at the end has another optimum than the ELBO: px.VI refuses it unless the schedule allows it.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count, check_positive
 
 
-class KLSchedule(Protocol):
+class KLSchedule(ABC):
     """A schedule that knows how long an epoch of the run is."""
 
-    def weight(self, step: Any, steps_per_epoch: int) -> Any: ...
+    end_below_one: bool = False  # whether a run may end before the weight is 1
+
+    @abstractmethod
+    def weight(self, step: Any, steps_per_epoch: int) -> Any:
+        """The KL's weight at a step."""
+
+
+def kl_weight(schedule: Any, step: Any, steps_per_epoch: int) -> Any:
+    """The KL's weight at a step by a :class:`KLSchedule`, a function of the step, or None: always 1."""
+    if schedule is None:
+        return 1.0
+    return schedule(step) if callable(schedule) else schedule.weight(step, steps_per_epoch)
+
+
+def check_last_weight(schedule: Any, steps: int, steps_per_epoch: int) -> tuple[str, ...]:
+    """A note if the weight ends below 1, for schedules that allow it; an error for all others."""
+    last = float(kl_weight(schedule, steps, steps_per_epoch))
+    if abs(last - 1.0) <= 1e-6:
+        return ()
+    if not (isinstance(schedule, KLSchedule) and schedule.end_below_one):
+        raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({steps})")
+    return (f"the KL's weight was only {last:.4g} at the end: this is not the optimum of the ELBO",)
 
 
 @dataclass(frozen=True)
-class LinearKL:
-    """The KL's weight grows linearly to 1 over so many epochs, and stays there.
+class LinearKL(KLSchedule):
+    """The KL's weight grows linearly to 1 over `epochs` epochs, and stays there.
 
     >>> import posteriax as px
     >>> schedule = px.LinearKL(epochs=10)
@@ -40,7 +62,7 @@ class LinearKL:
 
 
 @dataclass(frozen=True)
-class StaircaseKL:
+class StaircaseKL(KLSchedule):
     """The KL's weight grows by `slope` a step, but only once in `every` steps, up to 1.
 
     The k-tied paper has slopes of 5e-5 and 5e-6, which reach 1 after 20,000 and 200,000 steps; its runs on MNIST, of

@@ -2,24 +2,24 @@
 
     w* = argmax_w [ log p(D | w) + log p(w) ]      by stochastic gradients of the log joint
 
-The prior is what others call weight decay; the temperature changes nothing of w*. (METHODS C.1)
+The prior is what others call weight decay. The temperature does not change w*.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import optax
 
 from posteriax.data import Batch
-from posteriax.methods.method import Target
+from posteriax.methods.method import Method, OptimizingKernel, Task
 from posteriax.methods.optimizer import falling_adam, optimize
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
 from posteriax.problem import Unknowns
 
 
 @dataclass(frozen=True, eq=False)
-class MAP:
+class MAP(Method):
     """The most probable weights, as a posterior of one draw. ``Ensemble(MAP(), members)`` is a deep ensemble.
 
     Args:
@@ -35,35 +35,31 @@ class MAP:
     """
 
     optimizer: optax.GradientTransformation | None = None
-    full_batch: ClassVar[bool] = False
-    samples: ClassVar[bool] = False
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
-        target.problem.require_density("MAP")
-        return ()
+    def bind(self, task: Task) -> "MAPKernel":
+        task.problem.require_density("MAP")
+        return MAPKernel(method=self, task=task, optimizer=self.optimizer or falling_adam(task.steps))
 
-    def optimizer_for(self, steps: int) -> optax.GradientTransformation:
-        """The optimiser of a run of so many steps."""
-        return self.optimizer or falling_adam(steps)
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
-        return State(start, self.optimizer_for(target.steps).init(start))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MAPKernel(OptimizingKernel):
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        return State(start, self.optimizer.init(start))
 
-    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        problem = target.problem
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem = self.problem
 
         def loss(unknowns: Unknowns) -> tuple[jax.Array, jax.Array]:
             log_likelihood = problem.log_likelihood(unknowns, batch, key=key)
             return -(log_likelihood + problem.log_prior(unknowns)) / problem.temperature, log_likelihood
 
         (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.unknowns)
-        optimizer = self.optimizer_for(target.steps)
-        state = State(*optimize(optimizer, gradient, state.unknowns, state.optimizer))
-        return state, Info(log_joint=-value, nll_per_example=-log_likelihood / target.num_examples)
+        state = State(*optimize(self.optimizer, gradient, state.unknowns, state.optimizer))
+        return state, Info(log_joint=-value, nll_per_example=-log_likelihood / self.task.num_examples)
 
-    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
         members = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)
-        return DrawsPosterior(target.problem, trace, members)
+        return DrawsPosterior(self.problem, trace, members)
 
 
 class State(NamedTuple):

@@ -13,20 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.methods.method import Target
 from posteriax.priors import CorrelatedNormal
+from posteriax.problem import Problem
 
 
-def reference_scale(target: Target) -> float:
+def reference_scale(problem: Problem) -> float:
     """One scale for all weights: the geometric mean of their priors' scales."""
-    sizes = [leaf.size for leaf in jax.tree.leaves(target.problem.unknowns)]
-    logs = [math.log(scale) for scale in target.problem.leaf_scales]
+    sizes = [leaf.size for leaf in jax.tree.leaves(problem.unknowns)]
+    logs = [math.log(scale) for scale in problem.leaf_scales]
     return math.exp(float(np.average(logs, weights=sizes)))
 
 
-def prior_metric(target: Target) -> Any:
+def prior_metric(problem: Problem) -> Any:
     """A mass, or a mass matrix, for every leaf, from its prior."""
-    scale, problem = reference_scale(target), target.problem
+    scale = reference_scale(problem)
     return _metric(
         [
             _matrix_mass(prior, scale) if isinstance(prior, CorrelatedNormal) else _scalar_mass(leaf_scale / scale)

@@ -6,8 +6,8 @@ until the energy error per step and dimension has the variance `energy_variance`
 of the draws. Started from the members of a deep ensemble (``start="map"`` or a fitted one), these are microcanonical
 Langevin ensembles.
 
-Targets exp(log_joint) as `energy_variance` goes to 0. The tuning follows BlackJAX's, one step at a time so that a run
-can be watched, killed and resumed, and with running moments so that its memory does not grow.
+Targets exp(log_joint) as `energy_variance` goes to 0 (Robnik et al. 2023). The tuning follows BlackJAX's, one step at a
+time so that a run can be watched, killed and resumed, and with running moments so that its memory does not grow.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ import numpy as np
 from posteriax._internal.checks import check_positive
 from posteriax.data import Batch
 from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
-from posteriax.methods.full_batch import FullBatchSampler, Standardised
-from posteriax.methods.method import Target
+from posteriax.methods.full_batch import FullBatchKernel, FullBatchSampler
+from posteriax.methods.method import Task
+from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Trace
 from posteriax.problem import Unknowns
 
@@ -36,7 +37,7 @@ class MCLMC(FullBatchSampler):
     """Microcanonical Langevin Monte Carlo. ``px.fit(..., px.MCLMC(start="map"), draws=500, chains=4)``.
 
     Args:
-        warmup: steps that are thrown away and tune step size and scales.
+        warmup: steps that are discarded, and tune step size and scales.
         thin: steps from one draw to the next. A step is one gradient or two, not a trajectory, so neighbouring states
             are much alike.
         energy_variance: of the energy error per step and dimension; smaller is less biased and slower.
@@ -66,41 +67,51 @@ class MCLMC(FullBatchSampler):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
-        if sum(leaf.size for leaf in jax.tree.leaves(target.problem.unknowns)) < 2:
-            raise ValueError("MCLMC moves in a direction, so it needs at least two unknowns: use px.HMC()")
-        return super().prepare(target)
+    def bind(self, task: Task) -> "MCLMCKernel":
+        from blackjax import mclmc
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        if sum(leaf.size for leaf in jax.tree.leaves(task.problem.unknowns)) < 2:
+            raise ValueError("MCLMC moves in a direction, so it needs at least two unknowns: use px.HMC()")
+        self.check_task(task)
+        standardised, transition = Standardised(task.problem), mclmc.build_kernel()
+        return MCLMCKernel(method=self, task=task, standardised=standardised, transition=transition)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MCLMCKernel(FullBatchKernel):
+    method: MCLMC
+    transition: Any  # BlackJAX's
+
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         import blackjax
 
         key_start, key_direction = jax.random.split(key)
-        position, variances = self.begin(target, key_start, start, batch)
-        chain = blackjax.mclmc.init(position, self.log_joint_of_vector(target, batch), key_direction)
+        position, variances = self.begin(key_start, start, batch)
+        chain = blackjax.mclmc.init(position, self.log_joint_of_vector(batch), key_direction)
         zero = jnp.zeros((), position.dtype)
-        first = self.step_size or 0.25 * position.size**0.5
+        first = self.method.step_size or 0.25 * position.size**0.5
         tuning = Tuning(zero + first, zero + UNBOUNDED, excess=zero, weight=zero)
-        if self.step_size is not None:
+        if self.method.step_size is not None:
             variances = jnp.ones_like(variances)
         return State(chain, tuning, start_diagonal(variances), jnp.int32(0))
 
-    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        import blackjax
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         from blackjax.util import generate_unit_vector
 
         key, key_turn = jax.random.split(key)
-        tuning, diagonal, dimension = state.tuning, state.diagonal, state.chain.position.size
-        chain, result = blackjax.mclmc.build_kernel()(
+        method, tuning, diagonal = self.method, state.tuning, state.diagonal
+        dimension = state.chain.position.size
+        chain, result = self.transition(
             key,
             state.chain,
-            self.log_joint_of_vector(target, batch),
+            self.log_joint_of_vector(batch),
             diagonal.variances,
-            self.length or dimension**0.5 * stretch(diagonal),
+            method.length or dimension**0.5 * stretch(diagonal),
             tuning.step_size,
         )
-        if self.step_size is None:
-            warming = state.step < self.warmup
-            wanted = dimension * self.energy_variance + jnp.square(rounding_error(chain.logdensity))
+        if method.step_size is None:
+            warming = state.step < method.warmup
+            wanted = dimension * method.energy_variance + jnp.square(rounding_error(chain.logdensity))
             wild = warming & (jnp.square(result.energy_change) > WILD * wanted)
             turned = state.chain._replace(momentum=generate_unit_vector(key_turn, chain.position))
             chain = jax.tree.map(partial(jnp.where, wild), turned, chain)
@@ -115,11 +126,11 @@ class MCLMC(FullBatchSampler):
         )
         return State(chain, tuning, diagonal, state.step + 1), info
 
-    def draw(self, target: Target, state: "State") -> Unknowns:
-        return Standardised(target).unknowns(state.chain.position)
+    def draw(self, state: "State") -> Unknowns:
+        return self.standardised.unknowns(state.chain.position)
 
-    def inspect(self, trace: Trace) -> None:
-        half = np.atleast_2d(trace["divergent"])[:, self.warmup // 2 :]
+    def check_warmup(self, trace: Trace) -> None:
+        half = np.atleast_2d(trace["divergent"])[:, self.method.warmup // 2 :]
         lost = half.mean(axis=1) > 0.5
         if lost.any():
             last = float(np.atleast_2d(trace["step_size"])[lost][0, -1])
@@ -172,7 +183,7 @@ def tune_step_size(
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
     excess = keep * tuning.excess + trust * ratio
     weight = keep * tuning.weight + trust
-    # a bound that is met is lifted again slowly: it may have been due to a place far from the bulk
+    # a bound is raised again slowly: it may have come from a place far from the bulk
     largest = jnp.where(finite, jnp.minimum(1.02 * tuning.largest, UNBOUNDED), 0.8 * tuning.step_size)
     change = jnp.where(weight > 0, (excess / jnp.maximum(weight, 1e-30)) ** (-1 / 6), 1.0)
     step_size = jnp.minimum(change * tuning.step_size, largest)

@@ -1,80 +1,149 @@
-"""What the driver asks of a method."""
+"""The contract of a method: settings that are bound once to a task, and the kernel that the driver then runs.
 
+    kernel = method.bind(task)                            everything that can be settled before the first step
+    state = kernel.init(key, start, batch)                a pytree
+    state, info = kernel.step(key, state, batch)          pure and jittable: one optimiser step or one transition
+    posterior = kernel.finish(states, draws, trace)
+
+To add a method, derive from :class:`Method` and :class:`Kernel`; the driver knows no other method than these two say.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import jax
+import optax
 
 from posteriax.data import Batch
-from posteriax.posterior import Posterior, Trace
+from posteriax.posterior import DrawsPosterior, Posterior, Trace
 from posteriax.problem import Problem, Unknowns
 
 State = Any  # a pytree: all that the next step needs
-Info = Any  # a NamedTuple of scalars; its first field must stay finite, and is what progress shows
+Info = Any  # a NamedTuple of arrays
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A problem and the facts of the run that are known before it starts.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """A problem to infer, and what is known of the run before it starts.
 
     Args:
         problem: what is inferred.
         example: shape and dtype of one example of x.
         num_examples: N.
-        steps: how many steps the run will take, for schedules.
-        steps_per_epoch: how many of them see the whole data set once.
+        steps: how many steps the run takes, for schedules.
+        steps_per_epoch: how many of them pass over the data set once.
         couples_examples: whether the network's outputs for one example depend on the others in its batch.
-        warmup: how many of the steps are thrown away, for samplers.
-        data_axis: the axis of devices that examples are split over, if they are.
+        warmup: how many of the steps are a sampler's warm-up.
+        thin: steps from one kept draw of a sampler to the next.
+        data_axis: the mesh axis that examples are split over, if they are.
     """
 
     problem: Problem
     example: Any
     num_examples: int
     steps: int
-    couples_examples: bool = False
     steps_per_epoch: int = 1
+    couples_examples: bool = False
     warmup: int = 0
+    thin: int = 1
     data_axis: str | None = None
 
 
-class Lengths(NamedTuple):
-    """How long a sampler runs: steps that are thrown away first, and steps from one kept draw to the next."""
+class RunLength(NamedTuple):
+    """A sampler's warm-up, and the steps from one kept draw to the next."""
 
     warmup: int
     thin: int
 
 
-class Method(Protocol):
-    """Settings, and pure functions over a state. One step is one optimiser step or one transition.
+class Method(ABC):
+    """How to infer: a frozen dataclass of settings.
 
-    `full_batch`: whether a step needs the whole data set. `samples`: whether the run's result is the states it went
-    through (a sampler) rather than the last one (an optimiser).
+    Attributes:
+        full_batch: whether every step needs the whole data set.
+        samples: whether the result is the states that the run visits (a sampler), or the last one (an optimiser).
+        micro_batches: how many parts of equal size a full batch is cut into.
+        start: where members begin, if the method says so: "prior", or a posterior whose draws they take. Anything else
+            leaves it to the ensemble: by default the network's own weights.
+        arviz_names: ArviZ's names of what `step` records, where they differ from the method's own.
     """
 
-    full_batch: ClassVar[bool]
-    samples: ClassVar[bool]
+    full_batch: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+    arviz_names: ClassVar[Mapping[str, str]] = {}
+    micro_batches: int = 1
+    start: Any = "network"
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
-        """Check the settings against the target before anything is compiled; returns notes for the trace."""
-        ...
+    @property
+    def name(self) -> str:
+        """What messages and the progress bar call it."""
+        return type(self).__name__
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> State: ...
+    def run_length(self, steps_per_epoch: int) -> RunLength:
+        """For samplers: how long they warm up, and how far apart their draws are."""
+        return RunLength(0, 1)
 
-    def step(self, target: Target, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]: ...
-
-    def finish(self, target: Target, states: State, draws: Any, trace: Trace) -> Posterior:
-        """The posterior of all members: states and draws have a leading axis of members (draws then one of draws)."""
-        ...
+    @abstractmethod
+    def bind(self, task: Task) -> "Kernel":
+        """Check the settings against the task, and settle all that can be settled before anything is compiled."""
 
 
-class Sampler(Method, Protocol):
-    """A method whose states are draws, after a warm-up that is thrown away."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kernel(ABC):
+    """A method bound to a task.
 
-    def lengths(self, steps_per_epoch: int) -> Lengths: ...
+    Args:
+        method: its settings.
+        task: what it infers.
+        notes: what a user should know of how the run was set up, one line each; kept in the posterior's trace.
+    """
 
-    def draw(self, target: Target, state: State) -> Unknowns: ...
+    method: Any
+    task: Task
+    notes: tuple[str, ...] = ()
 
-    def inspect(self, trace: Trace) -> None:
+    @property
+    def problem(self) -> Problem:
+        return self.task.problem
+
+    @abstractmethod
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> State:
+        """The state before the first step. `batch` is the whole data set, or the first batch of a loader."""
+
+    @abstractmethod
+    def step(self, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
+        """One step, and what it records: the trace has every field of `Info` by name.
+
+        The run stops if the first field is not finite; progress shows it. Of samplers, `posterior.diagnose()` reads
+        the fields acceptance, divergent, energy and step_size.
+        """
+
+    def draw(self, state: State) -> Unknowns:
+        """The draw that a sampler's state holds."""
+        raise NotImplementedError(f"{self.method.name} does not sample")
+
+    def check_warmup(self, trace: Trace) -> None:
         """Raise if the warm-up that `trace` recorded has failed beyond use."""
-        ...
+        return
+
+    def finish(self, states: State, draws: Any, trace: Trace) -> Posterior:
+        """The posterior of all members.
+
+        Args:
+            states: the last ones, with a leading axis of members.
+            draws: of a sampler, with leading axes (members, draws).
+            trace: what the steps recorded.
+        """
+        return DrawsPosterior(self.problem, trace, draws)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OptimizingKernel(Kernel):
+    """A kernel whose steps are an optimiser's, with the optimiser's state in the field `optimizer` of its own state.
+
+    Recording the gradients that the optimiser is given (``px.GradientNoise``) replaces it by one that records.
+    """
+
+    optimizer: optax.GradientTransformation

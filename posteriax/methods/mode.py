@@ -16,10 +16,10 @@ from jax.flatten_util import ravel_pytree
 
 from posteriax.problem import Network, Unknowns
 
-LARGEST = 300  # unknowns: the Hessian is decomposed at every step
+LARGEST = 300  # unknowns: every step decomposes the Hessian
 LARGEST_DATA = 30_000_000  # examples times unknowns: what a Hessian holds in memory at once
 STEPS = 40
-FLAT = 1e-6  # eigenvalues below this part of the largest are lost in float32
+FLAT = 1e-6  # eigenvalues below this fraction of the largest are lost in float32
 
 
 class Mode(NamedTuple):
@@ -50,7 +50,7 @@ def _random_input(key: jax.Array, spec: Any) -> jax.Array:
     shape = (4, *spec.shape)
     if jnp.issubdtype(spec.dtype, jnp.floating):
         return jax.random.normal(key, shape, spec.dtype)
-    return jnp.zeros(shape, spec.dtype)  # an index that is surely in range
+    return jnp.zeros(shape, spec.dtype)  # a valid index of any embedding
 
 
 def _random_like(key: jax.Array, params: Any) -> Any:

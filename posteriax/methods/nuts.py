@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.data import Batch
 from posteriax.methods.diagonal import Diagonal, learn, start_diagonal
-from posteriax.methods.full_batch import FullBatchSampler, Standardised, refuse_stuck_chains
-from posteriax.methods.hmc import check_acceptance
-from posteriax.methods.method import Target
+from posteriax.methods.full_batch import FullBatchKernel, FullBatchSampler, check_acceptance, refuse_stuck_chains
+from posteriax.methods.method import Task
+from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Trace
 from posteriax.problem import Unknowns
 
@@ -26,7 +26,7 @@ class NUTS(FullBatchSampler):
     """The No-U-Turn Sampler. ``px.fit(..., px.NUTS(), draws=500, chains=4)``.
 
     Args:
-        warmup: transitions that are thrown away and adapt step size and masses.
+        warmup: transitions that are discarded, and adapt step size and masses.
         target_acceptance: what the adaptation of the step size aims at.
         max_doublings: a trajectory has at most 2^max_doublings leapfrog steps.
         step_size: if given, neither the step size nor the masses (the inverse of the priors' variances) are adapted;
@@ -53,36 +53,54 @@ class NUTS(FullBatchSampler):
         if self.step_size is not None:
             check_positive("step_size", self.step_size)
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def bind(self, task: Task) -> "NUTSKernel":
+        from blackjax import nuts
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+        self.check_task(task)
+        return NUTSKernel(
+            method=self,
+            task=task,
+            standardised=Standardised(task.problem),
+            transition=nuts.build_kernel(),
+            adaptation=dual_averaging_adaptation(self.target_acceptance),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NUTSKernel(FullBatchKernel):
+    method: NUTS
+    transition: Any  # BlackJAX's
+    adaptation: Any  # BlackJAX's dual averaging: functions (init, update, final)
+
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         import blackjax
 
-        bulk = self.begin(target, key, start, batch)
-        chain = blackjax.nuts.init(bulk.position, self.log_joint_of_vector(target, batch))
-        first = self.step_size or bulk.position.size**-0.25  # the scaling that keeps the acceptance in high dimensions
-        variances = bulk.variances if self.step_size is None else jnp.ones_like(bulk.variances)
-        state = State(chain, _step_sizes(self)[0](first), start_diagonal(variances), jnp.int32(0))
+        bulk, given = self.begin(key, start, batch), self.method.step_size
+        chain = blackjax.nuts.init(bulk.position, self.log_joint_of_vector(batch))
+        first = given or bulk.position.size**-0.25  # the scaling that keeps the acceptance in high dimensions
+        variances = bulk.variances if given is None else jnp.ones_like(bulk.variances)
+        state = State(chain, self.adaptation[0](first), start_diagonal(variances), jnp.int32(0))
         return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
-    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        import blackjax
-
-        warming = state.step < self.warmup
-        if self.step_size is None:
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        warming, given = state.step < self.method.warmup, self.method.step_size
+        if given is None:
             log_step = jnp.where(warming, state.step_size.log_step_size, state.step_size.log_step_size_avg)
             step_size = jnp.exp(log_step)
         else:
-            step_size = jnp.asarray(self.step_size, state.chain.position.dtype)
-        chain, result = blackjax.nuts.build_kernel()(
+            step_size = jnp.asarray(given, state.chain.position.dtype)
+        chain, result = self.transition(
             key,
             state.chain,
-            self.log_joint_of_vector(target, batch),
+            self.log_joint_of_vector(batch),
             step_size,
             state.diagonal.variances,
-            self.max_doublings,
+            self.method.max_doublings,
         )
         adapted = state.step_size, state.diagonal
-        if self.step_size is None:
-            step_sizes = _step_sizes(self)[1](state.step_size, result.acceptance_rate)
+        if given is None:
+            step_sizes = self.adaptation[1](state.step_size, result.acceptance_rate)
             update = step_sizes, learn(state.diagonal, chain.position, chain.logdensity_grad)
             adapted = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adapted)
         info = Info(
@@ -96,18 +114,11 @@ class NUTS(FullBatchSampler):
         )
         return State(chain, *adapted, state.step + 1), info
 
-    def draw(self, target: Target, state: "State") -> Unknowns:
-        return Standardised(target).unknowns(state.chain.position)
+    def draw(self, state: "State") -> Unknowns:
+        return self.standardised.unknowns(state.chain.position)
 
-    def inspect(self, trace: Trace) -> None:
+    def check_warmup(self, trace: Trace) -> None:
         refuse_stuck_chains("NUTS", trace["moved"], trace["step_size"])
-
-
-def _step_sizes(method: NUTS) -> Any:
-    """BlackJAX's dual averaging: functions (init, update, final)."""
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-    return dual_averaging_adaptation(method.target_acceptance)
 
 
 class State(NamedTuple):

@@ -1,13 +1,32 @@
-"""One step of an Optax optimiser, for all methods that optimise."""
+"""Optax optimisers as methods use them."""
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from posteriax.families import Family
+
 SMALL = 4096  # entries of a leaf that is worth a copy
+
+
+class FamilyOptimizer(ABC):
+    """An optimiser for :class:`px.VI` whose steps depend on the families of what it optimises."""
+
+    @abstractmethod
+    def for_families(self, families: Mapping[str, Family]) -> optax.GradientTransformation:
+        """The optimiser of a dictionary of variational parameters by block, given the blocks' families."""
+
+    @property
+    def init(self) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} steps by family: it must be the optimizer of px.VI itself, not of another method "
+            f"or within optax.chain"
+        )
 
 
 def falling_adam(steps: int) -> optax.GradientTransformation:
@@ -16,13 +35,13 @@ def falling_adam(steps: int) -> optax.GradientTransformation:
 
 
 def optimize(optimizer: optax.GradientTransformation, gradient: Any, params: Any, state: Any) -> tuple[Any, Any]:
-    """New params and optimiser state."""
+    """One step: new params and optimiser state."""
     updates, state = optimizer.update(gradient, state, params)
     return optax.apply_updates(params, updates), state
 
 
 def pack_small_leaves(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """An optimiser that sees all small leaves of a dtype as one vector; only for one that treats entries alone.
+    """An optimiser that sees all small leaves of a dtype as one vector; only for those that treat every entry alike.
 
     Every leaf is a few compiled kernels: a small network compiles a second sooner with one for all of them.
     """

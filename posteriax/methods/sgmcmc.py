@@ -4,9 +4,11 @@
     w <- w + sqrt(e) M^-1 m                                    xi: standard normal
 
 b = 0 is SGLD: w <- w + e M^-1 g + sqrt(2 e) M^(-1/2) xi. The noise is exactly what the step size e implies; the
-temperature is in the log joint. Targets exp(log_joint) as e goes to 0 and batches grow. (METHODS C.3)
+temperature is in the log joint. Targets exp(log_joint) as e goes to 0 and batches grow.
+(Welling and Teh 2011; Chen et al. 2014; cyclical: Zhang et al. 2020; preconditioned: Li et al. 2016)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,23 +18,23 @@ import numpy as np
 
 from posteriax._internal.checks import check_positive
 from posteriax.data import Batch
-from posteriax.methods.method import Lengths, Target
-from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.methods.method import Kernel, Method, RunLength, Task
+from posteriax.methods.starts import check_start
+from posteriax.posterior import Posterior
 from posteriax.problem import Unknowns
 
-STARTS = ("prior", "network")
-DECAY, OFFSET = 0.99, 1e-7  # of the running mean square of gradients, and added to its root (METHODS C.3)
+DECAY, OFFSET = 0.99, 1e-7  # of the running mean square of gradients, and added to its root
 
 
 @dataclass(frozen=True, eq=False)
-class SGHMC:
+class SGHMC(Method):
     """Stochastic-gradient Hamiltonian Monte Carlo. ``px.fit(..., px.SGHMC(1e-5), draws=100, chains=2)``.
 
     Args:
         step_size: e, of gradients of the *summed* log joint: a small fraction of the smallest posterior variance. If
             not given, 0.02 T / N, or less where the priors are narrower. With `preconditioner`, e is in units of it.
         momentum: b, at least 0 and less than 1.
-        warmup_epochs: passes over the data that are thrown away.
+        warmup_epochs: passes over the data that are discarded.
         first_step_size: where the step size starts; it falls along a cosine to `step_size` over the warm-up. If not
             given, it is `step_size` from the first step on.
         epochs_per_draw: passes from one draw to the next: with `cyclical`, the length of a cycle.
@@ -59,8 +61,8 @@ class SGHMC:
     cyclical: bool = field(default=False, kw_only=True)
     preconditioner: Literal["rmsprop"] | None = field(default=None, kw_only=True)
     start: Literal["network", "prior"] | Posterior = field(default="network", kw_only=True)
-    full_batch: ClassVar[bool] = False
     samples: ClassVar[bool] = True
+    arviz_names: ClassVar[Mapping[str, str]] = {"log_joint": "lp"}
 
     def __post_init__(self) -> None:
         for name in ("step_size", "first_step_size"):
@@ -74,81 +76,77 @@ class SGHMC:
             raise ValueError(f'preconditioner must be None or "rmsprop", got {self.preconditioner!r}')
         if self.cyclical and self.first_step_size is not None:
             raise ValueError("cyclical runs warm up at step_size: leave first_step_size out")
-        if not isinstance(self.start, Posterior) and self.start not in STARTS:
-            raise ValueError(f"start must be one of {', '.join(STARTS)}, or a posterior, got {self.start!r}")
+        check_start(self.start, ("prior", "network"))
 
-    def lengths(self, steps_per_epoch: int) -> Lengths:
-        return Lengths(
+    def run_length(self, steps_per_epoch: int) -> RunLength:
+        return RunLength(
             max(1, round(self.warmup_epochs * steps_per_epoch)), max(1, round(self.epochs_per_draw * steps_per_epoch))
         )
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
-        target.problem.require_density("SG-MCMC")
-        if self.step_size is not None:
-            return ()
-        return (f"step_size was not given: {self._last_step_size(target):.2g} was used",)
+    def bind(self, task: Task) -> "SGHMCKernel":
+        task.problem.require_density("SG-MCMC")
+        step_size, notes = self.step_size, ()  # type: float | None, tuple[str, ...]
+        if step_size is None:
+            step_size = self._default_step_size(task)
+            notes = (f"step_size was not given: {step_size:.2g} was used",)
+        return SGHMCKernel(method=self, task=task, notes=notes, step_size=step_size)
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
-        if self.start == "prior":
-            start = target.problem.sample_prior(key)
+    def _default_step_size(self, task: Task) -> float:
+        temperature = task.problem.temperature
+        if self.preconditioner:  # the root mean square of gradients is of the order of sqrt(N) / scale
+            return 0.02 * temperature / task.num_examples**0.5
+        narrowest = min(task.problem.leaf_scales)
+        return min(0.02 * temperature / task.num_examples, 0.1 * temperature * narrowest**2)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SGHMCKernel(Kernel):
+    method: SGHMC
+    step_size: float  # after the warm-up
+
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         momentum = jax.tree.map(jnp.zeros_like, start)
-        squares = None if self.preconditioner is None else self._first_squares(target)
+        squares = None if self.method.preconditioner is None else self._first_squares()
         return State(start, momentum, squares, jnp.int32(0))
 
-    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        problem = target.problem
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem = self.problem
         key_network, key_noise = jax.random.split(key)
         log_joint, gradient = jax.value_and_grad(lambda unknowns: problem.log_joint(unknowns, batch, key=key_network))(
             state.unknowns
         )
-        squares = self._squares(target, state, gradient)
-        step_size = self._step_size(target, state.step)
+        squares = self._squares(state, gradient)
+        step_size = self._step_size_at(state.step)
         unknowns, momentum = update(
-            key_noise, state.unknowns, state.momentum, gradient, _masses(squares), step_size, self.momentum
+            key_noise, state.unknowns, state.momentum, gradient, _masses(squares), step_size, self.method.momentum
         )
         return State(unknowns, momentum, squares, state.step + 1), Info(log_joint, step_size)
 
-    def draw(self, target: Target, state: "State") -> Unknowns:
+    def draw(self, state: "State") -> Unknowns:
         return state.unknowns
 
-    def inspect(self, trace: Trace) -> None:
-        """Nothing is accepted or refused; values that are not finite stop the run by themselves."""
+    def _step_size_at(self, step: jax.Array) -> jax.Array:
+        last, task = self.step_size, self.task
+        if self.method.cyclical:
+            place = jnp.maximum(step - task.warmup, 0) % task.thin / task.thin
+            return jnp.where(step < task.warmup, last, last * _cosine(place))
+        first = self.method.first_step_size or last
+        return last + (first - last) * _cosine(jnp.minimum(step / task.warmup, 1.0))
 
-    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
-        return DrawsPosterior(target.problem, trace, draws)
-
-    def _last_step_size(self, target: Target) -> float:
-        if self.step_size is not None:
-            return self.step_size
-        temperature = target.problem.temperature
-        if self.preconditioner:  # the root mean square of gradients is of the order of sqrt(N) / scale
-            return 0.02 * temperature / target.num_examples**0.5
-        narrowest = min(target.problem.leaf_scales)
-        return min(0.02 * temperature / target.num_examples, 0.1 * temperature * narrowest**2)
-
-    def _step_size(self, target: Target, step: jax.Array) -> jax.Array:
-        last = self._last_step_size(target)
-        if self.cyclical:
-            cycle = self.lengths(target.steps_per_epoch).thin
-            place = jnp.maximum(step - target.warmup, 0) % cycle / cycle
-            return jnp.where(step < target.warmup, last, last * _cosine(place))
-        first = self.first_step_size or last
-        return last + (first - last) * _cosine(jnp.minimum(step / target.warmup, 1.0))
-
-    def _first_squares(self, target: Target) -> Unknowns:
+    def _first_squares(self) -> Unknowns:
         """What squared gradients are about: a start that is too small would make the first steps explode."""
-        problem = target.problem
+        problem, num_examples = self.problem, self.task.num_examples
         leaves, treedef = jax.tree.flatten(problem.unknowns)
         first = [
-            jnp.full_like(leaf, (target.num_examples + scale**-2) / problem.temperature**2)
+            jnp.full_like(leaf, (num_examples + scale**-2) / problem.temperature**2)
             for leaf, scale in zip(leaves, problem.leaf_scales, strict=True)
         ]
         return jax.tree.unflatten(treedef, first)
 
-    def _squares(self, target: Target, state: "State", gradient: Unknowns) -> Any:
+    def _squares(self, state: "State", gradient: Unknowns) -> Any:
         if state.squares is None:
             return None
-        decay = jnp.where(state.step < target.warmup, DECAY, 1.0)
+        decay = jnp.where(state.step < self.task.warmup, DECAY, 1.0)
         return jax.tree.map(lambda v, g: decay * v + (1 - decay) * jnp.square(g), state.squares, gradient)
 
 

@@ -1,7 +1,7 @@
-"""Had variational inference converged? Gradients of its last steps, in the posterior's own units.
+"""Has variational inference converged? Gradients of its last steps, in the posterior's own units.
 
 Of the last fifth of the steps, the first half sums whitened gradients g (see :mod:`posteriax.methods.whitened`),
-and each step of the second half is held against their mean:
+and each step of the second half is compared with their mean:
 
     stationarity_t = g_t . mean(g before) / size,   on average |E g|^2 / size: the squared distance to the optimum in sd
 
@@ -18,20 +18,20 @@ import jax.numpy as jnp
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.whitened import count, whiten
 
-PART = 10  # one of so many parts of the steps sums, and one compares
+PARTS = 10  # of a run: the last but one sums gradients, the last one compares with them
 
 
-def nothing_yet(variational: Mapping[str, Any]) -> dict[str, Any]:
+def no_gradients(variational: Mapping[str, Any]) -> dict[str, Any]:
     """A sum of no gradients."""
     shapes = jax.eval_shape(lambda own: {name: whiten(leaf, leaf) for name, leaf in own.items()}, variational)
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def look(
+def track_stationarity(
     step: jax.Array, steps: int, variational: Mapping[str, Any], gradient: Mapping[str, Any], total: dict[str, Any]
 ) -> tuple[dict[str, Any], jax.Array]:
     """The new sum, and the step's stationarity: 0 before the last part of the run."""
-    part = steps // PART
+    part = steps // PARTS
     size = sum(count(leaf) for leaf in variational.values())
     if part == 0 or size == 0:
         return total, jnp.zeros(())

@@ -1,16 +1,16 @@
-"""SWAG: the Gaussian that stochastic gradient descent wanders through.
+"""SWAG: a Gaussian fitted to the iterates of stochastic gradient descent.
 
     w_1 ... w_n: weights after every epoch of SGD with a constant step        mu, v: their mean and variances
     d_i = w_i - (mean of w_1 ... w_i), the last K kept as columns of D
     q(w) = N(mu, diag(v) / 2 + D D' / (2 (K - 1)))       rank = 0, SWAG-Diag:  N(mu, diag(v))
 
-It targets no posterior: its spread comes from step size and batch size, and only its centre from the log joint. One
-noise vector multiplies D for the whole network, so that layers covary. (METHODS A.6)
+It does not target a posterior: its spread comes from step size and batch size, and only its centre from the log joint.
+One noise vector multiplies D for the whole network, so that layers covary. (Maddox et al. 2019)
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,18 +20,18 @@ from jax.flatten_util import ravel_pytree
 
 from posteriax._internal.checks import check_positive
 from posteriax.data import Batch
-from posteriax.families import LowRank, Normal
+from posteriax.families import Family, LowRank, Normal
 from posteriax.methods.ensemble import same_for_all_members
-from posteriax.methods.method import Target
+from posteriax.methods.method import Kernel, Method, Task
 from posteriax.methods.optimizer import optimize, pack_small_leaves
 from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
-from posteriax.problem import Unknowns
+from posteriax.problem import Problem, Unknowns
 
 SMALLEST_VARIANCE = 1e-30  # of a weight that never moved: its logarithm must stay finite
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SWAG:
+class SWAG(Method):
     """Stochastic weight averaging, Gaussian. ``Ensemble(SWAG(), members)`` is multi-SWAG.
 
     Args:
@@ -59,8 +59,6 @@ class SWAG:
     rank: int = 20
     collect: float = 0.5
     snapshot_every: float = 1
-    full_batch: ClassVar[bool] = False
-    samples: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "start_learning_rate", "snapshot_every"):
@@ -74,81 +72,65 @@ class SWAG:
         if self.rank == 1:
             raise ValueError("rank must be 0 (SWAG-Diag) or at least 2: one deviation has no covariance")
 
-    def prepare(self, target: Target) -> tuple[str, ...]:
-        target.problem.require_density("SWAG")
-        count = snapshots_of(self, target).number
+    def bind(self, task: Task) -> "SWAGKernel":
+        task.problem.require_density("SWAG")
+        snapshots = plan_snapshots(self, task)
+        count = snapshots.number
         if count < 2:
             raise ValueError(
-                f"SWAG needs at least 2 snapshots, but {_length(target)} have {count} in their last {self.collect:g}, "
-                f"with one every {self.snapshot_every:g} epochs: use epochs={_epochs_for(self, target, 2)} or more, a "
+                f"SWAG needs at least 2 snapshots, but {_length(task)} have {count} in their last {self.collect:g}, "
+                f"with one every {self.snapshot_every:g} epochs: use epochs={_epochs_for(self, task, 2)} or more, a "
                 f"larger collect or a smaller snapshot_every"
             )
         notes = []
         if count < self.rank:
             notes.append(
                 f"{count} snapshots: the low-rank part has {count} directions, not {self.rank}; "
-                f"{_epochs_for(self, target, self.rank)} epochs would fill it"
+                f"{_epochs_for(self, task, self.rank)} epochs would fill it"
             )
-        if target.problem.temperature != 1.0:
-            notes.append("SWAG's spread comes from its learning rate: the temperature changes nothing of it")
-        return tuple(notes)
+        if task.problem.temperature != 1.0:
+            notes.append("SWAG's spread comes from its learning rate: the temperature does not change it")
+        optimizer = make_optimizer(self, snapshots.begin)
+        return SWAGKernel(method=self, task=task, notes=tuple(notes), optimizer=optimizer, snapshots=snapshots)
 
-    def init(self, target: Target, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
-        return State(
-            start, _optimizer(self, target).init(start), jnp.zeros((), jnp.int32), no_moments(start, self.rank)
-        )
 
-    def step(self, target: Target, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        problem = target.problem
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SWAGKernel(Kernel):
+    method: SWAG
+    optimizer: optax.GradientTransformation
+    snapshots: "Snapshots"
+
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+        return State(start, self.optimizer.init(start), jnp.zeros((), jnp.int32), no_moments(start, self.method.rank))
+
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem, num_examples = self.problem, self.task.num_examples
 
         def loss(unknowns: Unknowns) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             log_likelihood = problem.log_likelihood(unknowns, batch, key=key)
             log_joint = log_likelihood + problem.log_prior(unknowns)
             # not over T: gradients times 1/T would spread a colder posterior wider
-            return -log_joint / target.num_examples, (log_joint / problem.temperature, log_likelihood)
+            return -log_joint / num_examples, (log_joint / problem.temperature, log_likelihood)
 
         gradient, (log_joint, log_likelihood) = jax.grad(loss, has_aux=True)(state.unknowns)
-        unknowns, optimizer = optimize(_optimizer(self, target), gradient, state.unknowns, state.optimizer)
+        unknowns, optimizer = optimize(self.optimizer, gradient, state.unknowns, state.optimizer)
         step = state.step + 1
         moments = jax.lax.cond(
-            same_for_all_members(snapshots_of(self, target).due(step)),
+            same_for_all_members(self.snapshots.due(step)),
             lambda: add_snapshot(state.moments, unknowns),
             lambda: state.moments,
         )
-        info = Info(log_joint, -log_likelihood / target.num_examples, moments.taken)
+        info = Info(log_joint, -log_likelihood / num_examples, moments.taken)
         return State(unknowns, optimizer, step, moments), info
 
-    def finish(self, target: Target, states: "State", draws: Any, trace: Trace) -> Posterior:
-        problem, moments = target.problem, states.moments
-        count = int(moments.taken[0])
+    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
+        count = int(states.moments.taken[0])
         if count < 2:  # only a run that was stopped
             note = f"stopped after {count} snapshots: a point at the last weights, not SWAG's Gaussian"
             points = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)
-            return DrawsPosterior(problem, replace(trace, notes=(*trace.notes, note)), points)
-        flat, unravel = ravel_pytree(problem.unknowns)
-        mean = moments.mean.astype(flat.dtype)
-        variance = jnp.maximum(moments.squares / count, SMALLEST_VARIANCE)
-        if self.rank == 0:
-            parameters = {"mean": mean, "log_scale": (0.5 * jnp.log(variance)).astype(flat.dtype)}
-            leaves = {name: jax.tree.leaves(jax.vmap(unravel)(value)) for name, value in parameters.items()}
-            return VariationalPosterior(
-                problem,
-                trace,
-                dict.fromkeys(problem.leaf_names, Normal()),
-                {path: {name: leaves[name][i] for name in parameters} for i, path in enumerate(problem.leaf_names)},
-            )
-        columns = min(count, self.rank)
-        deviations = jnp.moveaxis(moments.deviations[:, :columns], 1, 2)  # (members, D, K)
-        # q.LowRank's covariance is S (I + F F') S with S^2 = v / 2; F is at most sqrt(n / (K - 1)) per entry
-        directions = deviations / jnp.sqrt(variance * (columns - 1))[..., None]
-        family = LowRank(columns, over="network")
-        joint = {
-            "mean": mean,
-            "log_scale": (0.5 * jnp.log(variance / 2)).astype(flat.dtype),
-            "directions": directions.astype(flat.dtype),
-        }
-        names = problem.leaf_names
-        return VariationalPosterior(problem, trace, dict.fromkeys(names, family), {names[0]: joint})
+            return DrawsPosterior(self.problem, replace(trace, notes=(*trace.notes, note)), points)
+        families, variational = _gaussian(self.problem, states.moments, self.method.rank)
+        return VariationalPosterior(self.problem, trace, families, variational)
 
 
 class State(NamedTuple):
@@ -193,7 +175,7 @@ def add_snapshot(moments: Moments, unknowns: Unknowns) -> Moments:
 
 
 class Snapshots(NamedTuple):
-    """Which steps end with a snapshot: every so many, counted back from the last one."""
+    """Which steps end with a snapshot: every `every`-th, counted back from the last one."""
 
     last: int
     every: int
@@ -208,13 +190,13 @@ class Snapshots(NamedTuple):
         return (step > self.begin) & ((self.last - step) % self.every == 0)
 
 
-def snapshots_of(method: SWAG, target: Target) -> Snapshots:
-    every = max(1, round(method.snapshot_every * target.steps_per_epoch))
-    return Snapshots(target.steps, every, math.floor(method.collect * target.steps / every + 1e-9))
+def plan_snapshots(method: SWAG, task: Task) -> Snapshots:
+    every = max(1, round(method.snapshot_every * task.steps_per_epoch))
+    return Snapshots(task.steps, every, math.floor(method.collect * task.steps / every + 1e-9))
 
 
-def _optimizer(method: SWAG, target: Target) -> optax.GradientTransformation:
-    begin = snapshots_of(method, target).begin
+def make_optimizer(method: SWAG, begin: int) -> optax.GradientTransformation:
+    """SGD whose step size has fallen to the constant one after `begin` steps."""
     rate = optax.linear_schedule(
         method.start_learning_rate, method.learning_rate, max(begin - begin // 2, 1), begin // 2
     )
@@ -223,11 +205,34 @@ def _optimizer(method: SWAG, target: Target) -> optax.GradientTransformation:
     return pack_small_leaves(optax.sgd(rate, momentum=method.momentum))
 
 
-def _epochs_for(method: SWAG, target: Target, count: int) -> int:
-    every = snapshots_of(method, target).every
-    return math.ceil(math.ceil(count * every / method.collect - 1e-9) / target.steps_per_epoch)
+def _gaussian(problem: Problem, moments: Moments, rank: int) -> tuple[dict[str, Family], dict[str, Any]]:
+    """The Gaussian of the snapshots, as families by leaf and their parameters, for all members."""
+    flat, unravel = ravel_pytree(problem.unknowns)
+    count, names = int(moments.taken[0]), problem.leaf_names
+    mean = moments.mean.astype(flat.dtype)
+    variance = jnp.maximum(moments.squares / count, SMALLEST_VARIANCE)
+    if rank == 0:
+        parameters = {"mean": mean, "log_scale": (0.5 * jnp.log(variance)).astype(flat.dtype)}
+        leaves = {name: jax.tree.leaves(jax.vmap(unravel)(value)) for name, value in parameters.items()}
+        diagonal = {path: {name: leaves[name][i] for name in parameters} for i, path in enumerate(names)}
+        return dict.fromkeys(names, Normal()), diagonal
+    columns = min(count, rank)
+    deviations = jnp.moveaxis(moments.deviations[:, :columns], 1, 2)  # (members, D, K)
+    # q.LowRank's covariance is S (I + F F') S with S^2 = v / 2; F is at most sqrt(n / (K - 1)) per entry
+    directions = deviations / jnp.sqrt(variance * (columns - 1))[..., None]
+    joint = {
+        "mean": mean,
+        "log_scale": (0.5 * jnp.log(variance / 2)).astype(flat.dtype),
+        "directions": directions.astype(flat.dtype),
+    }
+    return dict.fromkeys(names, LowRank(columns, over="network")), {names[0]: joint}
 
 
-def _length(target: Target) -> str:
-    epochs, rest = divmod(target.steps, target.steps_per_epoch)
-    return f"{target.steps} steps" if rest else f"{epochs} epochs"
+def _epochs_for(method: SWAG, task: Task, count: int) -> int:
+    every = plan_snapshots(method, task).every
+    return math.ceil(math.ceil(count * every / method.collect - 1e-9) / task.steps_per_epoch)
+
+
+def _length(task: Task) -> str:
+    epochs, rest = divmod(task.steps, task.steps_per_epoch)
+    return f"{task.steps} steps" if rest else f"{epochs} epochs"

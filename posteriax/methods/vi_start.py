@@ -1,10 +1,9 @@
 """Where variational inference starts: at the network's own weights, at the mode of a small model, or at a posterior.
 
-A network whose outputs are linear in its weights has a log joint with one mode. Newton's steps find it whatever the
+A network whose outputs are linear in its weights has a log joint with one mode. Newton steps find it whatever the
 units of its inputs, and the curvature there gives the first scales. Other networks start at their own weights.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,60 +11,121 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.data import Batch
-from posteriax.families import Block, Variational
+from posteriax.families import Gaussian, Variational
 from posteriax.methods import mode
-from posteriax.methods.method import Target
-from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.methods.method import Task
+from posteriax.methods.posterior_moments import Moments, moments_of
+from posteriax.methods.starts import check_same_network
+from posteriax.methods.vi_blocks import Blocks, initial_parameters
+from posteriax.posterior import Posterior
 from posteriax.priors import has_density
-from posteriax.problem import Unknowns
-
-MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of a posterior that is a start
+from posteriax.problem import Problem, Unknowns
 
 
-class Moments(NamedTuple):
-    """What a start knows of every unknown.
+class StartPlan(NamedTuple):
+    """Where a run starts: at the mode, at a posterior of these moments, or (neither) at the network's own weights."""
+
+    at_mode: bool = False
+    moments: Moments | None = None
+    notes: tuple[str, ...] = ()
+
+
+def plan_start(start: Any, blocks: Blocks, task: Task, *, may_move: bool) -> StartPlan:
+    """Settle the start of a run.
 
     Args:
-        mean: None if the posterior has several modes, so that its mean is none of them.
-        variance: None if it is a point.
-        covariance: of all unknowns as one vector, if they are few.
+        start: the setting of :class:`px.VI`.
+        blocks: what is inferred.
+        task: the run.
+        may_move: whether "auto" may leave the network's own weights for the mode.
     """
+    if isinstance(start, Posterior):
+        check_same_network(start, task.problem)
+        moments = moments_of(start)
+        return StartPlan(moments=moments, notes=_moments_notes(moments, blocks, task.problem))
+    if start == "mode" and (why := why_no_mode(task)):
+        raise ValueError(f'start="mode" is not possible: {why}; take start="network", or a fitted px.MAP() as start')
+    if start == "mode" or (start == "auto" and may_move and _is_small_linear_model(blocks, task)):
+        return StartPlan(True, notes=("the start is the mode of the log joint, with scales from the curvature there",))
+    return StartPlan()
 
-    mean: Unknowns | None
-    variance: Unknowns | None
-    covariance: Any = None
+
+def starting_parameters(
+    plan: StartPlan, blocks: Blocks, problem: Problem, key: jax.Array, start: Unknowns, batch: Batch
+) -> dict[str, Variational]:
+    """The variational parameters that a run starts with, from its member's own start."""
+    if plan.at_mode:
+        found = mode.find_mode(lambda unknowns: problem.log_joint(unknowns, batch), start)
+        start = ravel_pytree(start)[1](found.value)
+        return _spread_by_hessian(blocks, initial_parameters(blocks, key, start), found.hessian)
+    if plan.moments is None:
+        return initial_parameters(blocks, key, start)
+    start = start if plan.moments.mean is None else jax.tree.map(jnp.asarray, plan.moments.mean)
+    return _spread_by_moments(blocks, initial_parameters(blocks, key, start), plan.moments)
 
 
-def can_find_mode(target: Target) -> str:
-    """Why the mode of a problem cannot be found by Newton's steps; empty if it can."""
-    problem = target.problem
+def why_no_mode(task: Task) -> str:
+    """Why Newton steps cannot find the mode of a problem; empty if they can."""
+    problem = task.problem
     size = sum(leaf.size for leaf in jax.tree.leaves(problem.unknowns))
-    if size > mode.LARGEST or size * target.num_examples > mode.LARGEST_DATA:
-        return f"it needs the Hessian of {size:,} unknowns and {target.num_examples:,} examples, which is too large"
+    if size > mode.LARGEST or size * task.num_examples > mode.LARGEST_DATA:
+        return f"it needs the Hessian of {size:,} unknowns and {task.num_examples:,} examples, which is too large"
     if not all(has_density(prior) for prior in problem.leaf_priors):
         return "a prior without a density has no mode"
-    if target.couples_examples:
+    if task.couples_examples:
         return "the network's outputs couple the examples of a batch"
     return ""
 
 
-def from_mode(target: Target, start: Unknowns, batch: Batch) -> tuple[Unknowns, jax.Array]:
-    """The mode and the Hessian there, of the data in `batch`."""
-    found = mode.find_mode(lambda unknowns: target.problem.log_joint(unknowns, batch), start)
-    return ravel_pytree(start)[1](found.value), found.hessian
+def _is_small_linear_model(blocks: Blocks, task: Task) -> bool:
+    if why_no_mode(task):
+        return False
+    parameters = _parameter_shapes(blocks, task.problem)
+    if not all(isinstance(block.family, Gaussian) and "mean" in parameters[block.name] for block in blocks):
+        return False
+    return mode.is_linear(task.problem.network, task.example)
 
 
-def spread_by_hessian(
-    blocks: Sequence[Block], variational: dict[str, Variational], hessian: jax.Array
+def _parameter_shapes(blocks: Blocks, problem: Problem) -> dict[str, Variational]:
+    return jax.eval_shape(lambda: initial_parameters(blocks, jax.random.key(0), problem.unknowns))
+
+
+def _moments_notes(moments: Moments, blocks: Blocks, problem: Problem) -> tuple[str, ...]:
+    """The blocks that take only the means of the start; an error for those that have none."""
+    parameters = _parameter_shapes(blocks, problem)
+    for block in blocks:
+        if set(parameters[block.name]) <= {"log_scale", "log_size"}:
+            raise ValueError(
+                f"{type(block.family).__name__} for {block.name} has no means: it cannot start at a posterior"
+            )
+    if moments.variance is None:
+        return ()
+    ones = jax.tree.leaves(jax.tree.map(jnp.ones_like, problem.unknowns))
+    without_scales = [
+        block.name
+        for block in blocks
+        if jax.eval_shape(
+            lambda v, x, f=block.family: f.spread(v, x, None), parameters[block.name], block.leaves.join(ones)
+        )
+        is None
+    ]
+    return tuple(f"{name}: only the means of the start are taken, not its scales" for name in without_scales)
+
+
+def _spread_by_hessian(
+    blocks: Blocks, variational: dict[str, Variational], hessian: jax.Array
 ) -> dict[str, Variational]:
     """Scales from the curvature: for independent blocks, those that are best for a Gaussian posterior."""
-    sizes = {i: int(np.prod(shape)) for block in blocks for i, shape in zip(block.indices, block.shapes, strict=True)}
+    sizes = {
+        i: int(np.prod(shape))
+        for block in blocks
+        for i, shape in zip(block.leaves.indices, block.leaves.shapes, strict=True)
+    }
     ends = np.cumsum([sizes[i] for i in range(len(sizes))])
     spread = {}
     for block in blocks:
-        places = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in block.indices])
+        places = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in block.leaves.indices])
         own = hessian[places][:, places]
         variance = (1 / jnp.maximum(jnp.abs(jnp.diag(own)), 1e-30)).reshape(block.info.shape)
         found = block.family.spread(variational[block.name], variance, mode.inverse(own))
@@ -73,9 +133,7 @@ def spread_by_hessian(
     return spread
 
 
-def spread_by_moments(
-    blocks: Sequence[Block], variational: dict[str, Variational], moments: Moments
-) -> dict[str, Variational]:
+def _spread_by_moments(blocks: Blocks, variational: dict[str, Variational], moments: Moments) -> dict[str, Variational]:
     """Scales of a posterior, for the families that take them."""
     if moments.variance is None:
         return variational
@@ -85,45 +143,9 @@ def spread_by_moments(
     for block in blocks:
         covariance = None
         if moments.covariance is not None:
-            places = np.concatenate([np.arange(ends[i] - variances[i].size, ends[i]) for i in block.indices])
+            places = np.concatenate([np.arange(ends[i] - variances[i].size, ends[i]) for i in block.leaves.indices])
             covariance = jnp.asarray(moments.covariance[np.ix_(places, places)])
-        variance = jnp.maximum(block.join([jnp.asarray(leaf) for leaf in variances]), 1e-30)
+        variance = jnp.maximum(block.leaves.join([jnp.asarray(leaf) for leaf in variances]), 1e-30)
         found = block.family.spread(variational[block.name], variance, covariance)
         spread[block.name] = variational[block.name] if found is None else found
     return spread
-
-
-def moments_of(posterior: Posterior, target: Target) -> Moments:
-    """Means and variances of a posterior that is a start; within its chains or members, if it has several."""
-    own, theirs = describe_leaves(target.problem.unknowns), describe_leaves(posterior.template)
-    if own != theirs:
-        raise ValueError(f"start is a posterior of another network: it has {theirs}, the problem has {own}")
-    if isinstance(posterior, DrawsPosterior):
-        chains, each = jax.tree.leaves(posterior.draws)[0].shape[:2]
-    else:
-        chains = posterior.members * posterior.components if isinstance(posterior, VariationalPosterior) else 1
-        each = MOST_DRAWS
-    if each == 1:
-        return Moments(None, None)
-    size = sum(leaf.size for leaf in jax.tree.leaves(posterior.template))
-    count = int(np.clip(MOST_NUMBERS // (size * chains), 20, min(each, MOST_DRAWS)))
-    draws = _draws(posterior, chains, each, count)
-    mean = jax.tree.map(lambda leaf: leaf.mean(axis=(0, 1)).astype(np.float32), draws) if chains == 1 else None
-    variance = jax.tree.map(lambda leaf: leaf.var(axis=1, ddof=1).mean(axis=0).astype(np.float32), draws)
-    covariance = None
-    if count >= 4 * size:
-        flat = np.concatenate([leaf.reshape(chains, count, -1) for leaf in jax.tree.leaves(draws)], axis=2)
-        covariance = np.mean([np.atleast_2d(np.cov(chain.T)) for chain in flat], axis=0).astype(np.float32)
-    return Moments(mean, variance, covariance)
-
-
-def _draws(posterior: Posterior, chains: int, each: int, count: int) -> Unknowns:
-    """(chains, count, ...) draws, in float64."""
-    if isinstance(posterior, DrawsPosterior):
-        chosen = np.arange(count) * each // count
-        return jax.tree.map(lambda leaf: np.asarray(leaf[:, chosen], np.float64), posterior.draws)
-    flat = posterior.draw(jax.random.key(0), np.arange(chains * count), chains * count)
-    # draws go round the members and their components
-    return jax.tree.map(
-        lambda leaf: np.swapaxes(np.asarray(leaf, np.float64).reshape(count, chains, *leaf.shape[1:]), 0, 1), flat
-    )

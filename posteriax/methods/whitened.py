@@ -1,7 +1,7 @@
 """Adam in the posterior's own units: the default optimiser of variational inference.
 
-Adam makes a gradient free of units; what it returns is taken in units of what is uncertain, so that weights of any size
-and inputs in any unit are served by the same rates:
+Adam makes a gradient free of units; what it returns is taken in units of what is uncertain, so that the same
+rates suit weights of any size and inputs in any unit:
 
     independent, sigma      mu <- mu - 0.1 sigma Adam(dmu),    log sigma <- log sigma - 0.03 Adam(dlog sigma)
     full covariance, L L'   mu <- mu - 0.1 L Adam(L' dmu),     L <- L T,  T - I = -0.03 Adam(tril(L' dL)), below the
@@ -36,7 +36,7 @@ class WhitenedState(NamedTuple):
 def whitened_adam(
     steps: int, mean_rate: float = MEAN_RATE, scale_rate: float = SCALE_RATE, plain_rate: float = PLAIN_RATE
 ) -> optax.GradientTransformation:
-    """The optimiser for a run of so many steps.
+    """The optimiser for a run of `steps` steps.
 
     Args:
         steps: after which the rates are 0.
@@ -124,21 +124,12 @@ def _of_row(size: int) -> np.float32:
 def _by_factor(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
     """Gradients in whitened coordinates: L' dmu, and the lower triangle of L' dL."""
     factor = triangular.factor(leaf["log_diagonal"], leaf["lower"])
-    natural = by_whitened_factor(factor, gradient["log_diagonal"], gradient["lower"])
+    natural = triangular.whitened_gradient(factor, gradient["log_diagonal"], gradient["lower"])
     return {
         "mean": (factor.T @ gradient["mean"].reshape(-1)).reshape(leaf["mean"].shape),
         "log_diagonal": jnp.diag(natural),
         "lower": natural[np.tril_indices(len(factor), -1)],
     }
-
-
-def by_whitened_factor(factor: jax.Array, by_log: jax.Array, by_lower: jax.Array) -> jax.Array:
-    """L' dL from the gradients by log_diagonal and S, where L = diag(e^log_diagonal) (I + S)."""
-    diagonal = jnp.diag(factor)
-    below = np.tril_indices(len(factor), -1)
-    by_factor = jnp.zeros_like(factor).at[below].set(by_lower) / diagonal[:, None]
-    on_diagonal = (by_log - (by_factor * factor).sum(axis=1)) / diagonal
-    return factor.T @ (by_factor + jnp.diag(on_diagonal))
 
 
 def _step_full(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any) -> dict[str, jax.Array]:
@@ -155,7 +146,7 @@ def _step_full(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any) -> 
 
 
 def fisher(leaf: Leaf) -> dict[str, float]:
-    """The Fisher information of the logs of scales, each of which is of so many weights: 2 for every one of them."""
+    """The Fisher information of each log scale: 2 for every weight that it scales."""
     if "log_u" in leaf:
         of_u, of_v = leaf["log_u"], leaf["log_v"]
         # k products share a weight
@@ -166,7 +157,7 @@ def fisher(leaf: Leaf) -> dict[str, float]:
 
 
 def count(leaf: Leaf) -> int:
-    """How many numbers the whitened gradient is about: a mean and a scale for every weight, or either."""
+    """How many entries the whitened gradient has: a mean and a scale for every weight, or one of them."""
     means = [name for name, unit in jax.eval_shape(units, leaf).items() if unit is not None]
     return 2 * sum(leaf[name].size for name in means) if means else sum(leaf[name].size for name in fisher(leaf))
 

@@ -36,6 +36,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "temperature": float(problem.temperature),
         "notes": list(posterior.trace.notes),
         "warmup": posterior.trace.warmup,
+        "arviz names": dict(posterior.trace.arviz_names),
         "axes": _axes_to_plain(problem.network.axes),
     }  # not how long it took: the same posterior is the same file
     if isinstance(posterior, VariationalPosterior):
@@ -106,7 +107,7 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         net, from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
     )
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
-    trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"])
+    trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"], arviz_names=about.get("arviz names", {}))
     names = problem.leaf_names
     if about["kind"] not in ("variational", "draws"):
         raise PosteriorFileError(f"it holds an unknown kind of posterior, {about['kind']!r}")

@@ -15,6 +15,7 @@ class Trace(Mapping[str, np.ndarray]):
         notes: what a user should know of how the run was set up, one line each.
         seconds: how long it took, compilation included; not saved with a posterior.
         warmup: how many of the first steps were a sampler's warm-up.
+        arviz_names: ArviZ's names of the arrays, where they have another there; the method declares them.
 
     >>> trace = Trace({"elbo": np.array([-3.0, -2.0])})
     >>> trace["elbo"].tolist()
@@ -25,6 +26,7 @@ class Trace(Mapping[str, np.ndarray]):
     notes: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     warmup: int = 0
+    arviz_names: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]

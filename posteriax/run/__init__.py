@@ -1,12 +1,12 @@
-"""Run: one loop drives every method, with its data, checkpoints and progress."""
+"""Run: one loop drives every method; progress, checkpoints, Ctrl-C and watches are observers of it."""
 
 from posteriax.run.checkpoint import CheckpointError as CheckpointError
 from posteriax.run.fitting import fit as fit
 from posteriax.run.gradient_noise import FIELD as FIELD
 from posteriax.run.gradient_noise import GradientNoise as GradientNoise
-from posteriax.run.gradient_noise import watch_gradients as watch_gradients
+from posteriax.run.gradient_noise import record_gradients as record_gradients
+from posteriax.run.keys import Streams as Streams
 from posteriax.run.program import Program as Program
-from posteriax.run.program import Streams as Streams
 from posteriax.run.program import members_mesh as members_mesh
 from posteriax.run.program import over_members as over_members
 from posteriax.run.watch import Watch as Watch

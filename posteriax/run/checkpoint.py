@@ -10,25 +10,15 @@ the two leaves a shard that nothing names, and the next run writes it again.
 
 import contextlib
 import fcntl
-import hashlib
 import os
-import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from posteriax import __about__
-from posteriax._internal.leaf_paths import describe_leaves
-from posteriax._internal.settings import to_plain
 from posteriax._internal.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
-from posteriax.methods import Ensemble, Target
-from posteriax.problem import Problem
-from posteriax.run.watch import Watched
 
 KIND = "checkpoint"
 SHARD = "checkpoint shard"
@@ -46,7 +36,7 @@ class Saved(NamedTuple):
     recorded: list[Any]
     drawn: list[Any]
     seconds: float
-    watched: Watched
+    about: dict[str, Any]  # what observers keep
 
 
 class Checkpoint:
@@ -81,8 +71,7 @@ class Checkpoint:
             infos, some = self._load_shard(shard, info, draws)
             recorded.append(infos)
             drawn += [some] if some is not None else []
-        watched = Watched(tuple(about.get("watched_step", ())), tuple(about.get("watched", ())))
-        return Saved(about["step"], restored, recorded, drawn, about["seconds"], watched)
+        return Saved(about["step"], restored, recorded, drawn, about["seconds"], about)
 
     def save(
         self,
@@ -92,9 +81,9 @@ class Checkpoint:
         drawn: list[Any],
         first: int,
         seconds: float,
-        watched: Watched,
+        more: dict[str, Any],
     ) -> list[Any]:
-        """Store the run at `step`: the states, and what was recorded and drawn since step `first`.
+        """Store the run at `step`: the states, what was recorded and drawn since step `first`, and what else to keep.
 
         Returns the draws as they are now in the file, so that those in memory can go.
         """
@@ -110,8 +99,7 @@ class Checkpoint:
             shards = [*self.shards, {"name": shard, "sha256": digest}]
             state = {f"state:{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(states))}
             about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
-            about |= {"watched_step": watched.steps, "watched": watched.values}
-            write_tensors(self.folder / "state.tensors", about, state)
+            write_tensors(self.folder / "state.tensors", {**more, **about}, state)
         self.shards = shards
         return [_fill(drawn[0], file_arrays(self.folder / shard), "draw")] if drawn else []
 
@@ -160,52 +148,9 @@ def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoin
         os.close(lock)
 
 
-def settings_of(ensemble: Ensemble, target: Target, key: jax.Array, data: Any, batch: Any, thin: int) -> dict[str, str]:
-    """What a run's result depends on, by name. Functions count by the computation they make of one step."""
-    problem = target.problem
-    target = replace(target, data_axis=None)  # the axis exists only on the devices
-    start = jax.eval_shape(partial(ensemble.method.init, target), key, problem.unknowns, batch)
-    step = str(jax.make_jaxpr(partial(ensemble.method.step, target))(key, start, batch))
-    # a sampler may be asked for more draws later: its steps do not know how many will follow
-    length = {} if ensemble.method.samples else {"steps": str(target.steps)}
-    return length | {
-        "method": type(ensemble.method).__name__,
-        "members": str(ensemble.members),
-        "warm-up": str(target.warmup),
-        "steps from draw to draw": str(thin),
-        "batch size": str(len(batch.weight)),
-        "examples": str(target.num_examples),
-        "key": str(np.asarray(jax.random.key_data(key)).tolist()),
-        "temperature": str(problem.temperature),
-        "prior": _plain(problem),
-        "network": ", ".join(describe_leaves(problem.network.params)),
-        "starting weights": _digest((problem.network.params, ensemble.given_starts(problem))),
-        "data": _digest(data),
-        "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
-        "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
-    }
-
-
 def _fill(structure: Any, arrays: dict[str, np.ndarray] | dict[str, FileArray], prefix: str) -> Any:
     count = len(jax.tree.leaves(structure))
     return jax.tree.unflatten(jax.tree.structure(structure), [arrays[f"{prefix}:{i}"] for i in range(count)])
-
-
-def _plain(problem: Problem) -> str:
-    try:
-        text = str(to_plain(problem.prior))
-    except TypeError:  # a prior of the user's own: the computation of a step tells it apart
-        return type(problem.prior).__name__
-    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
-
-
-def _digest(tree: Any) -> str:
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        array = np.ascontiguousarray(leaf)
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(array.view(np.uint8).data if array.size else b"")
-    return digest.hexdigest()
 
 
 def _short(value: str | None) -> str:

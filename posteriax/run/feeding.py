@@ -1,15 +1,17 @@
-"""A run's data as the driver takes them: arrays for the device, or a source of batches on the host."""
+"""A run's data: checked at the door, then held on the devices or fed to them chunk by chunk."""
 
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax.data import Batch, HostArrays, Loader, Minibatches, is_large, is_loader
+from posteriax.data import Batch, Feed, HostArrays, Loader, Minibatches, full_batch, is_large, is_loader
 from posteriax.methods import Method
 from posteriax.problem import Problem
-from posteriax.run.program import streams
+from posteriax.run.keys import streams
+from posteriax.run.program import Program
 
 DEFAULT_BATCH_SIZE = 64
 
@@ -25,8 +27,26 @@ class PreparedData(NamedTuple):
     sample: Batch  # a batch on the host, for its shapes and for a trial of the network
 
 
+class Supply:
+    """The data of the steps of a chunk, on the devices."""
+
+    def __init__(self, data: PreparedData, program: Program):
+        self.program, self.feed = program, None
+        if data.source is not None:
+            self.feed = Feed(data.source, program.capacity, program.task.steps)
+        elif program.method.full_batch:
+            parts = program.mesh.shape["data"] * program.method.micro_batches  # of equal size
+            self.resident = program.place(jax.tree.map(jnp.asarray, full_batch(data.arrays, parts)), "data")
+        else:
+            self.resident = program.place(jax.tree.map(jnp.asarray, data.arrays))
+
+    def take(self, first: int, last: int) -> Any:
+        """Of steps `first` to `last`."""
+        return self.resident if self.feed is None else self.program.place(self.feed.take(first, last))
+
+
 def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array) -> PreparedData:
-    name = type(method).__name__
+    name = method.name
     if method.full_batch and batch_size is not None:
         raise ValueError(f"{name} needs the whole data set at every step: leave batch_size out")
     if is_loader(data):

@@ -6,22 +6,25 @@
 
 with E and Var over a window of W batches, for every parameter; Var divides by W - 1. Gradients that are noise alone
 have a paper value of (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and a plain one of 0.13: with an
-endless window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales
-of pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one.
-(METHODS E.1, 0.2.5)
+infinite window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies
+(scales of pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one.
+"paper" is the k-tied paper (Swiatkowski et al. 2020).
 """
 
 from collections import namedtuple
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from posteriax._internal.checks import check_count
-from posteriax.methods import same_for_all_members
+from posteriax.data import Batch
+from posteriax.methods import Kernel, Method, OptimizingKernel, Task, same_for_all_members
+from posteriax.posterior import Posterior, Trace
+from posteriax.problem import Unknowns
 
 FIELD = "gradient_noise"
 NONE = -1.0  # finite, as all states must be
@@ -31,7 +34,8 @@ NONE = -1.0  # finite, as all states must be
 class GradientNoise:
     """What ``px.fit(..., record=px.GradientNoise())`` records; :func:`px.analysis.gradient_noise` reads it.
 
-    Between windows nothing is computed, so that a run costs a few per cent more at the most.
+    Between windows nothing is computed, so that a run costs at most a few per cent more. Recording does not
+    change the run.
 
     Args:
         window: batches of one window; with 2 or 3 the averaged ratios have no finite expectation.
@@ -59,7 +63,7 @@ class GradientNoise:
             raise ValueError(f"every must be at least the window of {self.window} batches, got {self.every}")
 
 
-class WatchedOptimizer(NamedTuple):
+class RecordingState(NamedTuple):
     """An optimiser's state, and the running moments of the gradients it is given."""
 
     inner: Any
@@ -69,24 +73,71 @@ class WatchedOptimizer(NamedTuple):
     ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
 
 
-def watch_gradients(method: Any, noise: GradientNoise, steps: int) -> Any:
-    """The same method, whose optimiser watches its gradients."""
-    if not hasattr(method, "optimizer"):
-        raise ValueError(
-            f"record=px.GradientNoise() is for methods with an optimizer (px.VI, px.MAP), not {type(method).__name__}"
-        )
-    return replace(method, optimizer=_watched(method.optimizer_for(steps), noise))
+def record_gradients(method: Method, noise: GradientNoise) -> Method:
+    """The same method, which also records its gradients' noise."""
+    if method.samples:
+        raise _no_optimizer(method)
+    return RecordedMethod(method, noise)
 
 
-def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:
+@dataclass(frozen=True, eq=False)
+class RecordedMethod(Method):
+    """A method that optimises, with a recorder before its optimiser."""
+
+    inner: Method
+    noise: GradientNoise
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def start(self) -> Any:
+        return self.inner.start
+
+    def bind(self, task: Task) -> "RecordingKernel":
+        kernel = self.inner.bind(task)
+        if not isinstance(kernel, OptimizingKernel):
+            raise _no_optimizer(self.inner)
+        kernel = replace(kernel, optimizer=_recording(kernel.optimizer, self.noise))
+        return RecordingKernel(method=self, task=task, notes=kernel.notes, inner=kernel)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordingKernel(Kernel):
+    inner: OptimizingKernel
+
+    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> Any:
+        return self.inner.init(key, start, batch)
+
+    def step(self, key: jax.Array, state: Any, batch: Batch) -> tuple[Any, Any]:
+        state, info = self.inner.step(key, state, batch)
+        extended: Any = namedtuple("Info", (*info._fields, FIELD))  # type: ignore[misc]
+        return state, extended(*info, state.optimizer.ratios)  # type: ignore[call-arg]
+
+    def finish(self, states: Any, draws: Any, trace: Trace) -> Posterior:
+        if FIELD in trace:  # of a window's last step only
+            values = trace[FIELD]
+            alone = values.ndim == 3  # (steps, leaves, 3), or members before that
+            ends = (values != NONE).any(axis=(1, 2) if alone else (0, 2, 3))
+            kept = {FIELD: np.compress(ends, values, axis=0 if alone else 1), f"{FIELD}_step": np.flatnonzero(ends) + 1}
+            trace = replace(trace, arrays={**trace.arrays, **kept})
+        return self.inner.finish(states, draws, trace)
+
+
+def _no_optimizer(method: Method) -> ValueError:
+    return ValueError(f"record=px.GradientNoise() is for methods with an optimizer (px.VI, px.MAP), not {method.name}")
+
+
+def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:
     """The same optimiser, whose state has the gradients' signal and noise beside it."""
 
-    def init(params: Any) -> WatchedOptimizer:
+    def init(params: Any) -> RecordingState:
         zeros = jax.tree.map(jnp.zeros_like, params)
         none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
-        return WatchedOptimizer(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
+        return RecordingState(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
 
-    def update(gradient: Any, state: WatchedOptimizer, params: Any = None) -> tuple[Any, WatchedOptimizer]:
+    def update(gradient: Any, state: RecordingState, params: Any = None) -> tuple[Any, RecordingState]:
         place = same_for_all_members(state.step % noise.every)
         mean, squares = jax.lax.cond(
             place < noise.window,
@@ -99,7 +150,7 @@ def _watched(optimizer: optax.GradientTransformation, noise: GradientNoise) -> o
             lambda: jnp.full_like(state.ratios, NONE),
         )
         updates, inner = optimizer.update(gradient, state.inner, params)
-        return updates, WatchedOptimizer(inner, mean, squares, state.step + 1, ratios)
+        return updates, RecordingState(inner, mean, squares, state.step + 1, ratios)
 
     return optax.GradientTransformation(init, update)
 
@@ -129,17 +180,3 @@ def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
         return jnp.stack([plain + part, plain, pooled + part])
 
     return jnp.stack([one(m, s) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(squares), strict=True)])
-
-
-@lru_cache(maxsize=16)
-def _extended(info: type) -> Any:
-    return namedtuple("Info", (*info._fields, FIELD))  # type: ignore[attr-defined]
-
-
-def with_noise(info: Any, state: Any) -> Any:
-    """What a method recorded at a step, with the ratios found there if its optimiser watches its gradients."""
-    optimizer = getattr(state, "optimizer", None)
-    if not isinstance(optimizer, WatchedOptimizer):
-        return info
-    extended: Any = _extended(type(info))  # type: ignore[arg-type]
-    return extended(*info, optimizer.ratios)

@@ -8,7 +8,7 @@ loop of its own; members that share a device are vmapped.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,8 @@ from jax.sharding import PartitionSpec as P
 
 from posteriax._internal.compiler import CHUNK_OPTIONS, RUN_ONCE, jit
 from posteriax.data import Batch, Minibatches, full_batch
-from posteriax.methods import Ensemble, Method, Target
-from posteriax.run.gradient_noise import with_noise
+from posteriax.methods import Members
+from posteriax.run.keys import Streams, streams
 
 STEPS_PER_CHUNK = 1000  # at the most
 CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
@@ -27,61 +27,35 @@ CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the d
 Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
 
 
-class Streams(NamedTuple):
-    """Independent keys of one member: for its start, its steps, and the order of its data."""
-
-    start: jax.Array
-    steps: jax.Array
-    order: jax.Array
-
-
-def streams(key: jax.Array, member: Any) -> Streams:
-    """The streams of one member of a run, from the run's key."""
-    return Streams(*jax.random.split(jax.random.fold_in(key, member), 3))
-
-
 class Program:
     """Starting and stepping all members of a run.
 
     Args:
-        ensemble: the method and how many members run it.
-        target: the problem and the run's facts.
+        members: the kernel that they run, how many they are, and where they begin.
         minibatches: how batches are cut from data on the device; None for the full batch, or if batches are fed.
         mesh: the devices, with the axes "members" and "data".
-        thin: steps from one kept draw to the next, for samplers.
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
     """
 
-    def __init__(
-        self,
-        ensemble: Ensemble,
-        target: Target,
-        minibatches: Minibatches | None,
-        mesh: Mesh,
-        fed: int | None = None,
-        thin: int = 1,
-    ):
-        self.method, self.target, self.members, self.mesh = ensemble.method, target, ensemble.members, mesh
-        self.thin = thin
+    def __init__(self, members: Members, minibatches: Minibatches | None, mesh: Mesh, fed: int | None = None):
+        self.kernel, self.members, self.starts = members.kernel, members.count, members.starts
+        self.task, self.method = self.kernel.task, self.kernel.method
+        self.minibatches, self.mesh, self.fed = minibatches, mesh, fed is not None
         self.capacity = self._capacity(fed)
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
-        start = over_members(partial(_start, ensemble, target, fed is not None), shared=2)
-        # of most methods it only draws and copies
-        quick = None if self.method.full_batch else RUN_ONCE
-        start = spread(start, in_specs=(split, everywhere, examples), out_specs=split)
-        self.start = jit(start, compiler_options=quick)
-        chunk = partial(_chunk, self.method, target, minibatches, fed is not None, self.capacity, thin)
-        self.chunk = jit(
-            spread(
-                chunk,
-                in_specs=(split, split, examples, everywhere, everywhere),
-                out_specs=(split, split, split, second, second),
-            ),
-            donate_argnums=1,
-            compiler_options=CHUNK_OPTIONS,
+        start = spread(
+            over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
         )
+        # the start of most methods only draws and copies
+        self.start = jit(start, compiler_options=None if self.method.full_batch else RUN_ONCE)
+        chunk = spread(
+            self._take_steps,
+            in_specs=(split, split, examples, everywhere, everywhere),
+            out_specs=(split, split, split, second, second),
+        )
+        self.chunk = jit(chunk, donate_argnums=1, compiler_options=CHUNK_OPTIONS)
 
     def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
         """The members' keys and their states before the first step, from the run's key.
@@ -115,9 +89,9 @@ class Program:
         """Steps that one chunk has room for."""
         bytes_per_step = fed or 1
         if self.method.samples:
-            leaves = jax.tree.leaves(self.target.problem.unknowns)
-            bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.thin
-        return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.target.steps)))
+            leaves = jax.tree.leaves(self.task.problem.unknowns)
+            bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.task.thin
+        return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.task.steps)))
 
     def place(self, tree: Any, over: str | None = None) -> Any:
         """Put arrays on the devices: split along their leading axis over an axis of devices, or a copy on each."""
@@ -125,7 +99,70 @@ class Program:
 
     def draws_until(self, step: int) -> int:
         """How many draws are kept of the first `step` steps."""
-        return max(step - self.target.warmup, 0) // self.thin
+        return max(step - self.task.warmup, 0) // self.task.thin
+
+    def _start_member(self, member: jax.Array, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+        keys = streams(key, member)
+        key_start, key_init = jax.random.split(keys.start)
+        batch = _fed_batch(data, 0) if self.fed else _whole(data)
+        state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
+        # weak types would compile the chunk twice
+        return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+
+    def _step_member(
+        self, keys: Streams, state: Any, order: jax.Array, step: jax.Array, first: jax.Array, data: Data
+    ) -> tuple[Any, Any, Any]:
+        if self.fed:
+            batch = _fed_batch(data, step - first)
+        elif self.minibatches is None:
+            batch = _whole(data)
+        else:
+            batch = self.minibatches.take(data, order, step % self.minibatches.per_epoch)
+        state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
+        return state, info, self.kernel.draw(state) if self.method.samples else None
+
+    def _take_steps(
+        self, keys: Streams, states: Any, data: Data, first: jax.Array, last: jax.Array
+    ) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
+        """Steps `first` to `last` of the members of one device; ends early at a value that is not finite.
+
+        Returns the states, the step reached and whether all is well (of this device), and what every step recorded and
+        drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is not yet due at
+        the chunk's end is in the last place, and will be in the next chunk's first.
+        """
+        minibatches, warmup, thin = self.minibatches, self.task.warmup, self.task.thin
+        per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
+        one = lambda keys, state, order, step: self._step_member(keys, state, order, step, first, data)  # noqa: E731
+        all_members = jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
+        order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
+        shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
+        places = (self.capacity, self.capacity // thin + 2)
+        room = tuple(
+            jax.tree.map(lambda s, n=n: jnp.zeros((n, *s.shape), s.dtype), shape)
+            for n, shape in zip(places, shapes, strict=True)
+        )
+        draws_before = jnp.maximum(first - warmup, 0) // thin
+
+        def order_of(keys: Streams, epoch: jax.Array) -> jax.Array:
+            return minibatches.order(keys.order, epoch)  # type: ignore[union-attr]
+
+        def going(carry: Any) -> jax.Array:
+            step, _, _, well, _ = carry
+            return (step < last) & well
+
+        def advance(carry: Any) -> Any:
+            step, states, order, _, room = carry
+            if minibatches is not None:
+                new = lambda: over_members(order_of, shared=1)(keys, step // per_epoch)  # noqa: E731
+                order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
+            states, info, drawn = all_members(keys, states, order, step)
+            place = jnp.maximum(step - warmup, 0) // thin - draws_before
+            room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
+            return step + 1, states, order, jnp.isfinite(info[0]).all(), room
+
+        carry = (first, states, order, jnp.array(True), room)
+        reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
+        return states, reached[None], well[None], infos, drawn
 
 
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
@@ -154,18 +191,6 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
     return mapped
 
 
-def _start(
-    ensemble: Ensemble, target: Target, fed: bool, member: jax.Array, key: jax.Array, data: Data
-) -> tuple[Streams, Any]:
-    keys = streams(key, member)
-    key_start, key_init = jax.random.split(keys.start)
-    start = ensemble.start(target.problem, key_start, member)
-    batch = _fed_batch(data, 0) if fed else _whole(data)
-    state = ensemble.method.init(target, key_init, start, batch)
-    # weak types would compile the chunk twice
-    return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
-
-
 def _put(buffers: Any, values: Any, place: jax.Array) -> Any:
     return jax.tree.map(lambda buffer, value: buffer.at[place].set(value), buffers, values)
 
@@ -176,67 +201,3 @@ def _whole(data: Data) -> Batch:
 
 def _fed_batch(data: Batch, index: Any) -> Batch:
     return jax.tree.map(lambda a: a[index], data)
-
-
-def _chunk(
-    method: Method,
-    target: Target,
-    minibatches: Minibatches | None,
-    fed: bool,
-    capacity: int,
-    thin: int,
-    keys: Streams,
-    states: Any,
-    data: Data,
-    first: jax.Array,
-    last: jax.Array,
-) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
-    """Steps `first` to `last` of the members of one device; ends early at a value that is not finite.
-
-    Returns the states, the step reached and whether all is well (of this device), and what every step recorded and
-    drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is not yet due at the
-    chunk's end is in the last place, and will be in the next chunk's first.
-    """
-    per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
-
-    def one(keys: Streams, state: Any, order: jax.Array, step: jax.Array) -> tuple[Any, Any, Any]:
-        if fed:
-            batch = _fed_batch(data, step - first)
-        elif minibatches is None:
-            batch = _whole(data)
-        else:
-            batch = minibatches.take(data, order, step % per_epoch)
-        state, info = method.step(target, jax.random.fold_in(keys.steps, step), state, batch)
-        info = with_noise(info, state)
-        return state, info, method.draw(target, state) if method.samples else None  # type: ignore[attr-defined]
-
-    def order_of(keys: Streams, epoch: jax.Array) -> jax.Array:
-        return minibatches.order(keys.order, epoch)  # type: ignore[union-attr]
-
-    all_members = jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
-    order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
-    shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
-    places = (capacity, capacity // thin + 2)
-    room = tuple(
-        jax.tree.map(lambda s, n=n: jnp.zeros((n, *s.shape), s.dtype), shape)
-        for n, shape in zip(places, shapes, strict=True)
-    )
-    draws_before = jnp.maximum(first - target.warmup, 0) // thin
-
-    def going(carry: Any) -> jax.Array:
-        step, _, _, well, _ = carry
-        return (step < last) & well
-
-    def advance(carry: Any) -> Any:
-        step, states, order, _, room = carry
-        if minibatches is not None:
-            new = lambda: over_members(order_of, shared=1)(keys, step // per_epoch)  # noqa: E731
-            order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
-        states, info, drawn = all_members(keys, states, order, step)
-        place = jnp.maximum(step - target.warmup, 0) // thin - draws_before
-        room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
-        return step + 1, states, order, jnp.isfinite(info[0]).all(), room
-
-    carry = (first, states, order, jnp.array(True), room)
-    reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
-    return states, reached[None], well[None], infos, drawn

@@ -1,21 +1,24 @@
-"""Looking at a posterior while it is being fitted."""
+"""Watching a posterior while it is being fitted."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax.posterior import Posterior
+from posteriax.posterior import Posterior, Trace
+from posteriax.run.loop import Observer, Run
+from posteriax.run.program import Program
 
 
 @dataclass(frozen=True, eq=False)
 class Watch:
     """A function of the posterior to call during a run, for ``px.fit(..., watch=px.Watch(function, every=100))``.
 
-    Its results are in the trace under their names, with the steps they are of as "watched_step"; a checkpoint keeps
-    them. It changes nothing of the run.
+    Its results are in the trace under their names, and the steps they belong to as "watched_step"; a checkpoint keeps
+    them. It does not change the run.
 
     Args:
         function: takes the posterior as it is by then, returns numbers by name.
@@ -38,31 +41,44 @@ class Watch:
         if not callable(self.function):
             raise TypeError(f"function must take a posterior and return numbers by name, got {self.function!r}")
 
-    def look(self, posterior: Posterior, taken: tuple[str, ...] = ()) -> dict[str, float]:
-        """What the function finds; `taken` are the names that the run itself records."""
-        found = self.function(posterior)
+
+class WatchObserver(Observer):
+    """Calls a watch's function at its steps and keeps what it returns, also in the run's checkpoint."""
+
+    def __init__(self, watch: Watch, program: Program):
+        self.watch, self.program = watch, program
+        self.steps: list[int] = []
+        self.values: list[dict[str, float]] = []
+
+    def next_stop(self, step: int) -> int:
+        return step + self.watch.every - step % self.watch.every
+
+    def after_chunk(self, run: Run) -> None:
+        if run.step % self.watch.every == 0 or run.step == self.program.task.steps:
+            # a copy of the states: the next chunk writes over them
+            posterior = self.program.kernel.finish(jax.device_get(run.states), None, Trace({}))
+            self.values.append(self._call(posterior, taken=run.recorded[-1]._fields))
+            self.steps.append(run.step)
+
+    def saved(self) -> dict[str, Any]:
+        return {"watched_step": self.steps, "watched": self.values}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self.steps, self.values = list(saved.get("watched_step", ())), list(saved.get("watched", ()))
+
+    def trace_arrays(self) -> dict[str, np.ndarray]:
+        """By name, one value for every call; NaN where a call returned no such number."""
+        if not self.steps:
+            return {}
+        names = dict.fromkeys(name for values in self.values for name in values)
+        columns = {name: np.array([values.get(name, np.nan) for values in self.values]) for name in names}
+        return {"watched_step": np.array(self.steps), **columns}
+
+    def _call(self, posterior: Posterior, taken: tuple[str, ...]) -> dict[str, float]:
+        found = self.watch.function(posterior)
         if not isinstance(found, Mapping):
             raise TypeError(f"the watched function must return numbers by name, got {type(found).__name__}")
         clashes = sorted({*taken, "watched_step"} & found.keys())
         if clashes:
             raise ValueError(f"the run itself records {', '.join(clashes)}: the watched function must use other names")
         return {str(name): float(value) for name, value in found.items()}
-
-
-class Watched(NamedTuple):
-    """What was seen so far."""
-
-    steps: tuple[int, ...] = ()
-    values: tuple[dict[str, float], ...] = ()
-
-    def plus(self, step: int, values: dict[str, float]) -> "Watched":
-        return Watched((*self.steps, step), (*self.values, values))
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """By name, along the looks; NaN where a look had no such number."""
-        if not self.steps:
-            return {}
-        names = dict.fromkeys(name for values in self.values for name in values)
-        columns = {name: np.array([values.get(name, np.nan) for values in self.values]) for name in names}
-        return {"watched_step": np.array(self.steps), **columns}

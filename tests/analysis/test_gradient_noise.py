@@ -9,7 +9,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.run.gradient_noise import GradientNoise, _watched
+from posteriax.run.gradient_noise import GradientNoise, _recording
 
 KEY = jax.random.key(0)
 NET = eqx.nn.MLP(2, 2, 8, 1, key=KEY)
@@ -17,7 +17,7 @@ NET = eqx.nn.MLP(2, 2, 8, 1, key=KEY)
 
 def ratios_of(gradients, noise):
     """What a watched optimiser finds in a row of gradients."""
-    optimizer = _watched(optax.sgd(0.1), noise)
+    optimizer = _recording(optax.sgd(0.1), noise)
     state = optimizer.init(gradients[0])
     found = []
     update = jax.jit(optimizer.update)

@@ -172,7 +172,7 @@ def test_arviz_gets_what_was_recorded_with_the_kept_draws():
     """A chain that keeps one of three steps after 7 of warm-up: steps 9, 12, 15, ..."""
     steps = np.broadcast_to(np.arange(7 + 3 * 20), (4, 67))
     data = made_up(draws=20, warmup=7, log_joint=steps).to_arviz()
-    np.testing.assert_array_equal(data.sample_stats["lp"], np.broadcast_to(np.arange(9, 67, 3), (4, 20)))
+    np.testing.assert_array_equal(data.sample_stats["log_joint"], np.broadcast_to(np.arange(9, 67, 3), (4, 20)))
 
 
 def recorded(steps, **values):

@@ -8,7 +8,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax.data import Batch
-from posteriax.methods.method import Target
+from posteriax.methods import Task
 
 SHAPES = {
     "token": (1, 1, 4),
@@ -64,7 +64,7 @@ OTHERS = [
 def target_of():
     net = px.network((network, params()), example=X)
     problem = px.Problem(net, px.Normal(scale=1.0))
-    return problem, Target(problem, jax.ShapeDtypeStruct((3, 4), jnp.float32), 6, 2)
+    return problem, Task(problem=problem, example=jax.ShapeDtypeStruct((3, 4), jnp.float32), num_examples=6, steps=2)
 
 
 @pytest.mark.parametrize(
@@ -72,35 +72,37 @@ def target_of():
 )
 def test_a_family_for_all_leaves_serves_every_leaf(family):
     """A step is finite everywhere, and draws have the leaves' shapes."""
-    problem, target = target_of()
+    problem, task = target_of()
     method = px.VI(family)
-    method.prepare(target)
+    kernel = method.bind(task)
     batch = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
 
     @jax.jit
     def run(key):
-        state = method.init(target, key, problem.unknowns, batch)
-        state, info = method.step(target, key, state, batch)
+        state = kernel.init(key, problem.unknowns, batch)
+        state, info = kernel.step(key, state, batch)
         return jax.tree.map(lambda leaf: leaf[None], state), info
 
     members, info = run(jax.random.key(1))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((members.variational, info)))
-    draws = method.finish(target, members, None, px.Trace({})).sample(0, 2)
+    draws = kernel.finish(members, None, px.Trace({})).sample(0, 2)
     assert {name: leaf.shape[1:] for name, leaf in draws.items()} == SHAPES
 
 
 def test_k_tied_falls_back_to_the_rank_there_is_and_says_so():
-    _, target = target_of()
-    notes = px.VI(q.KTied(2)).prepare(target)
+    _, task = target_of()
+    notes = px.VI(q.KTied(2)).bind(task).notes
     for name, shape in (("narrow", (1, 6)), ("rows", (4, 1)), ("head", (4, 1)), ("sum", (4, 1))):
         expected = (
             f"{name}: the scales of a {shape} matrix have rank 1 at the most, so that q.KTied(k=2) is q.KTied(k=1)"
         )
         assert any(note.startswith(expected) for note in notes)
     assert not any(note.startswith(("token", "positions", "gain", "kernel")) and "rank" in note for note in notes)
-    assert any("narrow" in note for note in px.VI({"**": q.Point(), "n*": q.KTied(2)}).prepare(target))  # no name of it
+    assert any(
+        "narrow" in note for note in px.VI({"**": q.Point(), "n*": q.KTied(2)}).bind(task).notes
+    )  # no name of it
     with pytest.raises(ValueError, match=r"KTied for narrow \(1, 6\): .* rank 1 at the most.*another family"):
-        px.VI({"**": q.Point(), "narrow": q.KTied(2)}).prepare(target)
+        px.VI({"**": q.Point(), "narrow": q.KTied(2)}).bind(task)
 
 
 def test_a_leaf_without_inputs_is_a_bias_to_every_family():

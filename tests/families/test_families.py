@@ -172,9 +172,10 @@ def mlp_parameters(family):
 
 
 def count(method, problem, example):
-    from posteriax.methods.method import Target
+    from posteriax.methods import Task
 
-    start = jax.eval_shape(lambda: method.init(Target(problem, example, 10, 1), KEY, problem.unknowns, None))
+    kernel = method.bind(Task(problem=problem, example=example, num_examples=10, steps=1))
+    start = jax.eval_shape(lambda: kernel.init(KEY, problem.unknowns, None))
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(start.variational))
 
 

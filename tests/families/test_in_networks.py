@@ -14,8 +14,8 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.families.arrays import KroneckerArray
 from posteriax.families.arrays.factor import FactorArray
-from posteriax.methods.method import Target
-from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
+from posteriax.methods import Task
+from posteriax.methods.vi_objective import block_keys, random_outputs
 
 KEY = jax.random.key(0)
 BATCH = 3
@@ -69,8 +69,8 @@ def setting(name, family, estimator):
     apply, shape, out_axis, example = NETWORKS[name]
     params = {"w": normal(1, *shape)}
     problem = px.Problem(px.network((apply, params), out_axis=out_axis), px.Normal(scale=1.0))
-    target = Target(problem, jax.ShapeDtypeStruct(example, jnp.float32), BATCH, 1)
-    leaves = leaves_of(px.VI(family, estimator=estimator), target)
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct(example, jnp.float32), num_examples=BATCH, steps=1)
+    leaves = px.VI(family, estimator=estimator).bind(task).blocks
     own = leaves[0].family.init(KEY, params["w"], leaves[0].info)
     x = normal(2, BATCH, *example)
     return problem, leaves, own, x
@@ -99,7 +99,7 @@ CASES = [
 def test_factored_products_are_those_of_the_explicit_weights(name, estimator, place):
     """T-B1, outputs and gradients, for shared factors and for each example its own."""
     problem, leaves, own, x = setting(name, q.Rank1(2, place=place, scale=0.3), estimator)
-    keys = leaf_keys(KEY, leaves)
+    keys = block_keys(KEY, leaves)
     family, plan = leaves[0].family, leaves[0].plan
     assert plan.factors == ("shared" if estimator == "factor" else "per example")
 
@@ -140,12 +140,12 @@ def test_the_weight_matrix_is_never_formed():
 
     params = {"first": np.ones((30, 20), np.float32), "last": np.ones((20, 10), np.float32)}
     problem = px.Problem((with_layers, params), px.Categorical())
-    target = Target(problem, jax.ShapeDtypeStruct((30,), jnp.float32), BATCH, 1)
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct((30,), jnp.float32), num_examples=BATCH, steps=1)
     for estimator in ("factor", "auto"):
-        leaves = leaves_of(px.VI(q.Rank1(2), estimator=estimator), target)
+        leaves = px.VI(q.Rank1(2), estimator=estimator).bind(task).blocks
         own = {leaf.name: leaf.family.init(KEY, jnp.asarray(params[leaf.name]), leaf.info) for leaf in leaves}
         program = jax.make_jaxpr(
-            lambda v, x, leaves=leaves: random_outputs(problem, leaves, v, leaf_keys(KEY, leaves), x)
+            lambda v, x, leaves=leaves: random_outputs(problem, leaves, v, block_keys(KEY, leaves), x)
         )
         lines = str(program(own, jnp.ones((BATCH, 30)))).splitlines()
         formed = [line for line in lines if "= mul" in line and ("[30,20]" in line or "[20,10]" in line)]
@@ -156,13 +156,13 @@ def test_the_weight_matrix_is_never_formed():
 def test_one_component_of_fixed_ones_is_the_plain_network():
     """T-B2."""
     problem, leaves, own, x = setting("dense", q.Rank1(1, noise="point", start="normal", start_value=0.0), "auto")
-    outputs = random_outputs(problem, leaves, {"w": own}, leaf_keys(KEY, leaves), x)[1]
+    outputs = random_outputs(problem, leaves, {"w": own}, block_keys(KEY, leaves), x)[1]
     np.testing.assert_allclose(outputs, problem.outputs({"w": own["kernel"]}, x)[None], rtol=1e-5)
 
 
 def test_additive_factors_shift_inputs_and_outputs():
     problem, leaves, own, x = setting("dense", q.Rank1(2, form="additive", noise="point"), "auto")
-    outputs = random_outputs(problem, leaves, {"w": own}, leaf_keys(KEY, leaves), x)[1]
+    outputs = random_outputs(problem, leaves, {"w": own}, block_keys(KEY, leaves), x)[1]
     for k in range(2):
         np.testing.assert_allclose(outputs[k], (x + own["in"][k]) @ own["kernel"] + own["out"][k], rtol=1e-4, atol=1e-5)
 
@@ -171,7 +171,7 @@ def test_dropout_masks_differ_between_examples_and_scale_what_they_keep():
     problem, leaves, own, _ = setting("dense", q.Dropout(0.5), "auto")
     x = jnp.ones((2000, 3))
     family, plan = leaves[0].family, leaves[0].plan
-    array = family.array(own, leaf_keys(KEY, leaves)[0], plan, 2000)
+    array = family.array(own, block_keys(KEY, leaves)[0], plan, 2000)
     masks = np.asarray(array.factors[0])
     assert set(np.unique(masks)) == {0.0, 2.0}
     assert abs((masks > 0).mean() - 0.5) < 5 * 0.5 / np.sqrt(masks.size)
@@ -184,7 +184,7 @@ def test_the_local_matrix_normal_has_the_moments_of_explicit_draws(name):
     problem, leaves, own, x = setting(name, q.MatrixNormal(0.3), "local")
     own = {k: v + 0.3 * normal(4, *v.shape) for k, v in own.items()}
     draws = 20_000
-    keys = jax.vmap(lambda k: leaf_keys(k, leaves))(jax.random.split(KEY, draws))
+    keys = jax.vmap(lambda k: block_keys(k, leaves))(jax.random.split(KEY, draws))
     local = jax.jit(jax.vmap(lambda k: random_outputs(problem, leaves, {"w": own}, k, x)[1]))(keys)
     family = leaves[0].family
     assert isinstance(family.array(own, keys[0, 0], leaves[0].plan, BATCH), KroneckerArray)
@@ -207,10 +207,10 @@ def test_tied_variances_contract_by_their_factors(name):
         wide = tuple(24 for _ in shape)
         example = (24,)
     problem = px.Problem(px.network((apply, {"w": normal(1, *wide)}), out_axis=out_axis), px.Normal(scale=1.0))
-    target = Target(problem, jax.ShapeDtypeStruct(example, jnp.float32), BATCH, 1)
-    (leaf,) = leaves_of(px.VI(q.KTied(2), estimator="local"), target)
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct(example, jnp.float32), num_examples=BATCH, steps=1)
+    (leaf,) = px.VI(q.KTied(2), estimator="local").bind(task).blocks
     own = leaf.family.init(KEY, problem.network.params["w"], leaf.info)
-    keys = leaf_keys(KEY, (leaf,))[0]
+    keys = block_keys(KEY, (leaf,))[0]
     array = leaf.family.array(own, keys, leaf.plan, BATCH)
     assert array.factors is not None
     run = quax.quaxify(problem.network.apply)
@@ -223,7 +223,7 @@ def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_avera
     """T-B5 and T-B6: outputs are (components, examples); the mixture is never worse than the average."""
     problem, leaves, own, x = setting("dense", q.Rank1(3, scale=0.3), "factor")
     y = normal(6, BATCH, 4)
-    outputs = random_outputs(problem, leaves, {"w": own}, leaf_keys(KEY, leaves), x)[1]
+    outputs = random_outputs(problem, leaves, {"w": own}, block_keys(KEY, leaves), x)[1]
     assert outputs.shape == (3, BATCH, 4)
     each = jax.vmap(lambda o: problem.likelihood.log_prob({}, o, y))(outputs)
     losses = {}
@@ -346,7 +346,7 @@ def test_a_family_that_does_not_fit_is_refused_before_any_compute(name, moons, m
     width = 200 if name == "too large" else 4
     net = eqx.nn.MLP(2, 2, width, 2 if name == "too large" else 1, key=KEY)
     prior = px.priors.LogUniform() if "density" in name else px.priors.Normal(1.0)
-    monkeypatch.setattr(px.run, "Program", None)
+    monkeypatch.setattr("posteriax.run.preparing.Program", None)
     with pytest.raises(ValueError, match=message):
         px.fit(px.Problem(net, px.Categorical(), prior), moons[0], px.VI(family), steps=5, key=0)
 

@@ -1,11 +1,12 @@
 import equinox as eqx
 import jax
 import numpy as np
+import optax
 import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.methods.ensemble import shuffle_weights
+from posteriax.methods.starts import member_starts, shuffle_weights
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,23 @@ def test_starts_can_be_a_function(problem, moons):
     posterior = px.fit(problem, moons[0], px.Ensemble(px.MAP(), 2, starts=fresh), steps=1, key=0)
     weights = np.asarray(posterior.draws.network.layers[0].weight)
     assert np.abs(weights[0] - weights[1]).max() > 0.05
+
+
+def test_a_methods_own_start_goes_before_the_ensembles(problem):
+    """A start at the prior is the same draw, whoever asks for it."""
+    key, member = jax.random.key(3), np.int32(1)
+    draw = problem.sample_prior(key)
+    for of_method, of_ensemble in (("prior", "shuffle"), ("map", "prior"), ("prior", "network")):
+        start = member_starts(of_method, of_ensemble, problem, members=2).of(key, member)
+        jax.tree.map(np.testing.assert_array_equal, start, draw)
+    own = member_starts("network", "network", problem, members=2).of(key, member)
+    jax.tree.map(np.testing.assert_array_equal, own, problem.unknowns)
+
+
+def test_members_can_start_at_the_draws_of_a_posterior(problem, moons):
+    fitted = px.fit(problem, moons[0], px.Ensemble(px.MAP(), 2), steps=5, key=0)
+    again = px.fit(problem, moons[0], px.Ensemble(px.MAP(optax.sgd(0.0)), 2, starts=fitted), steps=1, key=1)
+    jax.tree.map(np.testing.assert_array_equal, again.draws, fitted.draws)
 
 
 def test_nested_ensembles_and_chains_twice_are_refused(problem, moons):

@@ -7,9 +7,9 @@ import pytest
 import posteriax as px
 from posteriax import priors as p
 from posteriax.data.batches import full_batch
-from posteriax.methods.hmc import energy_change, trajectory_length
+from posteriax.methods import Task
+from posteriax.methods.hmc import energy_change, prior_trajectory
 from posteriax.methods.mass import prior_metric, reference_scale
-from posteriax.methods.method import Target
 
 
 def unused_weight(scale, leaves=1):
@@ -48,9 +48,8 @@ def test_priors_of_different_scales_share_one_period():
 def test_the_trajectory_is_the_papers(variance, temperature, length):
     net, prior = unused_weight(variance**0.5)
     problem = px.Problem(net, px.Normal(scale=1.0), prior, temperature)
-    target = Target(problem, None, 3, 1)
-    assert reference_scale(target) == pytest.approx(variance**0.5, rel=1e-5)
-    assert trajectory_length(px.HMC(), target) == pytest.approx(length, abs=6e-4)
+    assert reference_scale(problem) == pytest.approx(variance**0.5, rel=1e-5)
+    assert prior_trajectory(px.HMC(), problem) == pytest.approx(length, abs=6e-4)
 
 
 def test_a_rejected_proposal_repeats_the_state():
@@ -116,10 +115,10 @@ def test_the_leapfrog_is_reversible_and_of_second_order():
     from blackjax.mcmc.integrators import IntegratorState, velocity_verlet
 
     exact = known.linear_regression()
-    target = Target(exact.problem, None, 30, 1)
-    method = px.HMC()
+    task = Task(problem=exact.problem, example=None, num_examples=30, steps=1)
+    kernel = px.HMC().bind(task)
     batch = full_batch(exact.problem.check(exact.data))
-    log_joint, masses = method.log_joint(target, batch), prior_metric(target)
+    log_joint, masses = kernel.log_joint(batch), prior_metric(exact.problem)
     start = exact.problem.unknowns
     momentum = masses.sample_momentum(jax.random.key(0), start)
     step = jax.jit(velocity_verlet(log_joint, masses.kinetic_energy))
@@ -139,7 +138,7 @@ def test_the_leapfrog_is_reversible_and_of_second_order():
     errors = []
     for size, count in ((0.04, 5), (0.02, 10), (0.01, 20)):
         end = run(begin, size, count)
-        before, after = (method._parts(target, batch, s.position) for s in (begin, end))
+        before, after = (kernel._parts(batch, s.position) for s in (begin, end))
         kinetic = masses.kinetic_energy(end.momentum) - masses.kinetic_energy(begin.momentum)
         errors.append(abs(float(energy_change(before, after, kinetic, 1.0))))
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.25)

@@ -10,7 +10,7 @@ import sbc
 
 import posteriax as px
 from posteriax.data import Batch
-from posteriax.methods.method import Target
+from posteriax.methods import Task
 from posteriax.problem import Unknowns
 
 REPLICATIONS, EXAMPLES, DRAWS = 200, 20, 63
@@ -37,21 +37,29 @@ def simulate(key: jax.Array) -> tuple[Unknowns, jax.Array]:
 
 def sample(method: Any, y: jax.Array) -> Unknowns:
     """(replications, DRAWS, ...): a chain on every data set, thinned."""
-    warmup, thin = method.lengths(1)
-    target = Target(PROBLEM, jax.ShapeDtypeStruct((2,), jnp.float32), EXAMPLES, warmup + DRAWS * thin, warmup=warmup)
+    warmup, thin = method.run_length(1)
+    task = Task(
+        problem=PROBLEM,
+        example=jax.ShapeDtypeStruct((2,), jnp.float32),
+        num_examples=EXAMPLES,
+        steps=warmup + DRAWS * thin,
+        warmup=warmup,
+        thin=thin,
+    )
+    kernel = method.bind(task)
 
     def chain(key: jax.Array, y: jax.Array) -> Unknowns:
         batch = Batch(jnp.asarray(X), y, jnp.ones(EXAMPLES))
         of_start, of_warmup, of_draws = jax.random.split(key, 3)
-        state = method.init(target, of_start, PROBLEM.unknowns, batch)
+        state = kernel.init(of_start, PROBLEM.unknowns, batch)
         state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
         def advance(state: Any, key: jax.Array) -> tuple[Any, None]:
-            return method.step(target, key, state, batch)[0], None
+            return kernel.step(key, state, batch)[0], None
 
         def draw(state: Any, key: jax.Array) -> tuple[Any, Unknowns]:
             state = jax.lax.scan(advance, state, jax.random.split(key, thin))[0]
-            return state, method.draw(target, state)
+            return state, kernel.draw(state)
 
         state = jax.lax.scan(advance, state, jax.random.split(of_warmup, warmup))[0]
         return jax.lax.scan(draw, state, jax.random.split(of_draws, DRAWS))[1]

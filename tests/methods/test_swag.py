@@ -9,8 +9,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.methods.method import Target
-from posteriax.methods.swag import add_snapshot, no_moments, snapshots_of
+from posteriax.methods import Task
+from posteriax.methods.swag import add_snapshot, no_moments, plan_snapshots
 from posteriax.posterior import DrawsPosterior
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Unknowns
@@ -157,7 +157,7 @@ def test_the_temperature_changes_the_log_joint_but_not_the_gaussian():
     cold, plain = fit(temperature=0.25), fit()
     np.testing.assert_allclose(cold.variational["bias"]["mean"], plain.variational["bias"]["mean"], rtol=1e-5)
     np.testing.assert_allclose(cold.trace["log_joint"], 4 * plain.trace["log_joint"], rtol=1e-5)
-    assert any("temperature changes nothing" in note for note in cold.trace.notes)
+    assert any("temperature does not change" in note for note in cold.trace.notes)
 
 
 @pytest.mark.parametrize("members", [2, 3])  # placed on two devices; vmapped on one
@@ -189,9 +189,9 @@ def test_a_saved_posterior_predicts_the_same(tmp_path):
 
 def test_a_run_stopped_before_two_snapshots_gives_its_last_weights():
     problem, _ = affine()
-    target, method = Target(problem, None, N, STEPS), px.SWAG()
-    state = method.init(target, jax.random.key(0), problem.unknowns, None)
-    posterior = method.finish(target, jax.tree.map(lambda a: a[None], state), None, Trace({}))
+    kernel = px.SWAG().bind(Task(problem=problem, example=None, num_examples=N, steps=STEPS))
+    state = kernel.init(jax.random.key(0), problem.unknowns, None)
+    posterior = kernel.finish(jax.tree.map(lambda a: a[None], state), None, Trace({}))
     assert isinstance(posterior, DrawsPosterior)
     np.testing.assert_array_equal(posterior.mean["w"], START["w"])
     assert "stopped after 0 snapshots" in posterior.trace.notes[0]
@@ -199,8 +199,8 @@ def test_a_run_stopped_before_two_snapshots_gives_its_last_weights():
 
 def test_snapshots_are_those_of_the_paper():
     """161 to 300 of 300 epochs, at 391 steps an epoch."""
-    target = Target(affine()[0], None, 50_000, 300 * 391, steps_per_epoch=391)
-    snapshots = snapshots_of(px.SWAG(collect=140 / 300), target)
+    task = Task(problem=affine()[0], example=None, num_examples=50_000, steps=300 * 391, steps_per_epoch=391)
+    snapshots = plan_snapshots(px.SWAG(collect=140 / 300), task)
     due = [step for step in range(391, 300 * 391 + 1, 391) if snapshots.due(step)]
     assert due == [epoch * 391 for epoch in range(161, 301)]
     assert sum(snapshots.due(step) for step in range(1, 300 * 391 + 1)) == 140
@@ -211,7 +211,11 @@ def test_too_short_a_run_is_an_error_that_says_what_would_do(settings, needed):
     problem, data = affine()
     with pytest.raises(ValueError, match=rf"at least 2 snapshots, .* {needed - 1} epochs .*epochs={needed} or more"):
         px.fit(problem, data, px.SWAG(**settings), epochs=needed - 1, key=0)
-    assert px.SWAG(**settings).prepare(Target(problem, None, N, needed * 5, steps_per_epoch=5))
+    assert (
+        px.SWAG(**settings)
+        .bind(Task(problem=problem, example=None, num_examples=N, steps=needed * 5, steps_per_epoch=5))
+        .notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax.data import Batch
-from posteriax.methods.method import Target
+from posteriax.methods import Task
 from posteriax.posterior import DrawsPosterior
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Unknowns
@@ -55,9 +55,10 @@ def test_the_gradient_is_the_mean_over_draws():
     noise = []
     for draws in (1, 64):
         method = px.VI(q.Normal(scale=0.3), estimator="weight", optimizer=optax.sgd(1.0), draws=draws)
-        target = Target(problem, jax.ShapeDtypeStruct((4,), jnp.float32), 30, 1)
-        state = method.init(target, jax.random.key(0), problem.unknowns, batch)
-        moved = jax.vmap(lambda key: method.step(target, key, state, batch)[0].variational["w"]["mean"])  # noqa: B023
+        task = Task(problem=problem, example=jax.ShapeDtypeStruct((4,), jnp.float32), num_examples=30, steps=1)
+        kernel = method.bind(task)
+        state = kernel.init(jax.random.key(0), problem.unknowns, batch)
+        moved = jax.vmap(lambda key: kernel.step(key, state, batch)[0].variational["w"]["mean"])  # noqa: B023
         noise.append(np.asarray(moved(jax.random.split(jax.random.key(1), 200))).std(axis=0).mean())
     # 12 weights' standard deviations, each from 200 steps
     assert noise[1] / noise[0] == pytest.approx(1 / 8, rel=0.15)
@@ -129,7 +130,7 @@ def test_families_that_cannot_take_a_start_say_so():
         start_at(exact_draws(), q.ZeroMeanNormal())
     with pytest.raises(ValueError, match="posterior of another network"):
         px.fit(matrix_problem(), DATA3, px.VI(start=exact_draws()), steps=1, key=0)
-    with pytest.raises(ValueError, match=r"start must be .auto"):
+    with pytest.raises(ValueError, match=r"start must be one of auto"):
         px.VI(start="map")
 
 
@@ -141,7 +142,7 @@ def test_the_mode_can_be_asked_for_and_is_refused_where_it_is_too_large(moons):
     np.testing.assert_allclose(own["mean"][:, 0], EXACT.mean, atol=1e-4)
     np.testing.assert_allclose(q.FullCovariance().covariance(own), EXACT.covariance, rtol=1e-3, atol=1e-7)
     wide = px.Problem(eqx.nn.MLP(2, 2, 100, 1, key=jax.random.key(0)), px.Categorical())
-    with pytest.raises(ValueError, match=r'start="mode" cannot be had: .* 502 unknowns'):
+    with pytest.raises(ValueError, match=r'start="mode" is not possible: .* 502 unknowns'):
         px.fit(wide, moons[0], px.VI(start="mode"), steps=1, key=0)
 
 

@@ -14,8 +14,8 @@ from scipy import stats
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax.methods import Task
 from posteriax.methods.mass import prior_metric, reference_scale
-from posteriax.methods.method import Target
 from posteriax.posterior.file import PosteriorFileError
 from posteriax.priors import Leaf, typical_scale
 from posteriax.priors.empirical_covariance import _symmetric_from_text, _symmetric_to_text
@@ -158,15 +158,17 @@ WIDE = np.diag([1.0, 1e-2, 1e-4, 1e-6, 0.0])  # standard deviations over four or
 def test_the_mass_is_the_priors_precision():
     net = (lambda params, x: x[:, :1] * 0.0, {"w": np.zeros((5, 1), np.float32), "v": np.zeros((3, 1), np.float32)})
     prior = p.EmpCov.from_covariance(np.cov(X, rowvar=False), scale=2.0, floor=0.1)
-    target = Target(px.Problem(net, px.Normal(1.0), {"w": prior, "v": p.Normal(0.5)}), None, 3, 1)
-    scale, own = reference_scale(target), prior_metric(target)
+    task = Task(
+        problem=px.Problem(net, px.Normal(1.0), {"w": prior, "v": p.Normal(0.5)}), example=None, num_examples=3, steps=1
+    )
+    scale, own = reference_scale(task.problem), prior_metric(task.problem)
     covariance = expected_covariance(X, 2.0, 0.1)
     momentum = {"w": np.random.default_rng(0).normal(size=(5, 1)).astype(np.float32), "v": np.zeros((3, 1))}
     unknowns = px.problem.Unknowns(momentum, {})
     exact = 0.5 * (momentum["w"].T @ covariance @ momentum["w"]).item() / scale**2
     assert float(own.kinetic_energy(unknowns)) == pytest.approx(exact, rel=1e-4)
     keys = jax.random.split(jax.random.key(0), 20_000)
-    w = np.asarray(jax.vmap(lambda k: own.sample_momentum(k, target.problem.unknowns))(keys).network["w"])[..., 0]
+    w = np.asarray(jax.vmap(lambda k: own.sample_momentum(k, task.problem.unknowns))(keys).network["w"])[..., 0]
     mass = scale**2 * np.linalg.inv(covariance)
     error = np.sqrt((mass**2 + np.outer(np.diag(mass), np.diag(mass))) / len(w))
     assert np.all(np.abs(w.T @ w / len(w) - mass) < 5 * error)

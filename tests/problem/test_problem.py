@@ -14,7 +14,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax.data.batches import Minibatches, full_batch
-from posteriax.methods.method import Target
+from posteriax.methods import Task
 from posteriax.priors import Leaf
 
 W = np.linspace(-2.0, 2.0, 7).astype(np.float32)
@@ -130,12 +130,13 @@ def test_vi_tempers_the_whole_objective():
     problem = px.Problem(net, px.Normal(scale=1.0), p.Normal(1.0), temperature=0.5)
     method = px.VI(q.Normal(scale=0.3), optimizer=optax.sgd(0.0))
     data = np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32)
-    target = Target(problem, jax.ShapeDtypeStruct((1,), jnp.float32), 4, 1)
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct((1,), jnp.float32), num_examples=4, steps=1)
     batch = full_batch(jax.tree.map(jnp.asarray, data))
-    state = method.init(target, jax.random.key(0), problem.unknowns, batch)
-    from posteriax.methods.vi import _complexity, leaves_of
+    kernel = method.bind(task)
+    state = kernel.init(jax.random.key(0), problem.unknowns, batch)
+    from posteriax.methods.vi_objective import complexity_of
 
-    _, complexity = _complexity(problem, leaves_of(method, target), state.variational, jax.random.key(0))
+    _, complexity = complexity_of(problem, kernel.blocks, state.variational, jax.random.key(0))
     log_prior = -0.5 * np.log(2 * np.pi) - 0.5 * (1.0 + 0.3**2)
     entropy = 0.5 * np.log(2 * np.pi * np.e * 0.3**2)
     assert float(complexity) == pytest.approx(-log_prior / 0.5 - entropy, rel=1e-5)

@@ -18,7 +18,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.run.checkpoint import open_checkpoint
+from posteriax.run import checkpoint, loop
+from posteriax.run.checkpoint import open_checkpoint, write_tensors
 
 SCRIPT = Path(killed_run.__file__)
 
@@ -38,6 +39,29 @@ def test_killed_at_five_moments_a_run_ends_in_the_same_bytes(name, tmp_path):
     assert run_process(name, "plain", "never", tmp_path / "plain") == 0
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "plain").read_bytes()
     assert not list(folder.glob(".*"))  # nothing written aside is left
+
+
+@pytest.mark.parametrize("name", killed_run.METHODS)
+def test_every_method_resumes_to_the_same_bytes(name, tmp_path, monkeypatch):
+    """Killed once, between a shard and the state that names it, and resumed: in one process, to cost little."""
+    monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 0.002)
+    states = 0
+
+    def dying_write(path, about, arrays):
+        nonlocal states
+        states += path.name == "state.tensors"
+        if path.name == "state.tensors" and states == 2:
+            raise killed_run.Killed
+        return write_tensors(path, about, arrays)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_tensors", dying_write)
+        with pytest.raises(killed_run.Killed):
+            killed_run.fit(name, tmp_path / "run")
+    assert len(list((tmp_path / "run").glob("steps-*"))) == 2  # of which the state names one
+    killed_run.fit(name, tmp_path / "run").save(tmp_path / "resumed")
+    killed_run.fit(name, None).save(tmp_path / "plain")
+    assert (tmp_path / "resumed").read_bytes() == (tmp_path / "plain").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,22 @@
 """The driver: chunks change nothing, keys decide everything, trouble stops it with a name."""
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import equinox as eqx
 import jax
+import known
 import numpy as np
 import optax
 import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.run import fitting as run
+from posteriax.run import fitting, loop
 from posteriax.run import program as program_module
+from posteriax.run.observers import StopOnInterrupt
 from posteriax.run.program import Program, members_mesh
 
 
@@ -36,7 +40,7 @@ def test_chunks_of_any_length_give_the_same_bits(problem, moons, name, monkeypat
     method, length = METHODS[name]
     posteriors = []
     for seconds, most in ((1e9, 1000), (0.0, 1000)):
-        monkeypatch.setattr(run, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
+        monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
         monkeypatch.setattr(program_module, "STEPS_PER_CHUNK", most)
         posteriors.append(px.fit(problem, moons[0], method, key=1, **length))
     for a, b in zip(*map(leaves, posteriors), strict=True):
@@ -77,12 +81,12 @@ def test_progress_goes_to_standard_error_and_is_silent_in_a_pipe(problem, moons,
 
 def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
     """Steps 2 to n must not recompile, and the old state's memory is given back."""
+    from posteriax.methods import Task
     from posteriax.methods.ensemble import Ensemble
-    from posteriax.methods.method import Target
 
     x, y = moons[0]
-    target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
-    program = Program(Ensemble(px.MAP(), 1), target, None, members_mesh(1, None))
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct((2,), np.float32), num_examples=len(y), steps=50)
+    program = Program(Ensemble(px.MAP(), 1).bind(task), None, members_mesh(1, None))
     keys, states = program.begin(jax.random.key(0), (x, y))
     for first in range(3):
         old = states
@@ -92,14 +96,57 @@ def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
 
 
 def test_members_run_on_all_devices(problem, moons):
+    from posteriax.methods import Task
     from posteriax.methods.ensemble import Ensemble
-    from posteriax.methods.method import Target
 
     x, y = moons[0]
-    target = Target(problem, jax.ShapeDtypeStruct((2,), np.float32), len(y), 50)
-    program = Program(Ensemble(px.MAP(), 2), target, None, members_mesh(2, None))
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct((2,), np.float32), num_examples=len(y), steps=50)
+    program = Program(Ensemble(px.MAP(), 2).bind(task), None, members_mesh(2, None))
     _, states = program.begin(jax.random.key(0), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
+
+
+def test_recording_gradients_changes_nothing_of_the_run():
+    """Not even where a linear model starts, which is for VI without an optimizer of the user's."""
+    exact = known.linear_regression()
+    plain, recorded = (
+        px.fit(exact.problem, exact.data, px.VI(q.Normal()), steps=30, key=0, record=record)
+        for record in (None, px.GradientNoise(window=5, every=10))
+    )
+    for a, b in zip(leaves(plain), leaves(recorded), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert set(recorded.trace) - set(plain.trace) == {"gradient_noise", "gradient_noise_step"}
+
+
+def test_nothing_keeps_a_problem_alive_after_its_run(moons):
+    def run() -> weakref.ref:
+        problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
+        px.fit(problem, moons[0], px.VI(q.Normal()), steps=2, key=0)
+        return weakref.ref(problem)
+
+    gone = run()
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_observer_sees_every_step_once_and_may_end_the_run(problem, moons, monkeypatch):
+    seen = []
+
+    class Third(StopOnInterrupt):
+        def next_stop(self, step):
+            return step + 7
+
+        def asks_to_stop(self):
+            return len(seen) == 2
+
+        def after_chunk(self, run):
+            seen.append((run.step, run.ending))
+
+    monkeypatch.setattr(fitting, "StopOnInterrupt", Third)
+    monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e9)
+    with pytest.raises(px.Interrupted, match="MAP was stopped at step 15 of 50"):
+        px.fit(problem, moons[0], px.MAP(), steps=50, key=0)
+    assert seen == [(1, False), (8, False), (15, True)]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.cli.bench.step import BATCH, driver_program, random_data, timed
 from posteriax.cli.bench.timing import interleave, ratio_table
-from posteriax.run import watch_gradients
+from posteriax.run import record_gradients
 
 PLAIN = "not recorded"
 RECORDS = {"10 batches of every 100": px.GradientNoise(), "all batches, in windows of 10": px.GradientNoise(every=10)}
@@ -22,8 +22,7 @@ def run_gradients(rounds: int = 15) -> dict[str, np.ndarray]:
     method = px.VI(q.Normal(), estimator="weight", optimizer=optax.adam(1e-3))
     cases = {PLAIN: timed(driver_program(x, y, method), x, y, STEPS)}
     for name, record in RECORDS.items():
-        watched = watch_gradients(method, record, STEPS)
-        cases[name] = timed(driver_program(x, y, watched), x, y, STEPS)
+        cases[name] = timed(driver_program(x, y, record_gradients(method, record)), x, y, STEPS)
     return interleave(cases, rounds)
 
 

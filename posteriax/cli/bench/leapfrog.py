@@ -14,7 +14,7 @@ from posteriax.cli.bench.mlp import mlp, mlp_weights
 from posteriax.cli.bench.peers import Peers
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.data import full_batch
-from posteriax.methods import Ensemble, Target
+from posteriax.methods import Ensemble, Task
 from posteriax.run import Program, members_mesh
 
 LEAPFROGS, TRANSITIONS, STEP_SIZE = 100, 10, 1e-3
@@ -45,8 +45,9 @@ def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
     method = px.HMC(
         step_size=STEP_SIZE, trajectory=STEP_SIZE * (LEAPFROGS - 0.5), jitter=0.0, start="network", warmup=1
     )
-    target = Target(problem, jax.ShapeDtypeStruct((2,), jnp.float32), len(y), 10**6)
-    program = Program(Ensemble(method, chains), target, None, members_mesh(chains, None))
+    example = jax.ShapeDtypeStruct((2,), jnp.float32)
+    task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6)
+    program = Program(Ensemble(method, chains).bind(task), None, members_mesh(chains, None))
     data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
     keys, states = program.begin(jax.random.key(0), data)
     box = {"states": states}

@@ -36,7 +36,7 @@ from posteriax.cli.bench.peers import Peers
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.data import full_batch
 from posteriax.diagnostics import ess_bulk
-from posteriax.methods import Ensemble, Target, stretch
+from posteriax.methods import Ensemble, Task, stretch
 from posteriax.run import Program, members_mesh, over_members
 
 CHAINS = 2
@@ -159,8 +159,15 @@ def warm_up(kind: str, block: Callable[[], Block]) -> Sampler:
 def of_posteriax(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sampler, Any]:
     """The program that `px.fit` runs, and its states after the warm-up."""
     method, steps = METHODS[kind], DRAWS[kind] * METHODS[kind].thin
-    target = Target(problem, jax.ShapeDtypeStruct((2,), jnp.float32), len(y), 10**6, warmup=method.warmup)
-    program = Program(Ensemble(method, CHAINS), target, None, members_mesh(CHAINS, None), thin=method.thin)
+    task = Task(
+        problem=problem,
+        example=jax.ShapeDtypeStruct((2,), jnp.float32),
+        num_examples=len(y),
+        steps=10**6,
+        warmup=method.warmup,
+        thin=method.thin,
+    )
+    program = Program(Ensemble(method, CHAINS).bind(task), None, members_mesh(CHAINS, None))
     data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
     keys, start = program.begin(jax.random.key(0), data)
     compiled = program.chunk(keys, start, data, jnp.int32(0), jnp.int32(0))  # and no step taken

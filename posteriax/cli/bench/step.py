@@ -17,7 +17,7 @@ from posteriax.cli.bench.mlp import mlp, mlp_weights
 from posteriax.cli.bench.peers import Peers
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.data import Minibatches
-from posteriax.methods import Ensemble, Target
+from posteriax.methods import Ensemble, Task
 from posteriax.run import Program, Streams, members_mesh
 
 BATCH, BATCHES, STEPS = 1024, 10, 10
@@ -67,9 +67,10 @@ def driver_program(
     """Compile the steps of a method for a network, by default the MLP 784-400-400-10."""
     network = network or (mlp, mlp_weights((784, 400, 400, 10)))
     problem = px.Problem(network, px.Categorical(), prior or p.Normal(scale=0.3))
-    target = Target(problem, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), len(y), 10**6)
+    example = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+    task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6)
     batches, mesh = Minibatches.of(len(y), batch_size), members_mesh(1, None)
-    program = Program(Ensemble(method, 1), target, batches, mesh)
+    program = Program(Ensemble(method, 1).bind(task), batches, mesh)
     keys, states = program.begin(jax.random.key(0), (x, y))
     run = program.chunk.lower(keys, states, (x, y), jnp.int32(0), jnp.int32(STEPS)).compile()
     held = states.variational if hasattr(states, "variational") else states.unknowns

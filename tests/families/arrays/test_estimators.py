@@ -11,8 +11,8 @@ from flax import linen as nn
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.methods.method import Target
-from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
+from posteriax.methods import Task
+from posteriax.methods.vi_objective import block_keys, random_outputs
 
 DRAWS = 4_000
 KEY = jax.random.key(0)
@@ -79,16 +79,16 @@ def random_network(name, estimator):
     params = {"w": normal(*weight), "b": normal(*bias)}
     problem = px.Problem((apply, params), px.Normal(scale=1.0))
     example = jax.ShapeDtypeStruct(x.shape[1:], jnp.asarray(x).dtype)
-    target = Target(problem, example, len(x), 1)
+    task = Task(problem=problem, example=example, num_examples=len(x), steps=1)
     method = px.VI(q.Normal(), estimator=estimator)
-    leaves = leaves_of(method, target)
+    leaves = method.bind(task).blocks
     variational = {
         leaf: {"mean": jnp.asarray(value), "log_scale": jnp.log(0.1 + 0.2 * jax.random.uniform(KEY, value.shape))}
         for leaf, value in params.items()
     }
 
     def outputs(key, variational=variational):
-        return random_outputs(problem, leaves, variational, leaf_keys(key, leaves), jnp.asarray(x))[1]
+        return random_outputs(problem, leaves, variational, block_keys(key, leaves), jnp.asarray(x))[1]
 
     return outputs, variational, {leaf.name: leaf.plan.estimator for leaf in leaves}
 
@@ -232,14 +232,14 @@ def test_the_same_network_gives_the_same_draws_in_every_framework():
     for name, net in nets.items():
         for estimator in ("weight", "flipout", "local", "auto"):
             problem = px.Problem(net, px.Categorical())
-            target = Target(problem, jax.ShapeDtypeStruct((3,), jnp.float32), 5, 1)
-            leaves = leaves_of(px.VI(q.Normal(scale=0.3), estimator=estimator), target)
+            task = Task(problem=problem, example=jax.ShapeDtypeStruct((3,), jnp.float32), num_examples=5, steps=1)
+            leaves = px.VI(q.Normal(scale=0.3), estimator=estimator).bind(task).blocks
             values = jax.tree.leaves(problem.unknowns)
             variational = {
                 leaf.name: leaf.family.init(KEY, v, leaf.info) for leaf, v in zip(leaves, values, strict=True)
             }
             results[name, estimator] = random_outputs(
-                problem, leaves, variational, leaf_keys(jax.random.key(5), leaves), x
+                problem, leaves, variational, block_keys(jax.random.key(5), leaves), x
             )[1]
     for (name, estimator), outputs in results.items():
         np.testing.assert_allclose(outputs, results["function", estimator], rtol=1e-5, atol=1e-6, err_msg=name)
@@ -257,15 +257,15 @@ def test_equinox_has_the_moments_of_the_same_function():
     draws = {}
     for name, net in {"equinox": module, "function": (plain, params)}.items():
         problem = px.Problem(net, px.Categorical())
-        target = Target(problem, jax.ShapeDtypeStruct((3,), jnp.float32), 5, 1)
-        leaves = leaves_of(px.VI(q.Normal(scale=0.3)), target)
+        task = Task(problem=problem, example=jax.ShapeDtypeStruct((3,), jnp.float32), num_examples=5, steps=1)
+        leaves = px.VI(q.Normal(scale=0.3)).bind(task).blocks
         assert [leaf.plan.estimator for leaf in leaves] == ["local", "flipout", "local", "flipout"]
         variational = {
             leaf.name: leaf.family.init(KEY, value, leaf.info)
             for leaf, value in zip(leaves, jax.tree.leaves(problem.unknowns), strict=True)
         }
         draws[name] = draw(
-            lambda key, p=problem, ls=leaves, v=variational: random_outputs(p, ls, v, leaf_keys(key, ls), x)[1]
+            lambda key, p=problem, ls=leaves, v=variational: random_outputs(p, ls, v, block_keys(key, ls), x)[1]
         )
     scale = draws["function"].std(axis=0)
     gap = np.abs(draws["equinox"].mean(axis=0) - draws["function"].mean(axis=0))

@@ -7,8 +7,8 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.methods.method import Target
-from posteriax.methods.vi import leaf_keys, leaves_of, random_outputs
+from posteriax.methods import Task
+from posteriax.methods.vi_objective import block_keys, random_outputs
 
 STEPS = 6
 
@@ -46,11 +46,11 @@ def custom_gradient(params, x):
 def setup(apply, weight_shape, x, estimator="auto", scale=0.5):
     net = (apply, {"w": np.zeros(weight_shape, np.float32)})
     problem = px.Problem(net, px.Normal(scale=1.0))
-    target = Target(problem, jax.ShapeDtypeStruct(x.shape[1:], jnp.float32), len(x), 1)
-    leaves = leaves_of(px.VI(q.Normal(scale=scale), estimator=estimator), target)
+    task = Task(problem=problem, example=jax.ShapeDtypeStruct(x.shape[1:], jnp.float32), num_examples=len(x), steps=1)
+    leaves = px.VI(q.Normal(scale=scale), estimator=estimator).bind(task).blocks
     variational = {"w": leaves[0].family.init(jax.random.key(0), jnp.zeros(weight_shape), leaves[0].info)}
     return (
-        lambda key, v=variational: random_outputs(problem, leaves, v, leaf_keys(key, leaves), x)[1],
+        lambda key, v=variational: random_outputs(problem, leaves, v, block_keys(key, leaves), x)[1],
         leaves[0].plan,
         variational,
     )

@@ -1,0 +1,47 @@
+"""The unknowns as one vector, in units of their priors' scales: what samplers that adapt a mass per weight work on."""
+
+import jax
+from jax.flatten_util import ravel_pytree
+
+from posteriax.priors import CorrelatedNormal
+from posteriax.problem import Problem, Unknowns
+
+
+class Standardised:
+    """All unknowns as one vector, in units of their priors' scales at the problem's temperature.
+
+    Samplers that adapt a mass for every weight work on it: whatever the priors, its entries start at the order of 1,
+    and correlated priors are whitened.
+    """
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.priors = problem.leaf_priors
+        self.scales = [
+            problem.temperature**0.5 * (1.0 if isinstance(prior, CorrelatedNormal) else scale)
+            for prior, scale in zip(self.priors, problem.leaf_scales, strict=True)
+        ]
+
+    def vector(self, unknowns: Unknowns) -> jax.Array:
+        leaves, treedef = jax.tree.flatten(unknowns)
+        standard = [
+            (prior.whiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) / scale
+            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
+        ]
+        return ravel_pytree(jax.tree.unflatten(treedef, standard))[0]
+
+    def variances(self, vector: jax.Array) -> Unknowns:
+        """Variances of the vector's entries as those of the unknowns, if no prior has correlated weights."""
+        leaves, treedef = jax.tree.flatten(self._unravel(vector))
+        return jax.tree.unflatten(treedef, [leaf * scale**2 for leaf, scale in zip(leaves, self.scales, strict=True)])
+
+    def unknowns(self, vector: jax.Array) -> Unknowns:
+        leaves, treedef = jax.tree.flatten(self._unravel(vector))
+        own = [
+            (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
+            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
+        ]
+        return jax.tree.unflatten(treedef, own)
+
+    def _unravel(self, vector: jax.Array) -> Unknowns:
+        return ravel_pytree(self.problem.unknowns)[1](vector)

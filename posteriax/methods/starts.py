@@ -1,0 +1,87 @@
+"""Where the members of an ensemble, or the chains of a sampler, begin.
+
+A method may say so by its `start` ("prior", or a posterior), otherwise the ensemble's `starts` does. Whatever a method
+does from there ("map" climbs, "mode" takes Newton steps) is its own affair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax._internal.leaf_paths import describe_leaves
+from posteriax.posterior import Posterior
+from posteriax.problem import Problem, Unknowns
+
+Start = Literal["shuffle", "network", "prior"] | Callable[[jax.Array], Any] | Posterior
+
+
+def check_start(start: Any, allowed: tuple[str, ...]) -> None:
+    """Raise if a method's start is neither one of the allowed words nor a posterior."""
+    if not isinstance(start, Posterior) and start not in allowed:
+        raise ValueError(f"start must be one of {', '.join(allowed)}, or a posterior, got {start!r}")
+
+
+def check_same_network(posterior: Posterior, problem: Problem) -> None:
+    """Raise if a posterior that is a start is of another network than the problem's."""
+    own, theirs = describe_leaves(problem.unknowns), describe_leaves(posterior.template)
+    if own != theirs:
+        raise ValueError(f"start is a posterior of another network: it has {theirs}, the problem has {own}")
+
+
+@dataclass(frozen=True, eq=False)
+class MemberStarts:
+    """Where each of several members begins. Built by :func:`member_starts`.
+
+    Args:
+        start: how members begin.
+        problem: what they infer.
+        members: how many there are.
+        draws: one draw for each, in a leading axis, if they begin at a posterior.
+    """
+
+    start: Start
+    problem: Problem
+    members: int
+    draws: Unknowns | None
+
+    def of(self, key: jax.Array, member: jax.Array) -> Unknowns:
+        """The start of one member; pure and jittable."""
+        own = self.problem.unknowns
+        if self.draws is not None:
+            return jax.tree.map(lambda leaf: leaf[member], self.draws)
+        if callable(self.start):
+            return own._replace(network=self.start(key))
+        if self.start == "prior":
+            return self.problem.sample_prior(key)
+        if self.start == "network" or self.members == 1:
+            return own
+        shuffled = shuffle_weights(key, own)
+        return jax.tree.map(lambda kept, new: jnp.where(member == 0, kept, new), own, shuffled)
+
+
+def member_starts(of_method: Any, of_ensemble: Start, problem: Problem, members: int) -> MemberStarts:
+    """What a method's `start` says of where members begin, or else the ensemble's `starts`."""
+    start: Start = of_method if isinstance(of_method, Posterior) or of_method == "prior" else of_ensemble
+    draws = None
+    if isinstance(start, Posterior):
+        check_same_network(start, problem)
+        draws = start.draw(jax.random.key(0), np.arange(members), members)
+    return MemberStarts(start, problem, members, draws)
+
+
+def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
+    """Permute the entries of every leaf with two or more axes.
+
+    Vectors (biases, norms) are kept: their initial values often have a structure.
+    """
+    leaves, treedef = jax.tree.flatten(unknowns)
+    keys = jax.random.split(key, len(leaves))
+    shuffled = [
+        jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape) if leaf.ndim > 1 else leaf
+        for k, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(treedef, shuffled)

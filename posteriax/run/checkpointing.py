@@ -1,0 +1,61 @@
+"""The observer that writes checkpoints, and takes a run up again from one."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from posteriax.run.checkpoint import Checkpoint, CheckpointError
+from posteriax.run.loop import Observer, Run
+from posteriax.run.program import Program
+
+WAITING_BYTES = 64 * 2**20  # of draws in memory that a checkpoint does not have yet
+
+
+class SaveCheckpoints(Observer):
+    """Saves the run every so often, and at its end.
+
+    Args:
+        store: the folder.
+        every: seconds between two saves.
+        program: what runs.
+        others: the observers whose results a checkpoint keeps.
+    """
+
+    def __init__(self, store: Checkpoint, every: float, program: Program, others: Sequence[Observer]):
+        self.store, self.every, self.program, self.others = store, every, program, others
+        self.step = self.chunks = self.draws = 0  # of the run: what is already stored
+        self.written = time.monotonic()
+
+    def load(self, key: jax.Array, batches: Any) -> Run | None:
+        """The run that the folder holds; None if it is new. `batches` are those of the first step."""
+        states, chunk = self.program.shapes(key, batches)
+        saved = self.store.load(states, type(chunk[3]), chunk[4])
+        if saved is None:
+            return None
+        self._check_not_longer(saved.step)
+        for observer in self.others:
+            observer.restore(saved.about)
+        self.step, self.chunks, self.draws = saved.step, len(saved.recorded), len(saved.drawn)
+        states = self.program.place(saved.states, "members")
+        return Run(saved.step, states, saved.recorded, saved.drawn, saved.seconds)
+
+    def after_chunk(self, run: Run) -> None:
+        waiting = sum(leaf.nbytes for leaf in jax.tree.leaves(run.drawn[self.draws :]))
+        if not (run.ending or time.monotonic() - self.written > self.every or waiting > WAITING_BYTES):
+            return
+        more = {name: value for observer in self.others for name, value in observer.saved().items()}
+        recorded, drawn = run.recorded[self.chunks :], run.drawn[self.draws :]
+        # from now on the draws are read from the file
+        run.drawn[self.draws :] = self.store.save(run.step, run.states, recorded, drawn, self.step, run.seconds, more)
+        self.step, self.chunks, self.draws = run.step, len(run.recorded), len(run.drawn)
+        self.written = time.monotonic()
+
+    def _check_not_longer(self, done: int) -> None:
+        total = self.program.task.steps
+        if done > total:
+            held, asked = self.program.draws_until(done), self.program.draws_until(total)
+            raise CheckpointError(
+                f"the checkpoint already holds {held} draws, more than the {asked} asked for: ask for at least {held}"
+            )

@@ -1,0 +1,60 @@
+"""What a run's result depends on: a checkpoint is resumed only by the run that wrote it."""
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax import __about__
+from posteriax._internal.leaf_paths import describe_leaves
+from posteriax._internal.settings import to_plain
+from posteriax.methods import Members
+from posteriax.problem import Problem
+
+
+def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict[str, str]:
+    """What a run's result depends on, by name. Functions count by the computation they make of one step."""
+    kernel, task = members.kernel, members.kernel.task
+    problem = task.problem
+    if task.data_axis is not None:  # the axis exists only on the devices
+        kernel = kernel.method.bind(replace(task, data_axis=None))
+    start = jax.eval_shape(kernel.init, key, problem.unknowns, batch)
+    step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
+    # a sampler may be asked for more draws later: its steps do not know how many will follow
+    length = {} if kernel.method.samples else {"steps": str(task.steps)}
+    return length | {
+        "method": kernel.method.name,
+        "members": str(members.count),
+        "warm-up": str(task.warmup),
+        "steps from draw to draw": str(task.thin),
+        "batch size": str(len(batch.weight)),
+        "examples": str(task.num_examples),
+        "key": str(np.asarray(jax.random.key_data(key)).tolist()),
+        "temperature": str(problem.temperature),
+        "prior": _plain(problem),
+        "network": ", ".join(describe_leaves(problem.network.params)),
+        "starting weights": _digest((problem.network.params, members.starts.draws)),
+        "data": _digest(data),
+        "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
+        "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
+    }
+
+
+def _plain(problem: Problem) -> str:
+    try:
+        text = str(to_plain(problem.prior))
+    except TypeError:  # a prior of the user's own: the computation of a step tells it apart
+        return type(problem.prior).__name__
+    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(tree: Any) -> str:
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()

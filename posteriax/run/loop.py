@@ -1,0 +1,126 @@
+"""The loop that every run goes through: compiled chunks of steps, and observers that look on between them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax._internal.leaf_paths import leaf_paths
+from posteriax.posterior import Trace
+from posteriax.run.feeding import Supply
+from posteriax.run.keys import Streams
+from posteriax.run.program import Program
+
+SECONDS_PER_CHUNK = 0.5  # between two looks at a run
+
+
+@dataclass
+class Run:
+    """A run as far as it has come. The loop adds to it.
+
+    Args:
+        step: how many steps were taken.
+        states: of all members, on the devices.
+        recorded: what steps recorded, one item for every chunk, (steps, members) in host memory.
+        drawn: the draws that were kept, in the same way; in host memory, or in a checkpoint's files.
+        seconds: how long it took so far.
+        rate: steps per second of the last chunk.
+        ending: whether the last chunk has been taken.
+    """
+
+    step: int
+    states: Any
+    recorded: list[Any]
+    drawn: list[Any]
+    seconds: float = 0.0
+    rate: float = 0.0
+    ending: bool = False
+
+
+class Observer:
+    """Looks on at a run. Override what is needed; the others do nothing."""
+
+    def next_stop(self, step: int) -> int | None:
+        """The step at which a chunk that begins at `step` must end at the latest."""
+        return None
+
+    def asks_to_stop(self) -> bool:
+        """Whether the run should end after this chunk."""
+        return False
+
+    def after_chunk(self, run: Run) -> None:
+        """Look at the run after a chunk."""
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint should keep for this observer, as JSON."""
+        return {}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what a checkpoint kept."""
+
+    def trace_arrays(self) -> dict[str, np.ndarray]:
+        """What the posterior's trace should hold beside what steps record."""
+        return {}
+
+
+def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observers: Sequence[Observer]) -> None:
+    """Take all steps, or as many as observers let it."""
+    total, began = program.task.steps, time.monotonic() - run.seconds
+    length = program.capacity if program.fed else 1
+    while run.step < total and not run.ending:
+        first, before = run.step, time.monotonic()
+        stops = [stop for observer in observers if (stop := observer.next_stop(first)) is not None]
+        _take_chunk(program, supply, keys, run, min(first + length, total, *stops))
+        now = time.monotonic()
+        run.rate, run.seconds = (run.step - first) / max(now - before, 1e-9), now - began
+        run.ending = run.step == total or any(observer.asks_to_stop() for observer in observers)
+        for observer in observers:
+            observer.after_chunk(run)
+        if not program.fed:
+            length = int(np.clip(run.rate * SECONDS_PER_CHUNK, 1, min(program.capacity, 8 * length)))
+
+
+def _take_chunk(program: Program, supply: Supply, keys: Streams, run: Run, last: int) -> None:
+    batches, first = supply.take(run.step, last), run.step
+    states, reached, well, infos, draws = program.chunk(keys, run.states, batches, np.int32(first), np.int32(last))
+    if not np.asarray(well).all():
+        raise FloatingPointError(_what_went_wrong(program, states, int(np.asarray(reached).min()), infos))
+    run.states, run.step = states, last
+    run.recorded.append(_to_host(infos, last - first))
+    kept = program.draws_until(last) - program.draws_until(first)
+    if program.method.samples and kept:
+        run.drawn.append(_to_host(draws, kept))
+
+
+def trace_of(program: Program, recorded: list[Any], notes: tuple[str, ...] = (), seconds: float = 0.0) -> Trace:
+    """What steps recorded, by name: (steps, ...) for one member, (members, steps, ...) for several."""
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)._asdict()
+    alone = program.members == 1
+    values = {name: (a[:, 0] if alone else np.moveaxis(a, 1, 0)) for name, a in joined.items()}
+    return Trace(values, notes, seconds, program.task.warmup, dict(program.method.arviz_names))
+
+
+def first_bad_leaf(states: Any) -> str:
+    """The path of the first leaf with a value that is not finite; empty if there is none."""
+    for path, leaf in zip(leaf_paths(states), jax.tree.leaves(states), strict=True):
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
+            return path
+    return ""
+
+
+def _to_host(buffers: Any, count: int) -> Any:
+    # sliced on the host: on the device every new length would be compiled
+    return jax.tree.map(lambda a: np.array(np.asarray(a)[:count]), buffers)
+
+
+def _what_went_wrong(program: Program, states: Any, reached: int, infos: Any) -> str:
+    leaf = first_bad_leaf(states)
+    where = f"the first leaf that is not finite is {leaf}" if leaf else "all leaves are still finite"
+    return (
+        f"{program.method.name} stopped at step {reached} of {program.task.steps}: {infos._fields[0]} is not finite, "
+        f"and {where}. A smaller learning rate or step size, scaled inputs or a narrower prior usually help."
+    )

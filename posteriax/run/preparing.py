@@ -1,0 +1,127 @@
+"""From what a user gives `px.fit` to a run that can start: everything is checked here, before anything is compiled."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import Mesh
+
+from posteriax._internal.checks import as_key, check_count
+from posteriax.families.arrays import spec_of_example
+from posteriax.methods import Ensemble, Members, Method, RunLength, Task
+from posteriax.problem import Problem, couples_examples
+from posteriax.run.feeding import PreparedData, prepare_data
+from posteriax.run.gradient_noise import GradientNoise, record_gradients
+from posteriax.run.program import Program, members_mesh
+
+
+class PreparedRun(NamedTuple):
+    """A run that can start."""
+
+    program: Program
+    members: Members
+    data: PreparedData
+    key: jax.Array
+    notes: tuple[str, ...]
+
+
+class Length(NamedTuple):
+    """How long a user wants a run to be: one of these."""
+
+    epochs: Any
+    steps: Any
+    draws: Any
+
+
+def prepare_run(
+    problem: Problem,
+    data: Any,
+    method: Any,
+    key: Any,
+    length: Length,
+    chains: int | None,
+    batch_size: int | None,
+    mesh: Mesh | None,
+    record: GradientNoise | None,
+) -> PreparedRun:
+    """Check the arguments of `px.fit` and bind its method."""
+    ensemble = _as_ensemble(method, chains, record)
+    method, run_key = ensemble.method, as_key(key)
+    devices = members_mesh(ensemble.members, mesh)
+    prepared = prepare_data(problem, data, method, batch_size, run_key)
+    problem, read_notes = problem.reading(prepared.sample.x)
+    if read_notes:
+        more = f" (and {len(read_notes) - 1} more leaves, in the trace's notes)" if len(read_notes) > 1 else ""
+        warnings.warn(read_notes[0] + more, stacklevel=3)
+    pace = method.run_length(prepared.per_epoch)
+    task = Task(
+        problem=problem,
+        example=spec_of_example(prepared.sample.x),
+        num_examples=prepared.num_examples,
+        steps=_steps(method, prepared.per_epoch, pace, length),
+        steps_per_epoch=prepared.per_epoch,
+        couples_examples=couples_examples(problem.network, prepared.sample.x),
+        warmup=pace.warmup,
+        thin=pace.thin,
+        data_axis=_data_axis(method, devices),
+    )
+    coupling = _coupling_notes(method, task.couples_examples)
+    members = ensemble.bind(task)
+    batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
+    minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
+    program = Program(members, minibatches, devices, batch_bytes)
+    return PreparedRun(program, members, prepared, run_key, coupling + read_notes + members.kernel.notes)
+
+
+def _as_ensemble(method: Any, chains: int | None, record: GradientNoise | None) -> Ensemble:
+    if isinstance(method, Ensemble):
+        if chains is not None:
+            raise ValueError("chains= and px.Ensemble say the same twice: give one of them")
+        ensemble = method
+    elif not isinstance(method, Method):
+        raise TypeError(f"method must be an inference method such as px.VI(q.Normal()) or px.HMC(), got {method!r}")
+    elif chains is not None and not method.samples:
+        raise ValueError(f"chains= is for samplers; for several runs of {method.name} use px.Ensemble(method, members)")
+    else:
+        ensemble = Ensemble(method, 1 if chains is None else check_count("chains", chains))
+    if record is None:
+        return ensemble
+    return Ensemble(record_gradients(ensemble.method, record), ensemble.members, ensemble.starts)
+
+
+def _steps(method: Method, per_epoch: int, pace: RunLength, length: Length) -> int:
+    """How many steps the run takes."""
+    epochs, steps, draws = length
+    if method.samples:
+        if draws is None or epochs is not None or steps is not None:
+            raise ValueError(f"{method.name} samples: say how many draws to keep, draws=, not epochs= or steps=")
+        return pace.warmup + pace.thin * check_count("draws", draws)
+    if draws is not None or (epochs is None) == (steps is None):
+        raise ValueError(f"{method.name} optimises: say how long, by either epochs= or steps=, and not draws=")
+    return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
+
+
+def _data_axis(method: Method, mesh: Mesh) -> str | None:
+    if mesh.shape["data"] == 1:
+        return None
+    if not method.full_batch:
+        raise ValueError(
+            f'{method.name} takes minibatches: a mesh with an axis "data" is for methods of the whole data set'
+        )
+    return "data"
+
+
+def _coupling_notes(method: Method, coupled: bool) -> tuple[str, ...]:
+    if not coupled:
+        return ()
+    if method.full_batch:
+        raise ValueError(
+            f"the network's outputs for one example depend on the other examples of its batch (batch statistics?), so "
+            f"the likelihood is not a product over examples and {method.name} has no posterior to sample. "
+            f"Use a normalisation within examples (GroupNorm, LayerNorm, filter response), or switch batch "
+            f"normalisation to its stored statistics."
+        )
+    return (
+        "the network's outputs couple the examples of a batch (batch statistics): predictions depend on which examples "
+        "are predicted together",
+    )
