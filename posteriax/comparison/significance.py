@@ -55,9 +55,10 @@ def best_and_ties(
     return found
 
 
-def significantly_differ(column: str, one: np.ndarray | Runs, other: np.ndarray | Runs) -> bool:
+def significantly_differ(score: str | Score, one: np.ndarray | Runs, other: np.ndarray | Runs) -> bool:
     """Whether two posteriors' scores differ at the 5 % level, given their values for the same examples, by run."""
-    return difference(describe(column), _as_runs(one), _as_runs(other)).p_value < LEVEL
+    record = describe(score) if isinstance(score, str) else score
+    return difference(record, _as_runs(one), _as_runs(other)).p_value < LEVEL
 
 
 def difference(score: Score, one: Runs, other: Runs) -> Difference:

@@ -12,7 +12,6 @@ import numpy as np
 
 from posteriax._internal.compiler import jit
 from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import as_classes as as_classes
 from posteriax.metrics.inputs import as_numbers, as_probs, labels_of, probs_of, score_classes
 from posteriax.metrics.score import Score
 

@@ -76,23 +76,19 @@ def is_concrete(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer)
 
 
-def as_classes(probs: Any, y: Any) -> tuple[jax.Array, jax.Array]:
-    """Probabilities as (N, C) and labels as (N,); any axes before the last are examples."""
-    probs = as_numbers("probs", probs, infinite=True)
-    if probs.ndim < 2 or probs.shape[:-1] != np.shape(y):
-        raise _not_of_classes(probs, y)
-    return probs.reshape(-1, probs.shape[-1]), as_labels(y, probs.shape[-1]).reshape(-1)
-
-
 def score_classes(score: Callable[[jax.Array, jax.Array], Any], probs: jax.Array, y: Any) -> Any:
     """A score of (N, C) and (N,): one number, or one per draw if `probs` has an axis of draws before those of `y`."""
     shape = np.shape(y)
+    flat = lambda draw: draw.reshape(-1, draw.shape[-1])  # noqa: E731
     if probs.ndim >= 2 and probs.shape[:-1] == shape:
-        return score(*as_classes(probs, y))
+        return score(flat(probs), as_labels(y, probs.shape[-1]).reshape(-1))
     if probs.ndim >= 3 and probs.shape[1:-1] == shape:
         labels = as_labels(y, probs.shape[-1]).reshape(-1)
-        return jax.vmap(lambda draw: score(draw.reshape(-1, draw.shape[-1]), labels))(probs)
-    raise _not_of_classes(probs, y)
+        return jax.vmap(lambda draw: score(flat(draw), labels))(probs)
+    raise ValueError(
+        f"probs must have the shape of y and a last axis of classes (and may have a first axis of draws), got probs "
+        f"{probs.shape} and y {shape}"
+    )
 
 
 def check_same_shape(**arrays: jax.Array) -> None:
@@ -155,13 +151,6 @@ def _array(name: str, value: Any) -> Any:
     if array.size == 0:
         raise ValueError(f"{name} is empty: it has the shape {array.shape}")
     return array
-
-
-def _not_of_classes(probs: jax.Array, y: Any) -> ValueError:
-    return ValueError(
-        f"probs must have the shape of y and a last axis of classes (and may have a first axis of draws), got probs "
-        f"{probs.shape} and y {np.shape(y)}"
-    )
 
 
 def _listed(words: list[str]) -> str:

@@ -1,4 +1,5 @@
 import itertools
+import re
 
 import jax
 import numpy as np
@@ -253,10 +254,21 @@ def test_errors_say_what_they_are_over(fitted, moons):
 
 
 def test_numbered_hospitals_are_no_severities(fitted, moons):
-    sets = {"clean": moons[1], "hospital 1": moons[1], "hospital 2": moons[1]}
+    """Only the type says that a set is corrupted: other sets have tables of their own, whatever they are called."""
+    x, y = moons[1]
+    sets = {"clean": (x, y), "hospital 1": (x + np.float32(0.3), y), "hospital 2": (x - np.float32(0.3), y)}
+    sets["blur"] = px.data.CorruptedSet(x + np.float32(0.5), y, kind="blur", severity=2)
     table = px.compare({"one": fitted[0]}, sets)
-    assert table.corruptions == {}
-    assert table.severities("nll") == {}
-    for name in sets:
-        assert name in str(table)
-    assert "severity" not in str(table)
+    assert list(table.corruptions) == ["blur"]
+    assert list(table.severities("nll")["one"]) == [0, 2]
+    assert table.severities("nll")["one"][2].value == table.sets["blur"]["one"]["nll"].value
+    printed, html = str(table), page(table)
+    for name in ("hospital 1", "hospital 2"):
+        nll = px.evaluate(fitted[0].predict(sets[name][0]), y)["nll"]
+        shown = f"{nll:.2f} ±"
+        assert table.sets[name]["one"]["nll"].value == nll
+        assert re.search(rf"^{name}\s*$", printed, re.MULTILINE)  # the title of its table
+        assert shown in printed[printed.index(name) :].split("└")[0]
+        assert shown in table.to_markdown(name)
+        assert shown in html[html.index(f"<caption>{name}</caption>") :].split("</table>")[0]
+    assert "severity" not in str(px.compare({"one": fitted[0]}, {name: sets[name] for name in list(sets)[:3]}))
