@@ -14,9 +14,9 @@ from posteriax.comparison.recalibration import best_temperature, tempered
 from posteriax.comparison.shift import detection
 from posteriax.comparison.significance import Values, best_and_ties
 from posteriax.comparison.views import View, view_of
-from posteriax.data import CorruptedSet
+from posteriax.data import CorruptedSet, Corruption
 from posteriax.diagnostics import check_reference
-from posteriax.metrics import Estimate, Score, choose
+from posteriax.metrics import SCORES, Estimate, Score, choose
 from posteriax.posterior import EXAMPLES_AT_ONCE, Posterior
 
 
@@ -36,14 +36,13 @@ def compare(
     """Score several posteriors on one or several test sets.
 
     Args:
-        posteriors: by name; also predictives (of one test set), or lists of posteriors from several seeds: scores are
-            then means over seeds, and significance is tested over seeds and examples together.
+        posteriors: by name; also predictives (of one test set), or lists of posteriors from several seeds, to average
+            scores over seeds and test significance over seeds and examples together.
         data: the test set ``(x, y)``, or several by name: the first is the main one. Those of the type
             :class:`px.data.CorruptedSet`, as :func:`px.corrupted` makes them, are also averaged by severity.
-        reference: the name of one of them, usually HMC's: distances to its first seed are added. If its chains do not
-            agree on their predictions (R-hat above 1.05), the tables say so.
-        scores: names and :class:`px.metrics.Score` records, your own too; by default those that the predictions say
-            apply to them. For these and one more: ``[*px.ClassPredictive.scores, mine]``.
+        reference: the name of one of them, usually HMC's: distances to its first seed are added, unless `scores` names
+            some. If its chains do not agree on their predictions (R-hat above 1.05), the tables say so.
+        scores: names and :class:`px.metrics.Score` records to use: ``[*px.ClassPredictive.scores, mine]`` adds one.
         draws: how many draws each prediction averages; see :meth:`Posterior.predict`.
         out: inputs from elsewhere, by name: how well uncertainty tells them from the main test set's.
         attack: ``px.FastSign(...)``: each posterior is attacked on the main test set, and scored there.
@@ -62,8 +61,7 @@ def compare(
     tests = data if isinstance(data, Mapping) else {"test": data}
     runs = _checked_runs(posteriors, reference, one_set=len(tests) < 2 and not (out or attack or recalibrate))
     builder = _Builder(runs, reference, _checked_scores(scores, reference), draws)
-    corruptions = builder.add_sets(tests)
-    x, y = check_data(next(iter(tests.values())))
+    corruptions, x, y = builder.add_sets(tests)
     for name, x_out in (out or {}).items():
         builder.add_outside(f"out: {name}", x, check_inputs(x_out))
     if attack is not None:
@@ -99,8 +97,8 @@ class _Builder:
     def predict(self, run: Any, x: Any) -> Any:
         return run.predict(x, draws=self.draws) if isinstance(run, Posterior) else run
 
-    def add_sets(self, tests: Mapping[str, Any]) -> dict[str, Any]:
-        """Score the test sets, and tell how those that are corrupted are."""
+    def add_sets(self, tests: Mapping[str, Any]) -> tuple[dict[str, Corruption], Any, np.ndarray]:
+        """Score the test sets; returns the corruptions by name, and inputs and targets of the main set."""
         if not tests:
             raise ValueError("data is empty: name at least one test set")
         corruptions = {}
@@ -109,7 +107,7 @@ class _Builder:
             if isinstance(test_set, CorruptedSet):
                 corruptions[str(name)] = test_set.corruption
             self._add_set(str(name), *check_data(test_set))
-        return corruptions
+        return corruptions, *check_data(next(iter(tests.values())))
 
     def _add_set(self, set_name: str, x: Any, y: Any) -> None:
         predictives = {name: [self.predict(run, x) for run in group] for name, group in self.runs.items()}
@@ -162,12 +160,14 @@ class _Builder:
         return costs
 
     def _values(self, predictive: Any, y: Any, reference: Any = None) -> Values:
-        """Each score's values per example; those against a reference only if there is one that has them too."""
-        chosen = choose(self.chosen, predictive)
-        shared = {score.name for score in choose(self.chosen, reference)} if reference is not None else set()
-        chosen = [score for score in chosen if not score.against_reference or score.name in shared]
-        self.scores |= {score.name: score for score in chosen}
-        return {s.name: s.values(predictive, reference if s.against_reference else y) for s in chosen}
+        """Each score's values per example. Distances to the reference, if any, are those named, or all that apply."""
+        scores = choose(self.chosen, predictive)
+        if not any(score.against_reference for score in scores):
+            distances = [score for score in SCORES.values() if score.against_reference]
+            scores += [score for score in distances if score.applies_to(predictive, reference)]
+        scores = [score for score in scores if not score.against_reference or reference is not None]
+        self.scores |= {score.name: score for score in scores}
+        return {s.name: s.values(predictive, reference if s.against_reference else y) for s in scores}
 
     def _keep(
         self, set_name: str, values: dict[str, list[Values]], views: dict[str, View], more: Rows | None = None

@@ -27,11 +27,7 @@ def evaluate(predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | 
     {'accuracy': 0.75}
     """
     chosen = choose(scores, predictive)
-    against_reference = [score.name for score in chosen if score.against_reference]
-    if scores is not None and against_reference:
-        raise ValueError(f"the score {against_reference[0]!r} needs a reference: use px.compare(..., reference=...)")
-    return {
-        score.name: score.reduction.value(score.values(predictive, y))
-        for score in chosen
-        if not score.against_reference
-    }
+    for score in chosen:
+        if score.against_reference:
+            raise ValueError(f"the score {score.name!r} needs a reference: use px.compare(..., reference=...)")
+    return {score.name: score.reduction.value(score.values(predictive, y)) for score in chosen}

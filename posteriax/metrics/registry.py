@@ -6,7 +6,7 @@ from typing import Any
 from posteriax.metrics import calibration, classification, fidelity, intervals, log_score, ranking
 from posteriax.metrics.ranked_probability import CRPS
 from posteriax.metrics.regression import RMSE
-from posteriax.metrics.score import Score, applicable
+from posteriax.metrics.score import Score, names_of
 
 SCORES: Mapping[str, Score] = {
     score.name: score
@@ -58,7 +58,7 @@ def choose(scores: Iterable[str | Score] | None, predictive: Any) -> list[Score]
     """
     if isinstance(scores, (str, Score)):
         raise TypeError(f"scores must be a list of names and px.metrics.Score records, got {scores!r}")
-    if scores is None and not applicable(predictive):
+    if scores is None and not names_of(predictive):
         raise TypeError(
             f"{type(predictive).__name__} does not say which scores apply to it: give its class an attribute "
             f"`scores`, a tuple of names, or pass scores=[...]"

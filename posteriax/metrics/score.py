@@ -101,16 +101,21 @@ class Score:
         sides: dict[Any, str] = {"higher": "Higher is better.", "lower": "Lower is better.", None: ""}
         return f"{self.meaning} {sides.get(self.better, f'Closer to {self.better} is better.')}".strip()
 
+    def applies_to(self, *predictives: Any) -> bool:
+        """Whether predictions have what the score needs."""
+        return all(hasattr(predictive, attribute) for predictive in predictives for attribute in self.needs)
+
     def values(self, predictive: Any, other: Any) -> np.ndarray:
         """The values per example, against the targets or against a reference's predictive."""
         if self.per_example is None:
             raise ValueError(f"{self.name!r} cannot be computed from predictions alone: px.compare measures it")
-        missing = [attribute for attribute in self.needs if not hasattr(predictive, attribute)]
-        if missing:
-            raise ValueError(
-                f"the score {self.name!r} needs predictions with `{missing[0]}`, which {type(predictive).__name__} "
-                f"does not have. Scores that apply: {', '.join(map(repr, applicable(predictive))) or 'none'}"
-            )
+        for given in (predictive, other) if self.against_reference else (predictive,):
+            if not self.applies_to(given):
+                needs = " and ".join(f"`{attribute}`" for attribute in self.needs)
+                raise ValueError(
+                    f"the score {self.name!r} needs predictions with {needs}, but got {type(given).__name__}, to which "
+                    f"apply: {', '.join(names_of(given)) or 'none'}"
+                )
         values = np.asarray(self.per_example(predictive, other), np.float64)
         if values.ndim != self.reduction.dimensions or not len(values):
             raise ValueError(f"the score {self.name!r} must give one value per example, but gave shape {values.shape}")
@@ -139,6 +144,6 @@ class Score:
         return Gaps(np.zeros(len(happened), int), happened - promised, promised, probabilities)
 
 
-def applicable(predictive: Any) -> tuple[str, ...]:
+def names_of(predictive: Any) -> tuple[str, ...]:
     """The names of the scores that a predictive says apply to it."""
     return tuple(getattr(score, "name", score) for score in getattr(predictive, "scores", ()))

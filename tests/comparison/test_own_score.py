@@ -238,7 +238,11 @@ def test_any_predictive_is_evaluated_by_the_scores_it_says_apply():
         (["rmse", "rmse"], ValueError, "'rmse' twice"),
         ("nll", TypeError, "must be a list of names"),
         ([3], TypeError, "a name or a px.metrics.Score, got 3"),
-        (["coverage_90"], ValueError, "'coverage_90' needs predictions with `quantile`, which Counts does not have"),
+        (
+            ["coverage_90"],
+            ValueError,
+            "'coverage_90' needs predictions with `quantile`, but got Counts, to which apply: nll, rmse, zeros",
+        ),
         (["agreement"], ValueError, "'agreement' needs a reference"),
         (["auroc"], ValueError, "'auroc' cannot be computed from predictions alone"),
         ([Score("all", per_example=lambda p, y: 1.0)], ValueError, "'all' must give one value per example"),

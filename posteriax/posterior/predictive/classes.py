@@ -50,7 +50,7 @@ def sum_classes(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums
 class FromClassSums:
     """What follows from the sums over draws alone."""
 
-    scores: ClassVar[tuple[str, ...]] = ("accuracy", "nll", "ece", "brier", "agreement", "total_variation")
+    scores: ClassVar[tuple[str, ...]] = ("accuracy", "nll", "ece", "brier")
     likelihood: Likelihood
     sums: Any  # ClassSums, kept or computed
 

@@ -63,7 +63,7 @@ class NormalPredictive:
     (1.0, ...0.0)
     """
 
-    scores: ClassVar[tuple[str, ...]] = ("rmse", "nll", "crps", "coverage_90", "wasserstein")
+    scores: ClassVar[tuple[str, ...]] = ("rmse", "nll", "crps", "coverage_90")
     likelihood: Normal
     outputs: np.ndarray
     unknowns: dict[str, Any]
