@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.difference_of_means import Difference, between_runs, t_test
+from posteriax.comparison.difference_of_means import NONE, Difference, between_runs, t_test
 from posteriax.metrics import Gaps
 
 DRAWS = 4000  # for a tail
@@ -47,6 +47,8 @@ def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
     >>> compare_gaps([BinnedGaps().gaps(boasting)], [BinnedGaps().gaps(honest)]).p_value < 0.001
     True
     """
+    if not all(np.isfinite(gaps.residual).all() for gaps in (*one, *other)):
+        return NONE
     runs = [_run(gaps) for gaps in (*one, *other)]
     groups = (np.arange(len(one)), np.arange(len(one), len(runs)))
     errors = np.array([np.abs(run.gaps).sum() for run in runs])
@@ -87,7 +89,7 @@ def _run(gaps: Gaps) -> _Run:
     happened = gaps.residual + gaps.promised
     p = happened.mean()
     binary = bool(np.isin(happened.round(6), (0.0, 1.0)).all())
-    dispersion = 1.0 if binary else min(1.0, happened.var() / max(p * (1 - p), 1e-12)) if gaps.probabilities else 1.0
+    dispersion = 1.0 if binary else min(1.0, happened.var() / max(p * (1 - p), 1e-12))
     variance = None if gaps.probabilities else float(happened.var())
     return _Run(cells, counts / n, sums / n, promised / counts, variance, dispersion)
 

@@ -52,7 +52,7 @@ def pairwise_kl(probs: Any) -> jax.Array:
     Both directions of every pair are in the mean over members, so that it does not depend on the members' order.
 
     Args:
-        probs: (K, N, C), at least two members. Infinite where a member rules out what another does not.
+        probs: (K, N, C), at least two members. Infinite if a member gives 0 to what another does not.
 
     >>> pairwise_kl([[[0.9, 0.1]], [[0.5, 0.5]]]).tolist()
     [0.368..., 0.510...]

@@ -184,6 +184,7 @@ def test_a_mean_far_from_its_target_is_called_worse():
     assert called >= 28
     runs = [[rng.normal(0.0, 2.0, 300) for _ in range(4)], [rng.normal(-1.0, 2.0, 300) for _ in range(4)]]
     assert significantly_differ(BIAS, *runs)
+    assert not significantly_differ(BIAS, np.array([0.0, np.inf]), np.array([0.0, 1.0]))
 
 
 def test_a_score_that_is_neither_good_nor_bad_gets_no_arrow_and_no_mark():

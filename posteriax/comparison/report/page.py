@@ -1,8 +1,8 @@
 """The report as one page: tables, charts and pictures in a file that needs no network and can be sent to anyone.
 
 Tables, words and pictures are written here; charts are drawn in the browser by charts.js and page.js, from the numbers
-of chart_data, which are in the page as JSON. Nothing that a user named can become code: names are escaped, and the
-page's content-security policy lets only its own script and style run, by their hashes, and loads nothing.
+of chart_data, which are in the page as JSON. No name that a user gives can become code: names are escaped, and the
+page's content-security policy allows only its own script and style, by their hashes, and loads nothing.
 """
 
 import base64
@@ -24,7 +24,7 @@ from posteriax.comparison.report.html_tables import glossary, score_tables
 from posteriax.comparison.report.page_colours import colour_rules
 from posteriax.comparison.report.wording import explain_marks, summary, warning
 
-DIGITS = 4  # significant, in charts: finer than a pixel
+DIGITS = 4  # significant digits in charts: finer than a pixel
 
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Which posterior to trust") -> None:
@@ -63,12 +63,12 @@ def page(comparison: Comparison, title: str = "Which posterior to trust") -> str
         "style": style,
         "script": script,
     }
-    # in one pass: what is filled in is not searched again
+    # in one pass, so that what is filled in is not searched again
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html"))
 
 
 def chart_numbers(comparison: Comparison) -> dict[str, Any]:
-    """All that the charts of a page are drawn from.
+    """The numbers behind all charts of a page.
 
     >>> from posteriax.metrics import Estimate
     >>> chart_numbers(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01)}}}))["methods"]

@@ -11,27 +11,27 @@ COST_MEANINGS = {
     "train s": "Seconds of training or sampling.",
     "predict ms / 1,000": "Milliseconds to predict 1,000 examples.",
 }
-SPREADS = {
-    "examples": "what another test set of this size would change; another training run may differ by more",
-    "seeds": "what other seeds would change",
+ERROR_MEANINGS = {
+    "examples": "how far another test set of this size would move the score; another training run may move it further",
+    "seeds": "how far other seeds would move the score",
 }
 
 
 def explain_marks(comparison: Comparison) -> str:
-    """What ± and the signs in the tables mean.
+    """What ± and the marks in the tables mean.
 
-    >>> explain_marks(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01, "examples")}}}))[:63]
-    '± is the standard error over test examples, one run each: what '
+    >>> explain_marks(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01, "examples")}}}))[:59]
+    '± is the standard error over test examples, one run each: h'
     """
     text = f"± is the {describe_errors(comparison.rows, comparison.seeds)}"
     estimates = [estimate for row in comparison.rows.values() for estimate in row.values()]
     held = {estimate.over for estimate in estimates if math.isfinite(estimate.error)}
-    meanings = [meaning for over, meaning in SPREADS.items() if held == {over}]
+    meanings = [meaning for over, meaning in ERROR_MEANINGS.items() if held == {over}]
     text += f": {meanings[0]}." if meanings else "."
     if comparison.best:
         over = "the same examples" + (", over seeds too" if max(comparison.seeds.values(), default=1) > 1 else "")
         text += (
-            " Bold with ★: the best. ≈: not significantly worse than the best; the difference could be chance (at the "
+            " Bold with ★: the best. ≈: not significantly worse than the best: the difference could be chance (at the "
             f"5 % level for all posteriors of a column together, compared on {over})."
         )
     check = comparison.reference_check
@@ -49,7 +49,7 @@ def summary(comparison: Comparison) -> list[str]:
 
 
 def warning(comparison: Comparison) -> str:
-    """What must be known before the distances are looked at; nothing if all is well.
+    """What to know before reading the distances; empty if all is well.
 
     >>> from posteriax.diagnostics.reference import ReferenceCheck
     >>> warning(Comparison({"test": {"HMC": {}}}, "HMC", reference_check=ReferenceCheck("HMC", 1.62)))
@@ -103,7 +103,7 @@ def _fidelity(comparison: Comparison) -> str:
     ]
     ranked.sort(key=lambda pair: pair[1].value)
     check = comparison.reference_check
-    if not ranked or (check is not None and check.converged is False):  # the warning says what there is to say
+    if not ranked or (check is not None and check.converged is False):  # the warning says it all
         return ""
     score = comparison.score(column)
     far = [f"{name} ({_amount(score, estimate)})" for name, estimate in ranked]

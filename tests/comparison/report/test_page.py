@@ -211,7 +211,7 @@ def test_every_colour_is_readable_on_light_and_dark():
 
 def test_labels_have_their_names_and_features_a_table():
     text = page(classes())
-    assert "<b>dress</b> &gt;&nbsp;99.9&nbsp;%<br>truly shirt" in text
+    assert "<b>dress</b> &gt;&nbsp;99.9&nbsp;%<br>actually shirt" in text
     text = page(numbers())
     assert '<th scope="col">x8</th>' in text
     assert "and 3 more features" in text
