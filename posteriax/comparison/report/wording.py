@@ -84,9 +84,9 @@ def _winner(comparison: Comparison) -> str:
     text = f"{best} predicts best: its {score.quantity} is {extreme}, {format_estimate(comparison.rows[best][column])}."
     worse = [name for name, row in comparison.rows.items() if name not in among and column in row]
     if ties:
-        text += f" {listed(ties)} {_is(ties)} not significantly worse: the difference could be chance."
+        text += f" {listed(ties)} {_is_or_are(ties)} not significantly worse: the difference could be chance."
     if worse:
-        text += f" {listed(worse)} {_is(worse)} significantly worse."
+        text += f" {listed(worse)} {_is_or_are(worse)} significantly worse."
     return text
 
 
@@ -123,5 +123,5 @@ def _amount(score: Score, estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f}\u00a0%" if score.percent else format_estimate(estimate)
 
 
-def _is(names: list[str]) -> str:
+def _is_or_are(names: list[str]) -> str:
     return "is" if len(names) == 1 else "are"
