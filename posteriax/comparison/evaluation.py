@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from posteriax._internal.checks import check_targets
 from posteriax.metrics import Score, choose
 from posteriax.posterior import Predictive
 
@@ -26,7 +27,7 @@ def evaluate(predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | 
     >>> px.evaluate(predictive, [0, 1, 0, 0], scores=["accuracy"])
     {'accuracy': 0.75}
     """
-    chosen = choose(scores, predictive)
+    chosen, y = choose(scores, predictive), check_targets(y)
     for score in chosen:
         if score.against_reference:
             raise ValueError(f"the score {score.name!r} needs a reference: use px.compare(..., reference=...)")

@@ -126,7 +126,7 @@ def probs_of(predictive: Any) -> np.ndarray:
 
 
 def labels_of(predictive: Any, y: Any) -> np.ndarray:
-    """Labels, (N,), checked by the predictive that they are compared with."""
+    """Labels, (N,), as the predictive's own check gives them."""
     return np.asarray(predictive.check(y)).reshape(-1)
 
 

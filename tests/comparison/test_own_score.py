@@ -20,7 +20,7 @@ CLASSES, N = 6, 400
 def rank_of_label(predictive, y):
     """How many classes are thought more probable than the true one."""
     probs = predictive.probs
-    return (probs > np.take_along_axis(probs, np.asarray(y)[:, None], axis=1)).sum(axis=1)
+    return (probs > np.take_along_axis(probs, y[:, None], axis=1)).sum(axis=1)
 
 
 RANK = Score(
@@ -71,7 +71,7 @@ def comparison():
 
 def test_evaluate_takes_names_and_records_in_this_order():
     made, (_, y) = predictives()
-    scores = px.evaluate(made["noisy"], y, scores=["brier", RANK])
+    scores = px.evaluate(made["noisy"], y.tolist(), scores=["brier", RANK])  # records get arrays, whatever is given
     assert list(scores) == ["brier", "label_rank"]
     ranks = scipy.stats.rankdata(-made["noisy"].probs, axis=1)[np.arange(N), y] - 1
     assert scores["label_rank"] == pytest.approx(ranks.mean(), rel=1e-12)
