@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.evaluation import BETTER, DISTANCES, Score
 from posteriax.comparison.views import View
 from posteriax.data import Corruption
 from posteriax.diagnostics import ReferenceCheck
+from posteriax.metrics import Estimate, Score, describe
 
-Rows = dict[str, dict[str, Score]]  # by posterior, by column
+Rows = dict[str, dict[str, Estimate]]  # by posterior, by column
 
 
 class Cost(NamedTuple):
@@ -36,10 +36,12 @@ class Comparison:
         corruptions: of the test sets that were corrupted, kind and severity.
         seeds: by posterior, how many runs its scores are means of.
         reference_check: whether the reference's chains agree on its predictions.
+        scores: by column, what the score is; by default that of :data:`px.metrics.SCORES` with this name.
 
-    Each score says what its error is over: see :class:`posteriax.comparison.evaluation.Score`.
+    Each value says what its error is over: see :class:`px.metrics.Estimate`.
 
-    >>> table = Comparison({"test": {"MAP": {"accuracy": Score(0.9, 0.02)}}})
+    >>> from posteriax.metrics import Estimate
+    >>> table = Comparison({"test": {"MAP": {"accuracy": Estimate(0.9, 0.02)}}})
     >>> table["MAP"]
     {'accuracy': 0.9}
     >>> print(table.to_markdown())
@@ -57,6 +59,7 @@ class Comparison:
     corruptions: dict[str, Corruption] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     reference_check: ReferenceCheck | None = None
+    scores: dict[str, Score] = field(default_factory=dict, repr=False)
 
     @property
     def main(self) -> str:
@@ -70,35 +73,47 @@ class Comparison:
 
     @property
     def columns(self) -> list[str]:
-        return list(next(iter(self.rows.values())))
+        """The scores on the main test set."""
+        return self.columns_of(self.main)
+
+    def columns_of(self, test_set: str) -> list[str]:
+        """The scores that any posterior has on a test set."""
+        return list(dict.fromkeys(column for row in self.sets[test_set].values() for column in row))
+
+    def score(self, column: str) -> Score:
+        """What a column holds. One that no score is known for has only its name."""
+        return self.scores.get(column) or describe(column)
 
     def __getitem__(self, name: str) -> dict[str, float]:
-        return {column: score.value for column, score in self.rows[name].items()}
+        return {column: estimate.value for column, estimate in self.rows[name].items()}
 
-    def severities(self, column: str) -> dict[str, dict[int, Score]]:
+    def severities(self, column: str) -> dict[str, dict[int, Estimate]]:
         """By posterior and severity, a score's mean over the kinds of corruption, with its error over them.
 
-        Severity 0 is the main test set.
+        Severity 0 is the main test set. Only posteriors that have the score on all of these sets.
         """
-        groups: dict[int, list[str]] = {}
+        groups: dict[int, list[str]] = {0: [self.main]}
         for name, corruption in self.corruptions.items():
             groups.setdefault(corruption.severity, []).append(name)
-        means: dict[str, dict[int, Score]] = {}
-        for posterior, row in self.rows.items():
-            means[posterior] = {0: row[column]}
-            for severity in sorted(groups):
+        names = [name for group in groups.values() for name in group]
+        means: dict[str, dict[int, Estimate]] = {}
+        for posterior in self.rows if self.corruptions else ():
+            if not all(column in self.sets[name].get(posterior, {}) for name in names):
+                continue
+            means[posterior] = {0: self.rows[posterior][column]}
+            for severity in sorted(groups)[1:]:
                 values = [self.sets[name][posterior][column].value for name in groups[severity]]
                 error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-                means[posterior][severity] = Score(float(np.mean(values)), error, "kinds")
-        return means if groups else {}
+                means[posterior][severity] = Estimate(float(np.mean(values)), error, "kinds")
+        return means
 
     def is_doubtful(self, column: str) -> bool:
         """Whether a column holds distances to a reference that has not converged."""
         check = self.reference_check
-        return column in DISTANCES and check is not None and check.converged is False
+        return check is not None and check.converged is False and self.score(column).against_reference
 
     def marked(self, test_set: str, column: str) -> tuple[str, ...]:
-        """The posteriors to be marked as best or not significantly worse: none where the column is doubtful."""
+        """The posteriors to mark as best or not significantly worse: none if the column is doubtful."""
         return () if self.is_doubtful(column) else self.best.get(test_set, {}).get(column, ())
 
     def to_markdown(self, test_set: str | None = None) -> str:
@@ -106,7 +121,7 @@ class Comparison:
         name = self.main if test_set is None else test_set
         titles, cells = self._titles(name), self._cells(name, ("**{}**", "*{}*"))
         lines = [["", *titles], ["---"] + ["---:"] * len(titles), *cells]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of the values, one row per posterior, or per test set and posterior. Needs pandas."""
@@ -117,7 +132,7 @@ class Comparison:
         if len(self.sets) == 1:
             return pandas.DataFrame({name: self[name] for name in self.rows}).T
         values = {
-            (test_set, name): {column: score.value for column, score in row.items()}
+            (test_set, name): {column: estimate.value for column, estimate in row.items()}
             for test_set, rows in self.sets.items()
             for name, row in rows.items()
         }
@@ -164,25 +179,26 @@ class Comparison:
 
         table = Table(title=escape(name) if len(self.sets) > 1 else None, title_justify="left")
         table.add_column("posterior")
-        doubtful = [self.is_doubtful(column) for column in next(iter(self.sets[name].values()))]
+        doubtful = [self.is_doubtful(column) for column in self.columns_of(name)]
         for i, title in enumerate(self._titles(name)):
-            table.add_column(title, justify="right", style="dim" if i < len(doubtful) and doubtful[i] else "")
+            table.add_column(escape(title), justify="right", style="dim" if i < len(doubtful) and doubtful[i] else "")
         for cells in self._cells(name, ("{} *", "{} =")):
             table.add_row(*map(escape, cells))
         return table
 
     def _severity_table(self, column: str) -> Any:
+        from rich.markup import escape
         from rich.table import Table
 
         means = self.severities(column)
         spread = "; ± over kinds, of clean as above" if self._kinds_of_corruption > 1 else ""
-        title = f"{title_of(column)} by severity of corruption, mean over kinds{spread}"
-        table = Table(title=title, title_justify="left")
+        title = f"{self.score(column).heading} by severity of corruption, mean over kinds{spread}"
+        table = Table(title=escape(title), title_justify="left")
         table.add_column("posterior")
         for severity in next(iter(means.values())):
             table.add_column("clean" if severity == 0 else str(severity), justify="right")
         for name, by_severity in means.items():
-            table.add_row(name, *map(format_score, by_severity.values()))
+            table.add_row(escape(name), *map(format_estimate, by_severity.values()))
         return table
 
     @property
@@ -190,7 +206,7 @@ class Comparison:
         return len({corruption.kind for corruption in self.corruptions.values()})
 
     def _caption(self) -> str:
-        text = f"± {what_errors_hold(self.rows, self.seeds)}"
+        text = f"± {describe_errors(self.rows, self.seeds)}"
         if any(self.is_doubtful(column) for column in self.columns) and self.reference_check is not None:
             text += f"; ? {self.reference_check.distance_words}"
         elif self.reference:
@@ -198,7 +214,7 @@ class Comparison:
         return text + ("; * best, = not significantly worse" if self.best else "")
 
     def _titles(self, name: str) -> list[str]:
-        titles = [title_of(column) for column in next(iter(self.sets[name].values()))]
+        titles = [self.score(column).heading for column in self.columns_of(name)]
         costs = ["parameters", "train s", "predict ms / 1,000"] if self.costs and name == self.main else []
         return titles + costs
 
@@ -206,9 +222,9 @@ class Comparison:
         cells = []
         for posterior, row in self.sets[name].items():
             line = [posterior]
-            for column, score in row.items():
+            for column in self.columns_of(name):
                 among = self.marked(name, column)
-                text = format_score(score) + (" ?" if self.is_doubtful(column) else "")
+                text = format_estimate(row.get(column)) + (" ?" if column in row and self.is_doubtful(column) else "")
                 line.append(text if posterior not in among else marks[posterior != among[0]].format(text))
             if self.costs and name == self.main:
                 cost = self.costs.get(posterior)
@@ -221,29 +237,18 @@ class Comparison:
         return cells
 
 
-def title_of(column: str) -> str:
-    """A column's title, with the way that is better.
+def describe_errors(rows: Rows, seeds: dict[str, int]) -> str:
+    """What the standard errors of a table are over, in words.
 
-    >>> title_of("total_variation"), title_of("coverage_90")
-    ('total variation ↓', 'coverage 90 → 0.9')
-    """
-    arrows = {"higher": "↑", "lower": "↓"}
-    better = BETTER[column]
-    return f"{column.replace('_', ' ')} {arrows.get(better, f'→ {better}')}"
-
-
-def what_errors_hold(rows: Rows, seeds: dict[str, int]) -> str:
-    """Which spread the standard errors of a table are of, in words.
-
-    >>> rows = {"MAP": {"nll": Score(0.5, 0.01, "seeds")}, "HMC": {"nll": Score(0.3, 0.02, "examples")}}
-    >>> what_errors_hold(rows, {"MAP": 3, "HMC": 1})
+    >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01, "seeds")}, "HMC": {"nll": Estimate(0.3, 0.02, "examples")}}
+    >>> describe_errors(rows, {"MAP": 3, "HMC": 1})
     'standard error: over seeds for MAP (3), over test examples for HMC (one run)'
-    >>> what_errors_hold({"HMC": rows["HMC"]}, {"HMC": 1})
+    >>> describe_errors({"HMC": rows["HMC"]}, {"HMC": 1})
     'standard error over test examples, one run each'
     """
     groups: dict[str, list[str]] = {}
     for name, row in rows.items():
-        for over in dict.fromkeys(score.over for score in row.values() if math.isfinite(score.error)):
+        for over in dict.fromkeys(estimate.over for estimate in row.values() if math.isfinite(estimate.error)):
             groups.setdefault(over, []).append(name)
     counts = {seeds.get(name, 1) for name in groups.get("seeds", [])}
     if set(groups) == {"examples"}:
@@ -260,13 +265,15 @@ def what_errors_hold(rows: Rows, seeds: dict[str, int]) -> str:
     )
 
 
-def format_score(score: Score) -> str:
-    """As many digits as the error allows; three where there is no error.
+def format_estimate(estimate: Estimate | None) -> str:
+    """As many digits as the error allows; three if there is no error.
 
-    >>> format_score(Score(0.13241, 0.0042)), format_score(Score(0.9, 0.0)), format_score(Score(0.0123))
-    ('0.132 ± 0.004', '0.900 ± 0', '0.012')
+    >>> [format_estimate(e) for e in (Estimate(0.13241, 0.0042), Estimate(0.9, 0.0), Estimate(0.0123))]
+    ['0.132 ± 0.004', '0.900 ± 0', '0.012']
     """
-    value, error, _ = score
+    if estimate is None:
+        return ""
+    value, error, _ = estimate
     if not math.isfinite(value):
         return str(value)
     if not math.isfinite(error):

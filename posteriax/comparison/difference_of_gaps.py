@@ -1,73 +1,54 @@
-"""Do two posteriors differ in a sum of absolute gaps, such as the calibration error? A test that has its level.
+"""Do two posteriors differ in a sum of absolute gaps, such as the calibration error? A test that keeps its level.
 
     E = sum_b |g_b|        g_b = 1/N sum of (right - confidence) over the examples in bin b
 
-E is above zero even where every gap is zero, by chance, and more so for predictions that are less sure: the difference
-of two perfectly calibrated predictors' E is not centred at zero, and resampling examples does not mend that. Its
-distribution under the hypothesis is simulated instead:
+By chance E is above zero even if predictions are perfectly calibrated, and the less sure they are, the more. So the
+difference of two perfectly calibrated predictors' E is not centred at zero, and resampling examples does not help. Its
+distribution under the null hypothesis is simulated instead:
 
     g_b ~ N(n_b / N (p_b - c_b), p_b (1 - p_b) n_b / N^2),      p_b = c_b +- gamma      c_b: mean confidence in the bin
 
-with the sign that the bin's gap was seen to have.
+with the sign of the bin's observed gap.
 
-1. Of each posterior, gamma is such that the mean of the simulated E is the observed one: the gap that is left when
-   chance has been taken away. 0 if chance explains all of it.
-2. The hypothesis is that both have the mean of these two, weighted by the inverse variance of E at gamma = 0.
+1. For each posterior, gamma is such that the simulated E has the observed one as its mean: the gap that is left once
+   chance is subtracted. 0 if chance explains all of it.
+2. The null hypothesis is that both have the mean of these two, weighted by the inverse variance of E at gamma = 0.
 3. The difference of E is compared with simulated ones. The two posteriors' gaps are correlated as their residuals
-   (right - confidence - gap) are, on the examples that each two bins share.
+   (right - confidence - gap) are, on the examples that two bins share.
 
-With several runs the observed difference less the mean of the simulated ones is divided by its standard error, from
+With several runs the observed difference, less the mean of the simulated ones, is divided by its standard error, from
 the variance between runs and the simulated variance over examples, as in
-:mod:`posteriax.comparison.difference_of_means`. Which examples fall into which bin is taken as given.
+:mod:`posteriax.comparison.difference_of_means`. The assignment of examples to bins is taken as given.
+
+A mean that should be close to a target is one bin that promises the target; unless it is a probability, its variance is
+the observed one.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.difference_of_means import Difference, between_runs, t_test
-from posteriax.metrics import bin_of
+from posteriax.comparison.difference_of_means import NONE, Difference, between_runs, t_test
+from posteriax.metrics import Gaps
 
 DRAWS = 4000  # for a tail
 DRAWS_OF_A_MEAN = 1000
 HALVINGS = 14
 
 
-class Gaps(NamedTuple):
-    """One run's residuals on the test set.
-
-    Args:
-        bin: which bin each example is in, (N,).
-        residual: what happened less what was promised, (N,).
-        promised: the probability of what should happen, (N,).
-    """
-
-    bin: np.ndarray
-    residual: np.ndarray
-    promised: np.ndarray
-
-
-def calibration_gaps(pairs: np.ndarray, bins: int = 15) -> Gaps:
-    """Of (confidence, right) pairs, (N, 2), in the bins of :func:`px.metrics.ece_equal_width`."""
-    confidence, right = pairs[:, 0], pairs[:, 1]
-    return Gaps(np.asarray(bin_of(confidence.astype(np.float32), bins)), right - confidence, confidence)
-
-
-def coverage_gaps(inside: np.ndarray, level: float) -> Gaps:
-    """Of how much of an interval held its target: one bin for all."""
-    return Gaps(np.zeros(len(inside), int), inside - level, np.full(len(inside), level))
-
-
 def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
     """Whether the sum of absolute gaps differs between two posteriors, given their runs on the same examples.
 
+    >>> from posteriax.metrics import BinnedGaps
     >>> rng = np.random.default_rng(0)
     >>> confidence, luck = rng.uniform(0.5, 1.0, 2000), rng.uniform(size=2000)
     >>> honest = np.stack([confidence, luck < confidence], axis=1)
     >>> boasting = np.stack([confidence, luck < confidence - 0.1], axis=1)
-    >>> compare_gaps([calibration_gaps(boasting)], [calibration_gaps(honest)]).p_value < 0.001
+    >>> compare_gaps([BinnedGaps().gaps(boasting)], [BinnedGaps().gaps(honest)]).p_value < 0.001
     True
     """
+    if not all(np.isfinite(gaps.residual).all() for gaps in (*one, *other)):
+        return NONE
     runs = [_run(gaps) for gaps in (*one, *other)]
     groups = (np.arange(len(one)), np.arange(len(one), len(runs)))
     errors = np.array([np.abs(run.gaps).sum() for run in runs])
@@ -91,13 +72,14 @@ def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
 
 
 class _Run(NamedTuple):
-    """A run's bins that are not empty: which, their share of the examples, gap / N, promised and spread."""
+    """A run's bins that are not empty."""
 
-    cells: np.ndarray  # of every example, its place among the filled bins
-    shares: np.ndarray
-    gaps: np.ndarray
-    promised: np.ndarray
-    spread: float  # variance over p (1 - p): 1 for yes or no, less where an example is a mean of several
+    cells: np.ndarray  # for every example, the index of its bin among these
+    fractions: np.ndarray  # of the examples, by bin
+    gaps: np.ndarray  # sum of the residuals / N, by bin
+    promised: np.ndarray  # mean, by bin
+    variance: float | None  # of one example, if it does not follow from the probability of what happens
+    dispersion: float  # variance / (p (1 - p)): 1 for a binary outcome, less if an example is a mean of several
 
 
 def _run(gaps: Gaps) -> _Run:
@@ -107,23 +89,27 @@ def _run(gaps: Gaps) -> _Run:
     happened = gaps.residual + gaps.promised
     p = happened.mean()
     binary = bool(np.isin(happened.round(6), (0.0, 1.0)).all())
-    spread = 1.0 if binary else min(1.0, happened.var() / max(p * (1 - p), 1e-12))
-    return _Run(cells, counts / n, sums / n, promised / counts, spread)
+    dispersion = 1.0 if binary else min(1.0, happened.var() / max(p * (1 - p), 1e-12))
+    variance = None if gaps.probabilities else float(happened.var())
+    return _Run(cells, counts / n, sums / n, promised / counts, variance, dispersion)
 
 
 def _noise(given: list[Gaps], runs: list[_Run], draws: int) -> list[np.ndarray]:
-    """Of every run, (draws, bins): what sums over a bin's examples would be if each had variance 1, over N."""
+    """For every run, (draws, bins): simulated sums over a bin's examples, over N, if each example had variance 1."""
     n = len(given[0].bin)
-    left = [gaps.residual - (run.gaps / run.shares)[run.cells] for gaps, run in zip(given, runs, strict=True)]
+    left = [gaps.residual - (run.gaps / run.fractions)[run.cells] for gaps, run in zip(given, runs, strict=True)]
     correlation = _correlation(np.stack(left))
     blocks = [
-        [correlation[i, j] * _shared(a.cells, b.cells, len(a.shares), len(b.shares)) / n**2 for j, b in enumerate(runs)]
+        [
+            correlation[i, j] * _shared(a.cells, b.cells, len(a.fractions), len(b.fractions)) / n**2
+            for j, b in enumerate(runs)
+        ]
         for i, a in enumerate(runs)
     ]
     values, vectors = np.linalg.eigh(np.block(blocks))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     drawn = np.random.default_rng(0).standard_normal((draws, len(root))) @ root.T
-    return np.split(drawn, np.cumsum([len(run.shares) for run in runs])[:-1], axis=1)
+    return np.split(drawn, np.cumsum([len(run.fractions) for run in runs])[:-1], axis=1)
 
 
 def _shared(one: np.ndarray, other: np.ndarray, rows: int, columns: int) -> np.ndarray:
@@ -139,9 +125,12 @@ def _correlation(left: np.ndarray) -> np.ndarray:
 
 
 def _simulated(run: _Run, gap: float, noise: np.ndarray) -> np.ndarray:
-    """The sum of absolute gaps, if every bin's is of this size."""
-    p = np.clip(run.promised + np.sign(run.gaps) * gap, 0.0, 1.0)
-    return np.abs(run.shares * (p - run.promised) + np.sqrt(run.spread * p * (1 - p)) * noise).sum(axis=1)
+    """The sum of absolute gaps, if the gap of every bin has this size."""
+    mean = run.promised + np.sign(run.gaps) * gap
+    if run.variance is None:
+        mean = np.clip(mean, 0.0, 1.0)
+    variance = run.dispersion * mean * (1 - mean) if run.variance is None else run.variance
+    return np.abs(run.fractions * (mean - run.promised) + np.sqrt(variance) * noise).sum(axis=1)
 
 
 def _gap_beyond_chance(runs: list[_Run], noise: list[np.ndarray]) -> float:
@@ -149,7 +138,7 @@ def _gap_beyond_chance(runs: list[_Run], noise: list[np.ndarray]) -> float:
     expected = lambda gap: np.mean([_simulated(r, gap, z).mean() for r, z in zip(runs, noise, strict=True)])  # noqa: E731
     if expected(0.0) >= seen:
         return 0.0
-    low, high = 0.0, 1.0
+    low, high = 0.0, 1.0 if all(run.variance is None for run in runs) else float(seen)  # E|gap + noise| >= gap
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if expected(middle) < seen else (low, middle)
@@ -157,7 +146,7 @@ def _gap_beyond_chance(runs: list[_Run], noise: list[np.ndarray]) -> float:
 
 
 def _noise_of_single_runs(one: np.ndarray, other: np.ndarray) -> float:
-    """What the variance between runs holds of the noise over examples: that of simulated runs, (runs, draws) each."""
+    """The part of the variance between runs that is noise over examples: that of simulated runs, (runs, draws) each."""
 
     def between(simulated: np.ndarray) -> float:
         centred = simulated - simulated.mean(axis=1, keepdims=True)

@@ -3,16 +3,16 @@
     a_ik: score of run i on example k      b_jk: the other posterior's, on the same examples
     D = mean_ik a - mean_jk b              t = D / sqrt(V)
 
-With one run of each, the examples are the sample: V is the variance of mean_k (a_k - b_k). With several, runs are one
-sample and examples another, crossed with it, as readers and cases are in radiology:
+With one run each, the examples are the sample: V is the variance of mean_k (a_k - b_k). With several, runs and examples
+are two crossed samples, as readers and cases are in radiology:
 
     V = s_a^2 / S_a + s_b^2 / S_b + max(v - e, 0)
 
     s^2: variance of the runs' own means       v: variance of mean_k (mean_i a_ik - mean_j b_jk), as if runs were fixed
-    e: the part of v that is noise of single runs on single examples, which s^2 holds already
+    e: the part of v that is noise of single runs on single examples, which s^2 already contains
 
-Degrees of freedom are Satterthwaite's. For equal methods the last term is about zero and this is Welch's t-test over
-seeds. A posterior with a single run is given the other's spread. (Obuchowski and Rockette 1995; Hillis 2007)
+Degrees of freedom are Satterthwaite's. For equal methods the last term is about zero, and this is Welch's t-test over
+seeds. A posterior with a single run is given the other's variance. (Obuchowski and Rockette 1995; Hillis 2007)
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from scipy.special import bdtr, stdtr
 
 
 class Difference(NamedTuple):
-    """A difference of two scores, less what chance alone would give on average, and how probable one as large is.
+    """A difference of two scores, less its mean under chance alone, and the p-value.
 
     >>> Difference(value=0.1, p_value=0.03).p_value
     0.03
@@ -61,14 +61,14 @@ def compare_means(one: np.ndarray, other: np.ndarray) -> Difference:
 
 
 class BetweenRuns(NamedTuple):
-    """Of each posterior: the variance of its score's mean over runs, and degrees of freedom."""
+    """For each posterior, the variance of its score's mean over runs, and the degrees of freedom."""
 
     variances: tuple[float, ...]
     freedoms: tuple[int, ...]
 
 
 def between_runs(one: np.ndarray, other: np.ndarray) -> BetweenRuns:
-    """From the scores of single runs, of which one posterior at least has two.
+    """From the scores of single runs; at least one posterior has two.
 
     >>> between_runs(np.array([1.0, 3.0]), np.array([2.0]))
     BetweenRuns(variances=(3.0,), freedoms=(1,))
@@ -84,21 +84,21 @@ def between_runs(one: np.ndarray, other: np.ndarray) -> BetweenRuns:
 
 
 def noise_of_single_runs(one: np.ndarray, other: np.ndarray) -> float:
-    """e above: of what is left when each run's and each example's mean are taken away."""
+    """e above: from the residuals after subtracting each run's and each example's mean."""
 
-    def left(values: np.ndarray) -> float:
+    def residual_variance(values: np.ndarray) -> float:
         runs, examples = values.shape
         centred = values - values.mean(axis=1, keepdims=True)
         centred = centred - centred.mean(axis=0, keepdims=True)
         return float(np.square(centred).sum() / ((runs - 1) * max(examples - 1, 1) * examples))
 
-    known = {i: left(values) for i, values in enumerate((one, other)) if len(values) > 1}
+    known = {i: residual_variance(values) for i, values in enumerate((one, other)) if len(values) > 1}
     fallback = next(iter(known.values()))
     return known.get(0, fallback) / len(one) + known.get(1, fallback) / len(other)
 
 
 def t_test(difference: float, own: BetweenRuns, shared: float, freedom: int) -> Difference:
-    """The probability of a |t| as large, from the variances between runs and that of examples, with their freedoms."""
+    """The two-sided t-test, from the variances between runs and over examples and their degrees of freedom."""
     shared = max(shared, 0.0)
     variance = sum(own.variances) + shared
     if variance == 0.0:
@@ -112,16 +112,16 @@ def _over_examples(differences: np.ndarray, mean: float) -> Difference:
     n = differences.size
     if not differences.any() or n < 2:
         return Difference(mean, 1.0)
-    if np.isin(differences, (-1.0, 0.0, 1.0)).all():  # yes or no, such as right or wrong
+    if np.isin(differences, (-1.0, 0.0, 1.0)).all():  # binary, such as right or wrong
         return Difference(mean, _mcnemar(int((differences > 0).sum()), int((differences < 0).sum())))
     error = differences.std(ddof=1) / np.sqrt(n)
     return Difference(mean, float(2 * stdtr(n - 1, -abs(mean) / error)) if error > 0 else 0.0)
 
 
 def _mcnemar(more: int, fewer: int) -> float:
-    """Of the examples on which the two differ, half should favour each: binomial, two-sided, mid-p.
+    """McNemar's test with mid-p: half of the examples on which the two differ should favour each.
 
-    A t-test calls four examples, all for one side, significant: one in eight pairs of equals have that.
+    A t-test would call four such examples, all for one side, significant, which happens to one in eight equal pairs.
 
     >>> round(_mcnemar(4, 0), 4), round(_mcnemar(10, 2), 4)
     (0.0625, 0.0225)

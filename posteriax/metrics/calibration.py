@@ -1,12 +1,14 @@
-"""Calibration: whether confidence is the fraction of being right.
+"""Calibration: whether a confidence of 80 % is right 80 % of the time.
 
     ECE = sum_b (n_b / N) |accuracy_b - confidence_b|
 
-over bins of the highest probability. How the bins are cut changes the value, so each function names its rule. All
-put every example in exactly one bin, and the number of bins never depends on how many examples there are. Bins of
-equal width are the same for every batch, so their sums add up; those of equal mass need all examples at once.
+over bins of the highest probability. The value depends on the bins, so each function names its rule. Every example is
+in exactly one bin, and the number of bins never depends on the number of examples. Bins of equal width are the same for
+every batch, so that their sums add up; bins of equal mass need all examples at once. (Guo et al. 2017)
 """
 
+import warnings
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,38 +18,48 @@ import numpy as np
 
 from posteriax._internal.checks import check_count
 from posteriax._internal.compiler import jit
-from posteriax.metrics.inputs import as_probs, score_classes
+from posteriax.metrics.classification import is_right
+from posteriax.metrics.inputs import as_probs, labels_of, probs_of, score_classes
+from posteriax.metrics.reductions import Gaps, Reduction
+from posteriax.metrics.score import Score
 
-BLOCK = 256  # examples summed one after another in float32, before the blocks' sums are
+BLOCK = 256  # examples summed in float32 before the blocks' sums are added up
+BINS = 15
+RESAMPLINGS = 200  # of the examples, for the standard error
 
 
 class CalibrationBins(NamedTuple):
-    """Sums over the examples of every bin, (..., bins): what a reliability diagram shows, and batches that add up.
+    """Sums over the examples of every bin, (..., bins): what a reliability diagram shows. Those of batches add up.
 
-    Made by :func:`calibration_bins`, or :func:`classwise_bins`.
+    Made by :func:`calibration_bins` or :func:`classwise_bins`.
 
     Args:
         examples: how many are in the bin.
         right: how many of them were right.
-        excess: the sum of right - confidence, positive where the predictions are too modest. Kept by itself, as it is
-            small where the other two are large.
+        excess: the sum of right - confidence, positive if under-confident. Summed by itself, because the difference of
+            two large sums would lose its digits.
 
     >>> batches = [([[0.8, 0.2]], [0]), ([[0.8, 0.2]], [1])]
     >>> first, second = (calibration_bins(probs, y) for probs, y in batches)
-    >>> first.plus(second).error().round(3).item()
+    >>> first.add(second).error().round(3).item()
     0.3...
     """
 
-    examples: jax.Array
-    right: jax.Array
-    excess: jax.Array
+    examples: Any
+    right: Any
+    excess: Any
 
-    def plus(self, other: "CalibrationBins") -> "CalibrationBins":
+    def add(self, other: "CalibrationBins") -> "CalibrationBins":
         """The bins of both sets of examples together."""
         return CalibrationBins(*(a + b for a, b in zip(self, other, strict=True)))
 
+    def plus(self, other: "CalibrationBins") -> "CalibrationBins":
+        """Deprecated: use :meth:`add`."""
+        warnings.warn("CalibrationBins.plus is now called add", DeprecationWarning, stacklevel=2)
+        return self.add(other)
+
     def accuracy(self) -> jax.Array:
-        """The fraction of being right in every bin; NaN in an empty one."""
+        """The fraction that is right in every bin; NaN in an empty one."""
         return self.right / self.examples
 
     def confidence(self) -> jax.Array:
@@ -57,16 +69,16 @@ class CalibrationBins(NamedTuple):
     def error(self) -> jax.Array:
         """The expected calibration error; of classwise bins, one per class."""
         # |sum of accuracy - sum of confidence| in a bin, over N: the bin's size cancels
-        return jnp.abs(self.excess).sum(axis=-1) / self.examples.sum(axis=-1)
+        return abs(self.excess).sum(axis=-1) / self.examples.sum(axis=-1)
 
 
-def ece_equal_width(probs: Any, y: Any, bins: int = 15) -> jax.Array:
+def ece_equal_width(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
     """Expected calibration error over bins of equal width, ((b-1)/bins, b/bins]; the first also takes 0. Best is 0.
 
     Args:
         probs: (N, C), or (S, N, C) for one value per draw.
         y: labels, (N,).
-        bins: how many.
+        bins: number of bins.
 
     >>> ece_equal_width([[0.8, 0.2], [0.8, 0.2]], [0, 1]).round(3).item()
     0.3...
@@ -74,16 +86,66 @@ def ece_equal_width(probs: Any, y: Any, bins: int = 15) -> jax.Array:
     return calibration_bins(probs, y, bins).error()
 
 
-def ece_equal_mass(probs: Any, y: Any, bins: int = 15) -> jax.Array:
+@dataclass(frozen=True)
+class BinnedGaps(Reduction):
+    """:func:`ece_equal_width` of (confidence, right) pairs, (N, 2), in float64, with a bootstrap's standard error.
+
+    >>> round(BinnedGaps().value(np.array([[0.8, 1.0], [0.8, 0.0]])), 3)
+    0.3
+    """
+
+    bins: int = BINS
+    dimensions = 2
+
+    def value(self, values: np.ndarray) -> float:
+        return float(CalibrationBins(np.ones(len(values)), values[:, 1], self._excess(values).sum(axis=0)).error())
+
+    def linearised(self, values: np.ndarray) -> np.ndarray:
+        raise NotImplementedError("a sum of absolute gaps is not linear near zero; it is compared by its gaps")
+
+    def standard_error(self, values: np.ndarray) -> float:
+        n = len(values)
+        times = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=RESAMPLINGS).astype(np.float64)
+        resampled = CalibrationBins(times, values[:, 1], times @ self._excess(values))
+        return float(resampled.error().std(ddof=1))
+
+    def gaps(self, values: np.ndarray) -> Gaps:
+        confidence, right = values.T
+        return Gaps(np.asarray(bin_of(confidence.astype(np.float32), self.bins)), right - confidence, confidence)
+
+    def _excess(self, values: np.ndarray) -> np.ndarray:
+        """right - confidence of each example in the column of its bin, (N, bins)."""
+        index, excess, _, _ = self.gaps(values)
+        columns = np.zeros((len(values), self.bins))
+        columns[np.arange(len(values)), index] = excess
+        return columns
+
+
+def _confidence_and_right(predictive: Any, y: Any) -> np.ndarray:
+    probs = probs_of(predictive)
+    return np.stack([probs.max(axis=1), is_right(probs, labels_of(predictive, y))], axis=1)
+
+
+ECE = Score(
+    name="ece",
+    meaning="Expected calibration error: how far the confidence is from the fraction that is right, on average.",
+    better="lower",
+    per_example=_confidence_and_right,
+    reduction=BinnedGaps(),
+    needs=("probs", "check"),
+)
+
+
+def ece_equal_mass(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
     """Expected calibration error over bins between quantiles of the confidence; equal confidences share a bin.
 
-    The b-th edge is the confidence that a fraction b / bins of the examples do not exceed. Best is 0. The edges depend
-    on all examples: put batches together first.
+    A fraction b / bins of the examples lies at or below the b-th edge. Best is 0. The edges depend on all examples:
+    concatenate batches first.
 
     Args:
         probs: (N, C), or (S, N, C) for one value per draw.
         y: labels, (N,).
-        bins: how many.
+        bins: number of bins.
 
     >>> ece_equal_mass([[0.8, 0.2], [0.8, 0.2]], [0, 1]).round(3).item()
     0.3...
@@ -91,18 +153,18 @@ def ece_equal_mass(probs: Any, y: Any, bins: int = 15) -> jax.Array:
     return score_classes(partial(_equal_mass, bins=check_count("bins", bins)), as_probs("probs", probs), y).error()
 
 
-def classwise_ece(probs: Any, y: Any, bins: int = 15) -> jax.Array:
-    """Classwise calibration error: of the probability of every class, not only the highest; the mean over classes.
+def classwise_ece(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
+    """Classwise calibration error: that of every class's probability, not only the highest; the mean over classes.
 
         1/C sum_c sum_b (n_bc / N) |frequency of c in bin - mean p[c] in bin|
 
-    with bins of equal width. Best is 0. With many classes most probabilities are close to 0, and so is the error: it
-    compares predictions of the same problem only. (Kull et al. 2019)
+    with bins of equal width. Best is 0. With many classes most probabilities are close to 0, and so is the error:
+    compare it only within one problem. (Kull et al. 2019)
 
     Args:
         probs: (N, C), or (S, N, C) for one value per draw.
         y: labels, (N,).
-        bins: how many.
+        bins: number of bins.
 
     >>> classwise_ece([[0.8, 0.2], [0.8, 0.2]], [0, 1]).round(3).item()
     0.3...
@@ -110,13 +172,13 @@ def classwise_ece(probs: Any, y: Any, bins: int = 15) -> jax.Array:
     return classwise_bins(probs, y, bins).error().mean(axis=-1)
 
 
-def calibration_bins(probs: Any, y: Any, bins: int = 15) -> CalibrationBins:
-    """The sums behind :func:`ece_equal_width`, to add over batches with `plus`, or to draw a reliability diagram.
+def calibration_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
+    """The sums behind :func:`ece_equal_width`, to add over batches with `add`, or to draw a reliability diagram.
 
     Args:
         probs: (N, C), or (S, N, C) for sums (S, bins).
         y: labels, (N,).
-        bins: how many.
+        bins: number of bins.
 
     >>> bins = calibration_bins([[0.8, 0.2], [0.6, 0.4], [0.2, 0.8]], [0, 0, 0], bins=5)
     >>> bins.examples.tolist(), bins.right.tolist()
@@ -125,13 +187,13 @@ def calibration_bins(probs: Any, y: Any, bins: int = 15) -> CalibrationBins:
     return score_classes(partial(_equal_width, bins=check_count("bins", bins)), as_probs("probs", probs), y)
 
 
-def classwise_bins(probs: Any, y: Any, bins: int = 15) -> CalibrationBins:
+def classwise_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
     """The sums behind :func:`classwise_ece`, (C, bins): `right` counts the examples that are of the class.
 
     Args:
         probs: (N, C), or (S, N, C) for sums (S, C, bins).
         y: labels, (N,).
-        bins: how many.
+        bins: number of bins.
 
     >>> classwise_bins([[0.8, 0.2], [0.6, 0.4]], [0, 1], bins=2).right.tolist()
     [[0, 1], [1, 0]]
@@ -142,7 +204,7 @@ def classwise_bins(probs: Any, y: Any, bins: int = 15) -> CalibrationBins:
 @partial(jit, static_argnames="bins")
 def _equal_width(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
-    return _sums(confidence, probs.argmax(axis=-1) == y, bin_of(confidence, bins), bins)
+    return _sums(confidence, is_right(probs, y), bin_of(confidence, bins), bins)
 
 
 @partial(jit, static_argnames="bins")
@@ -150,7 +212,7 @@ def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
     n = confidence.size
     edges = jnp.sort(confidence)[np.array([-(-b * n // bins) - 1 for b in range(1, bins)], int)]
-    return _sums(confidence, probs.argmax(axis=-1) == y, jnp.searchsorted(edges, confidence), bins)
+    return _sums(confidence, is_right(probs, y), jnp.searchsorted(edges, confidence), bins)
 
 
 @partial(jit, static_argnames="bins")
@@ -160,7 +222,7 @@ def _classwise(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
 
 
 def bin_of(confidence: Any, bins: int) -> jax.Array:
-    """The bin of equal width that each confidence is in; edges belong to the bin below.
+    """The bin of equal width that each confidence is in; an edge belongs to the bin below it.
 
     >>> bin_of(jnp.array([0.1, 0.5, 0.51]), 2).tolist()
     [0, 0, 1]
@@ -169,7 +231,7 @@ def bin_of(confidence: Any, bins: int) -> jax.Array:
 
 
 def _sums(confidence: jax.Array, right: jax.Array, index: jax.Array, bins: int) -> CalibrationBins:
-    # a scatter adds one after another, which in float32 loses digits over 1e5 examples: sum blocks, then their sums
+    # a scatter adds sequentially, which in float32 loses digits over 1e5 examples: sum blocks first
     blocks = -(-confidence.size // BLOCK)
     cell = index * blocks + jnp.arange(confidence.size) // BLOCK
     excess = jax.ops.segment_sum(right - confidence, cell, num_segments=bins * blocks).reshape(bins, blocks)

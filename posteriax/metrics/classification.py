@@ -8,12 +8,12 @@ posterior is that of the mean over draws.
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from posteriax._internal.compiler import jit
-from posteriax.metrics.inputs import as_classes as as_classes
-from posteriax.metrics.inputs import as_numbers, as_probs, score_classes
-from posteriax.metrics.shares import share
+from posteriax.metrics.fraction import fraction_true
+from posteriax.metrics.inputs import as_numbers, as_probs, labels_of, probs_of, score_classes
+from posteriax.metrics.score import Score
 
 
 def accuracy(probs: Any, y: Any) -> jax.Array:
@@ -29,22 +29,13 @@ def accuracy(probs: Any, y: Any) -> jax.Array:
     return score_classes(_accuracy, as_numbers("probs", probs, infinite=True), y)
 
 
-def nll(probs: Any, y: Any) -> jax.Array:
-    """Log score: the mean negative log probability of the label, in nats; best is 0.
-
-        -1/N sum_i log p_i[y_i]
-
-    For a posterior's predictions prefer ``px.evaluate``, which forms the log of the mean over draws in the log domain:
-    a probability that has underflowed to 0 scores infinity here.
-
-    Args:
-        probs: (N, C), or (S, N, C) for one value per draw.
-        y: labels, (N,).
-
-    >>> nll([[0.5, 0.5]], [1]).round(3).item()
-    0.693...
-    """
-    return score_classes(_nll, as_probs("probs", probs), y)
+ACCURACY = Score(
+    name="accuracy",
+    meaning="How often the most probable label is the right one.",
+    better="higher",
+    per_example=lambda predictive, y: is_right(probs_of(predictive), labels_of(predictive, y)),
+    needs=("probs", "check"),
+)
 
 
 def brier(probs: Any, y: Any) -> jax.Array:
@@ -62,16 +53,33 @@ def brier(probs: Any, y: Any) -> jax.Array:
     return score_classes(_brier, as_probs("probs", probs), y)
 
 
+BRIER = Score(
+    name="brier",
+    meaning="Squared distance between the predicted probabilities and the truth (1 for the right label, else 0).",
+    better="lower",
+    per_example=lambda predictive, y: squared_distance(
+        probs_of(predictive).astype(np.float64), labels_of(predictive, y)
+    ),
+    needs=("probs", "check"),
+)
+
+
+def is_right(probs: Any, y: Any) -> Any:
+    """Whether each label, (N,), got the highest probability. NumPy or JAX arrays."""
+    return probs.argmax(axis=-1) == y
+
+
+def squared_distance(probs: Any, y: Any) -> Any:
+    """The Brier score of each example, (N,). NumPy or JAX arrays."""
+    one_hot = y[:, None] == np.arange(probs.shape[-1])
+    return ((probs - one_hot) ** 2).sum(axis=-1)
+
+
 @jit
 def _accuracy(probs: jax.Array, y: jax.Array) -> jax.Array:
-    return share(probs.argmax(axis=-1) == y)
-
-
-@jit
-def _nll(probs: jax.Array, y: jax.Array) -> jax.Array:
-    return -jnp.log(jnp.take_along_axis(probs, y[:, None], axis=1)).mean()
+    return fraction_true(is_right(probs, y))
 
 
 @jit
 def _brier(probs: jax.Array, y: jax.Array) -> jax.Array:
-    return jnp.square(probs - jax.nn.one_hot(y, probs.shape[1], dtype=probs.dtype)).sum(axis=-1).mean()
+    return squared_distance(probs, y).mean()

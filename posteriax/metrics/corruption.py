@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax.metrics.inputs import as_numbers, known
+from posteriax.metrics.inputs import as_numbers, is_concrete
 
 # AlexNet's error rates on ImageNet-C, means over the five severities: the baseline that papers use there
 ALEXNET_IMAGENET_C = {
@@ -28,7 +28,7 @@ ALEXNET_IMAGENET_C = {
 
 
 def mean_corruption_error(errors: Any, baseline: Any) -> jax.Array:
-    """Mean corruption error (mCE): errors summed over severities, over the baseline's, and then the mean over kinds.
+    """Mean corruption error (mCE): the error summed over severities, divided by the baseline's, averaged over kinds.
 
         mCE = 1/K sum_k  (sum_s E_ks) / (sum_s B_ks)
 
@@ -48,6 +48,6 @@ def mean_corruption_error(errors: Any, baseline: Any) -> jax.Array:
             f"errors must have the shape (kinds, severities) and baseline the same or (kinds,), got {errors.shape} and "
             f"{base.shape}"
         )
-    if known(baseline) and not (np.asarray(baseline).reshape(len(base), -1).sum(axis=1) > 0).all():
+    if is_concrete(baseline) and not (np.asarray(baseline).reshape(len(base), -1).sum(axis=1) > 0).all():
         raise ValueError("baseline must have errors of every kind: a sum over severities is 0")
     return (errors.mean(axis=1) / base.reshape(len(base), -1).mean(axis=1)).mean()

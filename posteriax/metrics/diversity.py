@@ -1,4 +1,5 @@
-"""Diversity: how much the members of an ensemble, or the draws of a posterior, differ. (METHODS B.6)
+"""Diversity: how much the members of an ensemble, or the draws of a posterior, differ. (Fort, Hu and Lakshminarayanan
+2019)
 
 Every function takes the members' probabilities, (K, N, C), and gives one number per member: its mean over the K - 1
 others. The mean of these is the mean over all pairs, which papers report.
@@ -11,12 +12,12 @@ from jax.scipy.special import rel_entr
 
 from posteriax._internal.compiler import jit
 from posteriax.metrics.classification import accuracy
+from posteriax.metrics.fraction import fraction_true
 from posteriax.metrics.inputs import as_probs
-from posteriax.metrics.shares import share
 
 
 def disagreement(probs: Any) -> jax.Array:
-    """The share of examples for which two members predict different classes, (K,): 0 if all predict the same.
+    """The fraction of examples for which two members predict different classes, (K,): 0 if all predict the same.
 
     Args:
         probs: (K, N, C), at least two members.
@@ -29,9 +30,9 @@ def disagreement(probs: Any) -> jax.Array:
 
 
 def disagreement_over_error(probs: Any, y: Any) -> jax.Array:
-    """Disagreement over the error rate of the mean prediction, (K,): bad members differ more by being wrong.
+    """Disagreement divided by the error rate of the mean prediction, (K,): bad members also differ, by being wrong.
 
-    Infinite where the mean prediction makes no error and members disagree, NaN where they do not either.
+    Infinite if the mean prediction makes no error but members disagree; NaN if they agree too.
 
     Args:
         probs: (K, N, C), at least two members.
@@ -51,7 +52,7 @@ def pairwise_kl(probs: Any) -> jax.Array:
     Both directions of every pair are in the mean over members, so that it does not depend on the members' order.
 
     Args:
-        probs: (K, N, C), at least two members. Infinite where a member rules out what another does not.
+        probs: (K, N, C), at least two members. Infinite if a member gives 0 to what another does not.
 
     >>> pairwise_kl([[[0.9, 0.1]], [[0.5, 0.5]]]).tolist()
     [0.368..., 0.510...]
@@ -61,7 +62,7 @@ def pairwise_kl(probs: Any) -> jax.Array:
 
 @jit
 def _disagreement(predicted: jax.Array) -> jax.Array:
-    differs = jax.lax.map(lambda one: share(one != predicted).sum(), predicted)
+    differs = jax.lax.map(lambda one: fraction_true(one != predicted).sum(), predicted)
     return differs / (len(predicted) - 1)
 
 

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.compiler import jit
-from posteriax.metrics.inputs import as_numbers, as_probs
-from posteriax.metrics.shares import share
+from posteriax.diagnostics import rhat as split_rhat
+from posteriax.metrics.fraction import fraction_true
+from posteriax.metrics.inputs import as_numbers, as_probs, mean_per_example, probs_of
+from posteriax.metrics.score import Score
 
 
 def agreement(probs: Any, reference: Any) -> jax.Array:
@@ -23,7 +25,22 @@ def agreement(probs: Any, reference: Any) -> jax.Array:
     """
     probs, reference = (as_numbers(n, v, infinite=True) for n, v in (("probs", probs), ("reference", reference)))
     _check_shapes(probs, reference)
-    return share((probs.argmax(axis=-1) == reference.argmax(axis=-1)).reshape(-1))
+    return fraction_true(same_class(probs, reference).reshape(-1))
+
+
+def same_class(probs: Any, reference: Any) -> Any:
+    """Whether both predict the same class. NumPy or JAX arrays."""
+    return probs.argmax(axis=-1) == reference.argmax(axis=-1)
+
+
+AGREEMENT = Score(
+    name="agreement",
+    meaning="How often the most probable label is the same as the reference's.",
+    better="higher",
+    per_example=lambda predictive, reference: same_class(probs_of(predictive), probs_of(reference)),
+    needs=("probs",),
+    against_reference=True,
+)
 
 
 def total_variation(probs: Any, reference: Any) -> jax.Array:
@@ -37,7 +54,27 @@ def total_variation(probs: Any, reference: Any) -> jax.Array:
     """
     probs, reference = as_probs("probs", probs), as_probs("reference", reference)
     _check_shapes(probs, reference)
-    return 0.5 * jnp.abs(probs - reference).sum(axis=-1).mean()
+    return total_variation_of_each(probs, reference).mean()
+
+
+def total_variation_of_each(probs: Any, reference: Any) -> Any:
+    """The total variation distance of each example. NumPy or JAX arrays."""
+    return 0.5 * abs(probs - reference).sum(axis=-1)
+
+
+TOTAL_VARIATION = Score(
+    name="total_variation",
+    meaning="How far the predicted probabilities are from the reference's: the share of probability that would have to "
+    "move to other labels.",
+    better="lower",
+    per_example=lambda predictive, reference: total_variation_of_each(
+        probs_of(predictive).astype(np.float64), probs_of(reference).astype(np.float64)
+    ),
+    needs=("probs",),
+    against_reference=True,
+    quantity="share of the probability that would have to move to other labels",
+    percent=True,
+)
 
 
 def wasserstein(draws: Any, reference: Any) -> jax.Array:
@@ -45,8 +82,8 @@ def wasserstein(draws: Any, reference: Any) -> jax.Array:
 
         W1 = int_0^1 |F^-1(u) - G^-1(u)| du
 
-    with the distributions that put equal weight on every draw, exactly. Evenly spaced quantiles, at the levels
-    (2 k - 1) / (2 K) as from ``predictive.quantile``, may take the place of draws: they are K good ones.
+    exactly, for the distributions that put equal weight on every draw. Evenly spaced quantiles, at the levels
+    (2 k - 1) / (2 K), serve as K good draws.
 
     Args:
         draws: (S, ...), one distribution for every entry of the other axes.
@@ -64,29 +101,38 @@ def wasserstein(draws: Any, reference: Any) -> jax.Array:
     return _wasserstein(draws, reference)
 
 
-def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
-    """R-hat of two posteriors' outputs, as if their draws were two chains: 1 where they are of one distribution.
+WASSERSTEIN = Score(
+    name="wasserstein",
+    meaning="How far the predicted distribution is from the reference's: the mean distance that probability would have "
+    "to move, in the unit of the target.",
+    better="lower",
+    per_example=lambda predictive, reference: mean_per_example(predictive.distance(reference)),
+    needs=("distance",),
+    against_reference=True,
+    quantity="mean distance, in the unit of the target",
+)
 
-    With many draws it rises above 1.01 where the two are far apart in place or in width, compared with their spread. A
-    NumPy function: no gradients, no ``jax.jit``.
+
+def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
+    """R-hat of two posteriors' outputs, as if their draws were two chains: 1 if both have the same distribution.
+
+    With many draws it rises above 1.01 wherever location or scale differ noticeably. A NumPy function: no gradients, no
+    ``jax.jit``.
 
     Args:
         draws: (S, N, ...), such as every draw's probabilities, at least four draws.
-        reference: (T, N, ...). Of the longer of the two as many draws as the shorter has are taken, spread evenly.
-        rhat: which form, :func:`posteriax.diagnostics.rhat` if not given; or
-            :func:`posteriax.diagnostics.rhat_between`, the plain one of the literature on HMC for networks.
+        reference: (T, N, ...). The longer of the two is thinned evenly to the length of the shorter.
+        rhat: which form: :func:`posteriax.diagnostics.rhat` by default, or
+            :func:`posteriax.diagnostics.rhat_between`, the classical one (Izmailov et al. 2021).
 
     Returns:
-        (N, ...). NaN where neither ever changes.
+        (N, ...). NaN if neither varies.
 
     >>> rng = np.random.default_rng(0)
     >>> ours, theirs = rng.normal(size=(500, 2)), rng.normal([0.0, 2.0], size=(800, 2))
     >>> rhat_to_reference(ours, theirs).round(1)
     array([1. , 1.5])
     """
-    # imported here: diagnostics need posteriors, metrics only arrays
-    from posteriax import diagnostics
-
     draws, reference = np.asarray(draws), np.asarray(reference)
     if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
         raise ValueError(
@@ -94,10 +140,10 @@ def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarr
             f"{reference.shape}"
         )
     count = min(len(draws), len(reference))
-    return (rhat or diagnostics.rhat)(np.stack([_spread(array, count) for array in (draws, reference)]))
+    return (rhat or split_rhat)(np.stack([_thinned(array, count) for array in (draws, reference)]))
 
 
-def _spread(array: np.ndarray, count: int) -> np.ndarray:
+def _thinned(array: np.ndarray, count: int) -> np.ndarray:
     return array[np.arange(count) * len(array) // max(count, 1)]
 
 
@@ -109,7 +155,7 @@ def _wasserstein(draws: jax.Array, reference: jax.Array) -> jax.Array:
 
 
 def _coupling(s: int, t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which order statistics of s and of t draws meet, and for what share: steps of both quantile functions at once."""
+    """Which order statistics of s and of t draws are paired, and with what weight: both quantile functions' steps."""
     ends = np.union1d(np.arange(1, s + 1) * t, np.arange(1, t + 1) * s)  # in units of 1 / (s t), so whole numbers
     starts = np.concatenate([[0], ends[:-1]])
     return starts // t, starts // s, (ends - starts) / (s * t)

@@ -1,7 +1,7 @@
-"""What metrics take: arrays that fit each other, looked at where their values are known.
+"""The arrays that metrics take, checked.
 
-Shapes are always checked. Values (NaN, labels out of range, logits in place of probabilities) can only be looked at in
-arrays at hand: inside ``jax.jit`` or ``jax.vmap`` they are trusted.
+Shapes are always checked. Values (NaN, labels out of range, logits in place of probabilities) are checked only outside
+``jax.jit`` and ``jax.vmap``: inside, they are not known yet.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.checks import check_targets
+
 
 def as_numbers(name: str, value: Any, *, infinite: bool = False) -> jax.Array:
-    """Real numbers in at least single precision: some, none of them NaN, and infinite only where that is allowed."""
+    """Real numbers in at least single precision: not empty, no NaN, and infinite only if that is allowed."""
     array = _array(name, value)
     if isinstance(array, np.ndarray):
         if array.dtype.kind in "biu":
@@ -32,15 +34,15 @@ def as_probs(name: str, value: Any) -> jax.Array:
     probs = as_numbers(name, value)
     if probs.ndim == 0:
         raise ValueError(f"{name} must have a last axis of classes, got a number")
-    if known(value):
+    if is_concrete(value):
         values = np.asarray(value).astype(np.float32)
         sums = values.sum(axis=-1)
-        # half precision and many classes: the sum may be off by some thousandths
+        # with half precision and many classes the sum may be off by a few thousandths
         if values.min() < -1e-6 or np.abs(sums - 1.0).max() > 0.01:
             row = np.unravel_index(np.abs(sums - 1.0).argmax(), sums.shape)
             raise ValueError(
                 f"{name} must be at least 0 and sum to 1 over the last axis, got values from {values.min():.3g} and a "
-                f"sum of {sums[row]:.3g} at index {tuple(int(i) for i in row)}. Of logits, take jax.nn.softmax first."
+                f"sum of {sums[row]:.3g} at index {tuple(int(i) for i in row)}. Apply jax.nn.softmax to logits first."
             )
     return probs
 
@@ -57,40 +59,36 @@ def as_labels(y: Any, classes: int) -> jax.Array:
     return jnp.asarray(array.astype(np.int32))
 
 
-def as_yes_or_no(y: Any, *, both: bool) -> jax.Array:
-    """Booleans from booleans or 0 and 1, with at least one yes and, if `both`, one no."""
+def as_binary(y: Any, *, both: bool) -> jax.Array:
+    """Booleans, given as such or as 0 and 1: at least one 1 and, if `both`, one 0."""
     array = _array("y", y)
     if isinstance(array, np.ndarray):
         if not np.isin(array, (0, 1)).all():
-            raise ValueError(f"y must be 0 or 1 (no or yes), got values from {array.min()} to {array.max()}")
+            raise ValueError(f"y must be 0 or 1, got values from {array.min()} to {array.max()}")
         missing = [label for label, needed in ((1, True), (0, both)) if needed and not (array == label).any()]
         if missing:
             raise ValueError(f"y has no {missing[0]}: the score needs examples {'of both kinds' if both else 'with 1'}")
     return jnp.asarray(array.astype(bool))
 
 
-def known(value: Any) -> bool:
-    """Whether values are at hand: not inside ``jax.jit`` or ``jax.vmap``."""
+def is_concrete(value: Any) -> bool:
+    """Whether values can be read, which inside ``jax.jit`` and ``jax.vmap`` they cannot."""
     return not isinstance(value, jax.core.Tracer)
 
 
-def as_classes(probs: Any, y: Any) -> tuple[jax.Array, jax.Array]:
-    """Probabilities as (N, C) and labels as (N,); any axes before the last are examples."""
-    probs = as_numbers("probs", probs, infinite=True)
-    if probs.ndim < 2 or probs.shape[:-1] != np.shape(y):
-        raise _not_of_classes(probs, y)
-    return probs.reshape(-1, probs.shape[-1]), as_labels(y, probs.shape[-1]).reshape(-1)
-
-
 def score_classes(score: Callable[[jax.Array, jax.Array], Any], probs: jax.Array, y: Any) -> Any:
-    """A score of (N, C) and (N,): one, or one per draw where `probs` has an axis of draws before those of `y`."""
+    """A score of (N, C) and (N,): one number, or one per draw if `probs` has an axis of draws before those of `y`."""
     shape = np.shape(y)
+    flat = lambda draw: draw.reshape(-1, draw.shape[-1])  # noqa: E731
     if probs.ndim >= 2 and probs.shape[:-1] == shape:
-        return score(*as_classes(probs, y))
+        return score(flat(probs), as_labels(y, probs.shape[-1]).reshape(-1))
     if probs.ndim >= 3 and probs.shape[1:-1] == shape:
         labels = as_labels(y, probs.shape[-1]).reshape(-1)
-        return jax.vmap(lambda draw: score(draw.reshape(-1, draw.shape[-1]), labels))(probs)
-    raise _not_of_classes(probs, y)
+        return jax.vmap(lambda draw: score(flat(draw), labels))(probs)
+    raise ValueError(
+        f"probs must have the shape of y and a last axis of classes (and may have a first axis of draws), got probs "
+        f"{probs.shape} and y {shape}"
+    )
 
 
 def check_same_shape(**arrays: jax.Array) -> None:
@@ -105,21 +103,54 @@ def check_draws(name: str, draws: jax.Array, y: jax.Array) -> None:
         raise ValueError(f"{name} must have an axis of draws and then the shape of y, got {draws.shape} and {y.shape}")
 
 
+def as_gaussians(mean: Any, scale: Any, y: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Means and scales as (S, N, ...), one Gaussian being a mixture of one, and y as (N, ...)."""
+    if is_concrete(scale) and not (np.asarray(scale) > 0).all():
+        raise ValueError(f"scale must be positive, got values from {np.min(scale):.3g}")
+    mean, scale, y = as_numbers("mean", mean), as_numbers("scale", scale), as_numbers("y", y)
+    if y.ndim == 0:
+        raise ValueError("y must have an axis of examples, got a number")
+    if mean.shape == y.shape:
+        mean = mean[None]
+    check_draws("mean", mean, y)
+    try:
+        return mean, jnp.broadcast_to(scale, mean.shape), y
+    except ValueError:
+        raise ValueError(f"scale must broadcast to the shape of mean, got {scale.shape} and {mean.shape}") from None
+
+
+def probs_of(predictive: Any) -> np.ndarray:
+    """A predictive's probabilities as (N, C); any axes before the last are examples."""
+    probs = predictive.probs
+    return probs.reshape(-1, probs.shape[-1])
+
+
+def labels_of(predictive: Any, y: Any) -> np.ndarray:
+    """Labels, (N,), as the predictive's own check gives them."""
+    return np.asarray(predictive.check(y)).reshape(-1)
+
+
+def targets_like(mean: np.ndarray, y: Any) -> np.ndarray:
+    """Targets in float64 and in the shape of predicted means; (N,) goes with (N, 1)."""
+    targets = np.asarray(check_targets(y), np.float64)
+    if targets.ndim == 0 or targets.shape[0] != mean.shape[0] or targets.size != mean.size:
+        raise ValueError(f"y has shape {targets.shape}, but the predictions have shape {mean.shape}")
+    return targets.reshape(mean.shape)
+
+
+def mean_per_example(values: Any) -> np.ndarray:
+    """Values (N, ...) averaged over what belongs to one example, (N,), in float64."""
+    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+
+
 def _array(name: str, value: Any) -> Any:
-    """A NumPy array where values are known, else what was given: some real numbers."""
-    array = np.asarray(value) if known(value) else value
+    """A NumPy array if values can be read, otherwise what was given: real numbers, and not empty."""
+    array = np.asarray(value) if is_concrete(value) else value
     if not (array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
     if array.size == 0:
         raise ValueError(f"{name} is empty: it has the shape {array.shape}")
     return array
-
-
-def _not_of_classes(probs: jax.Array, y: Any) -> ValueError:
-    return ValueError(
-        f"probs must have the shape of y and a last axis of classes (before them perhaps an axis of draws), got probs "
-        f"{probs.shape} and y {np.shape(y)}"
-    )
 
 
 def _listed(words: list[str]) -> str:

@@ -6,15 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.metrics.inputs import as_numbers, check_same_shape, known
-from posteriax.metrics.shares import share
+from posteriax.metrics.fraction import fraction_true
+from posteriax.metrics.inputs import as_numbers, check_same_shape, is_concrete, mean_per_example, targets_like
+from posteriax.metrics.score import Score
 
 
 def interval(draws: Any, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
-    """The central interval that holds a share `level` of the draws: lower and upper ends, (N, ...) each.
+    """The central interval that holds a fraction `level` of the draws: lower and upper ends, (N, ...) each.
 
-    The draws must be of the target, with its noise. Of a predictive with Gaussian noise take
-    ``predictive.quantile([0.05, 0.95])``, which is exact; draws cannot show tails they are too few for.
+    The draws must be of the target, including its noise. For a predictive of real numbers use
+    ``predictive.quantile([0.05, 0.95])``, which is exact; a few draws cannot show the tails.
 
     Args:
         draws: (S, N, ...).
@@ -34,7 +35,7 @@ def interval(draws: Any, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
 
 
 def interval_coverage(lower: Any, upper: Any, y: Any) -> jax.Array:
-    """The share of targets inside their intervals, ends included; best is the level the intervals were made for.
+    """The fraction of targets inside their intervals, ends included; best is the level the intervals were made for.
 
     Args:
         lower, upper, y: of the same shape.
@@ -45,11 +46,30 @@ def interval_coverage(lower: Any, upper: Any, y: Any) -> jax.Array:
     lower, upper = _ends(lower, upper)
     y = as_numbers("y", y)
     check_same_shape(lower=lower, upper=upper, y=y)
-    return share(((lower <= y) & (y <= upper)).reshape(-1))
+    return fraction_true(is_inside(lower, upper, y).reshape(-1))
+
+
+def is_inside(lower: Any, upper: Any, y: Any) -> Any:
+    """Whether each target is inside its interval, ends included. NumPy or JAX arrays."""
+    return (lower <= y) & (y <= upper)
+
+
+def _inside_central_90(predictive: Any, y: Any) -> np.ndarray:
+    lower, upper = predictive.quantile(np.array([0.05, 0.95]))
+    return mean_per_example(is_inside(lower, upper, targets_like(lower, y)))
+
+
+COVERAGE_90 = Score(
+    name="coverage_90",
+    meaning="How often the central 90 % interval holds the target: 0.9 if the uncertainty is honest.",
+    better=0.9,
+    per_example=_inside_central_90,
+    needs=("quantile",),
+)
 
 
 def interval_width(lower: Any, upper: Any) -> jax.Array:
-    """The mean width of intervals, in the units of y; of two with the right coverage the narrower is better.
+    """The mean width of intervals, in the units of y; with equal coverage, narrower is better.
 
     Args:
         lower, upper: of the same shape.
@@ -64,6 +84,6 @@ def interval_width(lower: Any, upper: Any) -> jax.Array:
 def _ends(lower: Any, upper: Any) -> tuple[jax.Array, jax.Array]:
     low, high = as_numbers("lower", lower, infinite=True), as_numbers("upper", upper, infinite=True)
     check_same_shape(lower=low, upper=high)
-    if known(lower) and known(upper) and (np.asarray(lower) > np.asarray(upper)).any():
-        raise ValueError("lower must not be above upper; were they exchanged?")
+    if is_concrete(lower) and is_concrete(upper) and (np.asarray(lower) > np.asarray(upper)).any():
+        raise ValueError("lower must not be above upper; were they swapped?")
     return low, high

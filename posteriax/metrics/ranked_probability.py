@@ -1,23 +1,24 @@
-"""Continuous ranked probability score: how far a predicted distribution is from the number that came.
+"""Continuous ranked probability score (CRPS): how far a predicted distribution is from what happened.
 
     CRPS(F, y) = int (F(x) - 1[x >= y])^2 dx = E|X - y| - E|X - X'| / 2        X, X' ~ F independent
 
-In the units of y, best is 0. Of a point it is the absolute error: a mean absolute error for distributions.
+In the units of y; best is 0. For a point prediction it is the absolute error. (Gneiting and Raftery 2007)
 """
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.stats import norm
 
 from posteriax._internal.compiler import jit
-from posteriax.metrics.inputs import as_numbers, check_draws
-from posteriax.metrics.regression import as_gaussians
+from posteriax.metrics.inputs import as_gaussians, as_numbers, check_draws, mean_per_example, targets_like
+from posteriax.metrics.score import Score
 
 
 def crps(draws: Any, y: Any) -> jax.Array:
-    """Mean CRPS of the distributions that put equal weight on every draw, exact in S log S. Best is 0.
+    """Mean CRPS of the distributions that put equal weight on every draw, exactly, in S log S. Best is 0.
 
         2 / S sum_s (x_s - y) (1[x_s > y] - (s - 1/2) / S)        x_1 <= ... <= x_S
 
@@ -34,6 +35,35 @@ def crps(draws: Any, y: Any) -> jax.Array:
     draws, y = as_numbers("draws", draws), as_numbers("y", y)
     check_draws("draws", draws, y)
     return _of_draws(draws, y)
+
+
+QUANTILE_LEVELS = (np.arange(32) + 0.5) / 32  # 32 evenly spaced quantiles stand for the distribution
+
+
+def _from_quantiles(predictive: Any, y: Any) -> np.ndarray:
+    quantiles = predictive.quantile(QUANTILE_LEVELS).astype(np.float64)
+    return mean_per_example(crps_of_ordered(quantiles, targets_like(quantiles[0], y)))
+
+
+CRPS = Score(
+    name="crps",
+    meaning="Continuous ranked probability score: how far the predicted distribution is from what happened, in the "
+    "unit of the target. For a prediction without spread it is the absolute error.",
+    better="lower",
+    per_example=_from_quantiles,
+    needs=("quantile",),
+)
+
+
+def crps_of_ordered(draws: Any, y: Any) -> Any:
+    """The CRPS of each target, (N, ...), from draws in ascending order, (S, N, ...). NumPy or JAX arrays.
+
+    It is also twice the mean pinball loss of the draws as quantiles at the levels (s - 1/2) / S.
+    """
+    level = ((np.arange(len(draws)) + 0.5) / len(draws)).astype(draws.dtype).reshape(-1, *[1] * y.ndim)
+    beyond = draws - y
+    # no term is negative, so nothing cancels
+    return (2.0 * beyond * ((beyond > 0) - level)).mean(axis=0)
 
 
 def crps_normal(mean: Any, scale: Any, y: Any) -> jax.Array:
@@ -58,11 +88,7 @@ def crps_normal(mean: Any, scale: Any, y: Any) -> jax.Array:
 
 @jit
 def _of_draws(draws: jax.Array, y: jax.Array) -> jax.Array:
-    count = len(draws)
-    level = ((jnp.arange(count) + 0.5) / count).reshape(-1, *[1] * y.ndim)
-    beyond = jnp.sort(draws, axis=0) - y
-    # no term is negative, so nothing cancels
-    return (2.0 * beyond * ((beyond > 0) - level)).mean(axis=0).mean()
+    return crps_of_ordered(jnp.sort(draws, axis=0), y).mean()
 
 
 @jit
@@ -71,16 +97,16 @@ def _of_mixture(mean: jax.Array, scale: jax.Array, y: jax.Array) -> jax.Array:
 
     def add_pairs(shift: Any, total: jax.Array) -> jax.Array:
         others = jnp.roll(mean, shift, axis=0), jnp.roll(scale, shift, axis=0)
-        pairs = _mean_size(mean - others[0], jnp.hypot(scale, others[1])).sum(axis=0)
+        pairs = _mean_absolute(mean - others[0], jnp.hypot(scale, others[1])).sum(axis=0)
         # every shift stands for its opposite too, except the one that is its own
         return total + jnp.where(2 * shift == count, 1.0, 2.0) * pairs
 
-    with_themselves = _mean_size(jnp.zeros_like(scale), jnp.sqrt(2.0) * scale).sum(axis=0)
+    with_themselves = _mean_absolute(jnp.zeros_like(scale), jnp.sqrt(2.0) * scale).sum(axis=0)
     spread = jax.lax.fori_loop(1, count // 2 + 1, add_pairs, with_themselves) / count**2
-    return (_mean_size(y - mean, scale).mean(axis=0) - spread / 2).mean()
+    return (_mean_absolute(y - mean, scale).mean(axis=0) - spread / 2).mean()
 
 
-def _mean_size(mean: jax.Array, scale: jax.Array) -> jax.Array:
+def _mean_absolute(mean: jax.Array, scale: jax.Array) -> jax.Array:
     """E|x| of a Gaussian."""
     z = mean / scale
     return mean * jax.lax.erf(z / jnp.sqrt(2.0)) + 2.0 * scale * norm.pdf(z)

@@ -1,7 +1,7 @@
-"""Detection: how well a score tells the examples that should be found (y = 1) from the others (y = 0).
+"""Detection: how well a number separates the examples to be found (y = 1) from the others (y = 0).
 
-Out-of-distribution inputs by the entropy, errors by the confidence, one class against the rest by its probability. Only
-the order of the scores counts, so every increasing function of a score does as well; equal scores are one threshold.
+Out-of-distribution inputs by entropy, errors by confidence, one class against the rest by its probability. Only the
+order counts, so any increasing function of a score gives the same result; equal scores share a threshold.
 All functions take ``score`` (N,) and ``y`` (N,), or (S, N) scores for one value per row.
 """
 
@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from posteriax._internal.compiler import jit
-from posteriax.metrics.inputs import as_numbers, as_yes_or_no
+from posteriax.metrics.inputs import as_binary, as_numbers
+from posteriax.metrics.score import Score
 
 
 def auroc(score: Any, y: Any) -> jax.Array:
@@ -21,16 +22,16 @@ def auroc(score: Any, y: Any) -> jax.Array:
 
         P(score_1 > score_0) + P(score_1 = score_0) / 2
 
-    Best is 1; a score that says nothing has 0.5.
+    Best is 1; an uninformative score has 0.5.
 
     Args:
-        score: (N,), higher where y is thought to be 1; or (S, N). May be infinite.
+        score: (N,), higher where y is more likely 1; or (S, N). May be infinite.
         y: 0 or 1, (N,), some of both.
 
     >>> auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).item()
     0.75
     """
-    return _by_rows(_auroc, score, as_yes_or_no(y, both=True))
+    return _by_rows(_auroc, score, as_binary(y, both=True))
 
 
 def average_precision(score: Any, y: Any) -> jax.Array:
@@ -38,36 +39,60 @@ def average_precision(score: Any, y: Any) -> jax.Array:
 
         sum_n (R_n - R_(n-1)) P_n        over thresholds n: recall R_n, precision P_n
 
-    Best is 1; a score that says nothing has about the share of ones. Trapezoids in place of steps would promise
-    precisions between thresholds that no threshold has.
+    Best is 1; an uninformative score has about the fraction of ones. Trapezoids instead of steps would interpolate
+    precisions that no threshold attains.
 
     Args:
-        score: (N,), higher where y is thought to be 1; or (S, N). May be infinite.
+        score: (N,), higher where y is more likely 1; or (S, N). May be infinite.
         y: 0 or 1, (N,), at least one of them 1.
 
     >>> average_precision([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).round(3).item()
     0.833...
     """
-    return _by_rows(_average_precision, score, as_yes_or_no(y, both=False))
+    return _by_rows(_average_precision, score, as_binary(y, both=False))
 
 
 def fpr_at_tpr(score: Any, y: Any, tpr: float = 0.95) -> jax.Array:
-    """The share of zeros taken for ones at the highest threshold that finds a share `tpr` of the ones (FPR95).
+    """False positive rate at the highest threshold with a true positive rate of at least `tpr` (FPR95).
 
-    Best is 0. It is not symmetric: the literature on out-of-distribution inputs calls the usual inputs 1, with the
-    confidence as their score.
+    Best is 0. It is not symmetric: the literature on out-of-distribution detection labels in-distribution inputs 1,
+    with the confidence as the score.
 
     Args:
-        score: (N,), higher where y is thought to be 1; or (S, N). May be infinite.
+        score: (N,), higher where y is more likely 1; or (S, N). May be infinite.
         y: 0 or 1, (N,), some of both.
-        tpr: the share of ones to be found, above 0 and up to 1.
+        tpr: the true positive rate, above 0 and up to 1.
 
     >>> fpr_at_tpr([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).item()
     0.5
     """
     if not 0.0 < tpr <= 1.0:
         raise ValueError(f"tpr must be above 0 and at most 1, got {tpr}")
-    return _by_rows(partial(_fpr_at_tpr, tpr=float(tpr)), score, as_yes_or_no(y, both=True))
+    return _by_rows(partial(_fpr_at_tpr, tpr=float(tpr)), score, as_binary(y, both=True))
+
+
+# columns that px.compare measures on two sets of inputs, with the posterior's uncertainty as the score
+AUROC = Score(
+    name="auroc",
+    meaning="How well the uncertainty tells inputs from elsewhere from the test set's: the chance that one from "
+    "elsewhere is the more uncertain. 0.5 is guessing, 1 is perfect.",
+    better="higher",
+)
+AUROC_MAX_PROBABILITY = Score(
+    name="auroc_max_probability",
+    meaning="The same as auroc, with the probability of the most probable label as the uncertainty.",
+    better="higher",
+)
+AUROC_MUTUAL_INFORMATION = Score(
+    name="auroc_mutual_information",
+    meaning="The same as auroc, with the disagreement between draws as the uncertainty.",
+    better="higher",
+)
+FPR95 = Score(
+    name="fpr95",
+    meaning="The share of inputs from elsewhere that would be let in if 95 % of the test set's were.",
+    better="lower",
+)
 
 
 class Thresholds(NamedTuple):
@@ -79,8 +104,8 @@ class Thresholds(NamedTuple):
     zeros_above: jax.Array  # zeros that score more
 
 
-def ties(ordered: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The first and the last place of the run of equal values that each place of an ordered array is in."""
+def runs_of_equals(ordered: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The first and last index of the run of equal values around each entry of an ordered array."""
     place = jnp.arange(ordered.size)
     changes = ordered[1:] != ordered[:-1]
     edge = jnp.ones(1, bool)
@@ -91,7 +116,7 @@ def ties(ordered: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _thresholds(score: jax.Array, y: jax.Array) -> Thresholds:
     order = jnp.argsort(-score)
-    first, last = ties(score[order])
+    first, last = runs_of_equals(score[order])
     y = y[order]
     ones, zeros = jnp.cumsum(y, dtype=jnp.int32), jnp.cumsum(~y, dtype=jnp.int32)
     return Thresholds(y, ones[last], zeros[last], (zeros - ~y)[first])
@@ -102,7 +127,7 @@ def _auroc(score: jax.Array, y: jax.Array) -> jax.Array:
     at = _thresholds(score, y)
     total = 2 * at.zeros[-1]
     beaten = jnp.where(at.y, total - at.zeros - at.zeros_above, 0)  # twice the zeros below each one
-    # as floats before they are summed: the number of pairs does not fit an int32
+    # converted to floats before summing: the number of pairs does not fit in an int32
     return jnp.minimum(beaten.astype(score.dtype).sum() / (total.astype(score.dtype) * at.ones[-1]), 1.0)
 
 
@@ -115,7 +140,7 @@ def _average_precision(score: jax.Array, y: jax.Array) -> jax.Array:
 @partial(jit, static_argnames="tpr")
 def _fpr_at_tpr(score: jax.Array, y: jax.Array, tpr: float) -> jax.Array:
     at = _thresholds(score, y)
-    found = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, whatever the product's rounding
+    found = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, however the product is rounded
     return at.zeros[found.argmax()] / at.zeros[-1]
 
 

@@ -2,7 +2,7 @@
 
     risk(k / N) = mean loss of the k most confident examples,   AURC = 1/N sum_k risk(k / N)
 
-Among equally confident examples the order is arbitrary; the risk is then its mean over all their orders.
+The order of equally confident examples is arbitrary; the risk is the mean over all their orders.
 """
 
 from typing import Any, NamedTuple
@@ -12,14 +12,14 @@ import jax.numpy as jnp
 
 from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_numbers, check_same_shape
-from posteriax.metrics.ranking import ties
+from posteriax.metrics.ranking import runs_of_equals
 
 
 class RiskCoverage(NamedTuple):
     """The curve of :func:`risk_coverage`.
 
     Args:
-        coverage: the share of examples kept, 1/N to 1, (N,).
+        coverage: the fraction of examples kept, 1/N to 1, (N,).
         risk: their mean loss, (N,).
 
     >>> RiskCoverage(coverage=jnp.array([0.5, 1.0]), risk=jnp.array([0.0, 0.5])).risk.tolist()
@@ -31,7 +31,7 @@ class RiskCoverage(NamedTuple):
 
 
 def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
-    """The mean loss of the most confident examples, for every share of them that is kept.
+    """The mean loss of the most confident examples, for every fraction kept.
 
     Args:
         confidence: (N,), such as ``probs.max(axis=-1)`` or minus the entropy. May be infinite.
@@ -44,10 +44,9 @@ def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
 
 
 def aurc(confidence: Any, loss: Any) -> jax.Array:
-    """Area under the risk-coverage curve: the mean risk over all shares kept. Lower is better.
+    """Area under the risk-coverage curve: the mean risk over all fractions kept. Lower is better.
 
-    It lies between that of the best order, largest losses last, and of the worst; a confidence that says nothing has
-    the mean loss.
+    An uninformative confidence has the mean loss; the best possible order puts the largest losses last.
 
     Args:
         confidence: (N,), such as ``probs.max(axis=-1)`` or minus the entropy. May be infinite.
@@ -62,11 +61,11 @@ def aurc(confidence: Any, loss: Any) -> jax.Array:
 @jit
 def _curve(confidence: jax.Array, loss: jax.Array) -> RiskCoverage:
     order = jnp.argsort(-confidence)
-    first, last = ties(confidence[order])
+    first, last = runs_of_equals(confidence[order])
     place = jnp.arange(loss.size)
     sums = jnp.concatenate([jnp.zeros(1, loss.dtype), jnp.cumsum(loss[order])])
     before, whole = sums[first], sums[last + 1]
-    # equally confident examples share their loss evenly: the mean over their orders
+    # equally confident examples get their mean loss: the mean over their orders
     kept = before + (whole - before) * ((place - first + 1) / (last - first + 1))
     return RiskCoverage((place + 1) / loss.size, kept / (place + 1))
 

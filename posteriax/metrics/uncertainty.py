@@ -12,7 +12,7 @@ class VarianceParts(NamedTuple):
     """The two parts of :func:`variance_parts`; their sum is the variance of y.
 
     Args:
-        noise: what would stay if the weights were known.
+        noise: what would remain if the weights were known.
         weights: the disagreement of the draws, which more data could remove.
 
     >>> VarianceParts(noise=1.0, weights=0.5).noise
@@ -28,8 +28,8 @@ def variance_parts(mean: Any, scale: Any) -> VarianceParts:
 
         Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
 
-    For a predictive of real numbers, ``variance_parts(*predictive.moments_per_draw)``. Of classes, the label's one-hot
-    vector has ``mean=probs`` and ``scale=sqrt(probs * (1 - probs))``, (S, N, C).
+    For a predictive of real numbers, ``variance_parts(*predictive.moments_per_draw)``. For classes, the one-hot label
+    has ``mean=probs`` and ``scale=sqrt(probs * (1 - probs))``, (S, N, C).
 
     Args:
         mean: of every draw, (S, N, ...).

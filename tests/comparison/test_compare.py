@@ -1,4 +1,5 @@
 import itertools
+import re
 
 import jax
 import numpy as np
@@ -6,10 +7,10 @@ import pytest
 import scipy.special
 
 import posteriax as px
-from posteriax.comparison.evaluation import calibration_error, resamplings, value_of
 from posteriax.comparison.recalibration import best_temperature
 from posteriax.comparison.report.page import page
 from posteriax.comparison.significance import best_and_ties
+from posteriax.metrics import BinnedGaps
 
 RNG = np.random.default_rng(0)
 X, Y = np.zeros((50, 2), np.float32), RNG.integers(0, 3, 50)
@@ -110,9 +111,9 @@ def test_a_predictor_that_boasts_is_worse_calibrated_than_an_honest_one():
     calibrated = np.stack([confidence, right], axis=1)
     sure = np.stack([np.minimum(confidence + 0.2, 1.0), right], axis=1)
     assert best_and_ties({"calibrated": {"ece": calibrated}, "sure": {"ece": sure}})["ece"] == ("calibrated",)
-    assert value_of("ece", calibrated, resamplings(2000)).std() < 0.02
+    assert BinnedGaps().standard_error(calibrated) < 0.02
     probs = np.stack([confidence, 1 - confidence], axis=1)
-    assert calibration_error(calibrated) == pytest.approx(
+    assert BinnedGaps().value(calibrated) == pytest.approx(
         float(px.metrics.ece_equal_width(probs, np.where(right, 0, 1))), abs=1e-6
     )
 
@@ -211,7 +212,7 @@ def test_a_temperature_mends_overconfidence():
         ({"a": []}, (X, Y), "'a' has no posteriors"),
         ({"a": 3}, (X, Y), "'a' must be a posterior"),
         ({"a": predictive_of(np.full((50, 3), 1 / 3))}, {}, "data is empty"),
-        ({"a": predictive_of(np.full((50, 3), 1 / 3))}, {"b": (X, Y), "c": (X, Y)}, "of one test set only"),
+        ({"a": predictive_of(np.full((50, 3), 1 / 3))}, {"b": (X, Y), "c": (X, Y)}, "covers one test set"),
     ],
 )
 def test_bad_comparisons_are_errors(posteriors, data, message):
@@ -253,10 +254,21 @@ def test_errors_say_what_they_are_over(fitted, moons):
 
 
 def test_numbered_hospitals_are_no_severities(fitted, moons):
-    sets = {"clean": moons[1], "hospital 1": moons[1], "hospital 2": moons[1]}
+    """Only the type says that a set is corrupted: other sets have tables of their own, whatever they are called."""
+    x, y = moons[1]
+    sets = {"clean": (x, y), "hospital 1": (x + np.float32(0.3), y), "hospital 2": (x - np.float32(0.3), y)}
+    sets["blur"] = px.data.CorruptedSet(x + np.float32(0.5), y, kind="blur", severity=2)
     table = px.compare({"one": fitted[0]}, sets)
-    assert table.corruptions == {}
-    assert table.severities("nll") == {}
-    for name in sets:
-        assert name in str(table)
-    assert "severity" not in str(table)
+    assert list(table.corruptions) == ["blur"]
+    assert list(table.severities("nll")["one"]) == [0, 2]
+    assert table.severities("nll")["one"][2].value == table.sets["blur"]["one"]["nll"].value
+    printed, html = str(table), page(table)
+    for name in ("hospital 1", "hospital 2"):
+        nll = px.evaluate(fitted[0].predict(sets[name][0]), y)["nll"]
+        shown = f"{nll:.2f} ±"
+        assert table.sets[name]["one"]["nll"].value == nll
+        assert re.search(rf"^{name}\s*$", printed, re.MULTILINE)  # the title of its table
+        assert shown in printed[printed.index(name) :].split("└")[0]
+        assert shown in table.to_markdown(name)
+        assert shown in html[html.index(f"<caption>{name}</caption>") :].split("</table>")[0]
+    assert "severity" not in str(px.compare({"one": fitted[0]}, {name: sets[name] for name in list(sets)[:3]}))

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from posteriax.comparison.difference_of_gaps import calibration_gaps, compare_gaps
+from posteriax.comparison.difference_of_gaps import compare_gaps
 from posteriax.comparison.difference_of_means import compare_means
 from posteriax.comparison.significance import best_and_ties, significantly_differ
+from posteriax.metrics import BinnedGaps
 
 LEVEL = 0.05
 
@@ -107,8 +108,8 @@ def test_a_predictor_that_is_off_is_called_worse_than_a_calibrated_one():
 def test_calibration_over_seeds_is_seldom_called_different_for_unequal_sharpness():
     rng, called = np.random.default_rng(7), 0
     for _ in range(60):
-        one = [calibration_gaps(honest(rng, 0.5, 1.0, 500)) for _ in range(3)]
-        called += compare_gaps(one, [calibration_gaps(honest(rng, 0.94, 0.99, 500)) for _ in range(3)]).p_value < LEVEL
+        one = [BinnedGaps().gaps(honest(rng, 0.5, 1.0, 500)) for _ in range(3)]
+        called += compare_gaps(one, [BinnedGaps().gaps(honest(rng, 0.94, 0.99, 500)) for _ in range(3)]).p_value < LEVEL
     assert called <= most(60, 0.07)
 
 

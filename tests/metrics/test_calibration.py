@@ -47,7 +47,7 @@ def test_batches_add_up(random):
         (metrics.calibration_bins, metrics.ece_equal_width),
         (metrics.classwise_bins, metrics.classwise_ece),
     ):
-        total = reduce(metrics.CalibrationBins.plus, (bins_of(probs[part], y[part]) for part in parts))
+        total = reduce(metrics.CalibrationBins.add, (bins_of(probs[part], y[part]) for part in parts))
         assert float(total.error().mean()) == pytest.approx(float(ece(probs, y)), abs=1e-6)
         np.testing.assert_array_equal(total.right, bins_of(probs, y).right)
 
@@ -128,7 +128,7 @@ def test_bad_input(name, score):
 
 @pytest.mark.parametrize("score", sorted(set(SCORES) - {"accuracy"}))
 def test_logits_are_not_probabilities(score):
-    with pytest.raises(ValueError, match=r"Of logits, take jax\.nn\.softmax first"):
+    with pytest.raises(ValueError, match=r"Apply jax\.nn\.softmax to logits first"):
         SCORES[score](np.log(PROBS), Y)
 
 

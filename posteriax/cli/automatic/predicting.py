@@ -49,7 +49,7 @@ def predict_file(posterior: Path, data: Path) -> tuple[dict[str, Any], dict[str,
     scores = None
     if known.any():
         scored = predictive if known.all() else loaded.predict(x[known])
-        scores = px.evaluate(scored, y)  # type: ignore[arg-type]
+        scores = px.evaluate(scored, y)
     return columns, scores, notes
 
 

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posteriax.comparison.comparison import Comparison
-from posteriax.comparison.evaluation import Score
 from posteriax.comparison.views import View
+from posteriax.metrics import Estimate
 
 HISTOGRAM_BINS = 24
 ATTACK_POINTS = 200
 MEAN_OF_KINDS = "mean over all kinds"
-DISTANCE_COLUMNS = ("total_variation", "wasserstein")
 OUTSIDE = "out: "
 
 
@@ -67,24 +66,23 @@ def severity(comparison: Comparison, column: str) -> list[Group]:
     """By kind of corruption, after the mean of several: points (severity, score, standard error); 0 is clean.
 
     >>> from posteriax.data.corrupted_sets import Corruption
-    >>> sets = {"clean": {"MAP": {"nll": Score(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Score(0.3, 0.02)}}}
+    >>> sets = {"clean": {"MAP": {"nll": Estimate(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Estimate(0.3, 0.02)}}}
     >>> severity(Comparison(sets, corruptions={"fog 3": Corruption("fog", 3)}), "nll")
     [Group(name='fog', lines=[Line(method=0, points=[(0.0, 0.1, 0.01), (3.0, 0.3, 0.02)])])]
     """
     kinds: dict[str, dict[int, str]] = {}
     for name, corruption in comparison.corruptions.items():
         kinds.setdefault(corruption.kind, {})[corruption.severity] = name
-    names = [name for sets in kinds.values() for name in sets.values()]
-    rows = [comparison.sets[name].get(own, {}) for name in [comparison.main, *names] for own in comparison.rows]
-    if not kinds or not all(column in row for row in rows):
-        return []
     means = comparison.severities(column)
-    groups = [Group(MEAN_OF_KINDS, [_curve(i, means[own]) for i, own in enumerate(comparison.rows)])]
+    if not means:
+        return []
+    methods = {name: i for i, name in enumerate(comparison.rows) if name in means}
+    groups = [Group(MEAN_OF_KINDS, [_curve(i, means[name]) for name, i in methods.items()])]
     for kind, sets in kinds.items():
         lines = []
-        for i, own in enumerate(comparison.rows):
-            scores = {0: comparison.rows[own][column]}
-            lines.append(_curve(i, scores | {s: comparison.sets[sets[s]][own][column] for s in sorted(sets)}))
+        for name, i in methods.items():
+            estimates = {0: comparison.rows[name][column]}
+            lines.append(_curve(i, estimates | {s: comparison.sets[sets[s]][name][column] for s in sorted(sets)}))
         groups.append(Group(kind, lines))
     return groups[1:] if len(kinds) == 1 else groups
 
@@ -107,20 +105,23 @@ def uncertainties(comparison: Comparison) -> Histograms | None:
     if not pools:
         return None
     low = min(0.0, *(float(pool.min()) for pool in pools))
-    high = max(float(np.quantile(pool, 0.995)) for pool in pools)  # a few far ones would squeeze all others
+    high = max(float(np.quantile(pool, 0.995)) for pool in pools)  # a few outliers would squeeze the rest
     edges = np.linspace(low, high if high > low else low + 1, HISTOGRAM_BINS + 1)
     inside, *others = (Group(name, _histogram_lines(comparison, name, edges)) for name in [comparison.main, *outside])
     return Histograms(edges.tolist(), inside.lines, others)
 
 
 def distances(comparison: Comparison) -> tuple[str, list[Line]] | None:
-    """The column that says how far predictions are from the reference's, and for each posterior (value, error).
+    """The first column that holds distances to the reference, and for each posterior (value, error).
 
-    >>> rows = {"VI": {"total_variation": Score(0.1, 0.01)}, "HMC": {"total_variation": Score(0.0, 0.0)}}
+    >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0, 0.0)}}
     >>> distances(Comparison({"test": rows}, reference="HMC"))
     ('total_variation', [Line(method=0, points=[(0.1, 0.01)])])
     """
-    for column in DISTANCE_COLUMNS:
+    for column in comparison.columns:
+        score = comparison.score(column)
+        if not score.against_reference or score.better != "lower":
+            continue
         lines = [
             Line(i, [(row[column].value, row[column].error)])
             for i, (own, row) in enumerate(comparison.rows.items())
@@ -148,13 +149,12 @@ def attacks(comparison: Comparison) -> list[Group]:
 
 
 def is_regression(comparison: Comparison) -> bool:
-    """Whether numbers were predicted, not classes.
+    """Whether numbers were predicted, not classes: their intervals have a coverage.
 
-    >>> is_regression(Comparison({"test": {"MAP": {"accuracy": Score(0.9)}}}))
-    False
+    >>> is_regression(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": View(levels=np.array([0.5]))}}))
+    True
     """
-    views = comparison.views.get(comparison.main, {}).values()
-    return any(len(view.levels) for view in views) or "rmse" in comparison.columns
+    return any(len(view.levels) for view in comparison.views.get(comparison.main, {}).values())
 
 
 def _by_set(comparison: Comparison, columns: Any) -> list[Group]:
@@ -168,8 +168,8 @@ def _by_set(comparison: Comparison, columns: Any) -> list[Group]:
     return groups
 
 
-def _curve(method: int, scores: dict[int, Score]) -> Line:
-    return Line(method, [(float(severity), score.value, score.error) for severity, score in scores.items()])
+def _curve(method: int, estimates: dict[int, Estimate]) -> Line:
+    return Line(method, [(float(severity), value, error) for severity, (value, error, _) in estimates.items()])
 
 
 def _histogram_lines(comparison: Comparison, name: str, edges: np.ndarray) -> list[Line]:

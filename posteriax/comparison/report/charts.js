@@ -1,7 +1,7 @@
 "use strict";
 
-// Charts as SVG, drawn for the width they have, so that text keeps its size on every screen. A chart returns its spots:
-// the places that have a value to tell, which the pointer and the arrow keys can reach.
+// Charts as SVG, drawn for the available width, so that text keeps its size on every screen. A chart returns its spots:
+// the places with a value, which the pointer and the arrow keys can reach.
 
 const PALETTE_SIZE = 8;
 
@@ -16,7 +16,7 @@ function svgText(parent, x, y, words, attributes = {}) {
   svgElement("text", { x, y, ...attributes }, parent).textContent = words;
 }
 
-// the same posterior has the same colour, sign and dashes in all charts
+// a posterior has the same colour, marker and dashes in all charts
 const lineClass = (method) => `line m${method} dashed-${Math.min(2, Math.floor(method / PALETTE_SIZE))}`;
 
 function marker(method, x, y, r) {

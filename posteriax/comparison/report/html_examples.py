@@ -11,7 +11,7 @@ from posteriax.comparison.report.chart_data import is_regression
 from posteriax.comparison.report.pictures import as_image, picture_uris
 from posteriax.comparison.views import Example
 
-FEATURES = 8  # shown of an example that is no picture
+FEATURES = 8  # shown of an example that is not a picture
 
 
 def example_cards(comparison: Comparison) -> str:
@@ -29,7 +29,7 @@ def example_cards(comparison: Comparison) -> str:
     uris = picture_uris([image for _, image in images])
     pictures = {index: uri for (index, _), uri in zip(images, uris, strict=True)}
     numbers = is_regression(comparison)
-    titles = ("Farthest off, for how sure it was", "Surest") if numbers else ("Sure, and wrong", "Surest, and right")
+    titles = ("Furthest off, given its uncertainty", "Surest") if numbers else ("Sure, and wrong", "Surest, and right")
     cards = []
     for method, own in enumerate(comparison.rows):
         view = views.get(own)
@@ -45,7 +45,7 @@ def example_cards(comparison: Comparison) -> str:
 
 
 def _words(example: Example, class_names: tuple[str, ...] | None, numbers: bool) -> tuple[str, str]:
-    """What was predicted, and what is true; nothing if it is the same."""
+    """What was predicted, and what is true; empty if they are the same."""
     if numbers:
         spread = example.certainty
         return f"<b>{_number(example.predicted, spread)}</b> ±&nbsp;{spread:.2g}", _number(example.true, spread)
@@ -54,7 +54,7 @@ def _words(example: Example, class_names: tuple[str, ...] | None, numbers: bool)
 
 
 def _number(value: float, spread: float) -> str:
-    """As many digits as tell it from others, given how sure it was.
+    """As many digits as its uncertainty warrants.
 
     >>> _number(10000000.3123, 0.52), _number(0.12345, 0.05)
     ('10000000.31', '0.123')
@@ -71,7 +71,7 @@ def _gallery(examples: Sequence[Example], words: list[tuple[str, str]], pictures
         return _feature_table(examples, words)
     figures = ""
     for example, (said, true) in zip(examples, words, strict=True):
-        name, caption = f"test example {example.index}", said + (f"<br>truly {true}" if true else "")
+        name, caption = f"test example {example.index}", said + (f"<br>actually {true}" if true else "")
         image = f'<img src="{pictures[example.index]}" alt="{name}">'
         figures += f'<figure title="{name}">{image}<figcaption>{caption}</figcaption></figure>'
     return f'<div class="examples">{figures}</div>'
@@ -79,7 +79,7 @@ def _gallery(examples: Sequence[Example], words: list[tuple[str, str]], pictures
 
 def _feature_table(examples: Sequence[Example], words: list[tuple[str, str]]) -> str:
     values = [np.asarray(example.x).ravel() for example in examples]
-    titles = ["predicted", "truly", *(f"x{i + 1}" for i in range(min(FEATURES, len(values[0]))))]
+    titles = ["predicted", "actual", *(f"x{i + 1}" for i in range(min(FEATURES, len(values[0]))))]
     body = ""
     for (said, true), features in zip(words, values, strict=True):
         cells = [said, true or "the same", *map(_value, features[:FEATURES])]
@@ -92,7 +92,7 @@ def _feature_table(examples: Sequence[Example], words: list[tuple[str, str]]) ->
 
 
 def _percent(certainty: float) -> str:
-    """Never rounded up to certainty: that would hide how sure it was.
+    """Never rounded up to 100 %, which would hide how sure it was.
 
     >>> _percent(0.87), _percent(0.9999), _percent(1.0)
     ('87.0&nbsp;%', '&gt;&nbsp;99.9&nbsp;%', '100&nbsp;%')

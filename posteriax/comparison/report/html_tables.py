@@ -1,17 +1,18 @@
-"""The tables of a report as HTML. All names come from the user, and all are escaped."""
+"""The tables of a report as HTML. All names are the user's, and all are escaped."""
 
 import math
 from html import escape
 
-from posteriax.comparison.comparison import Comparison, format_score
-from posteriax.comparison.evaluation import BETTER, Score
-from posteriax.comparison.report.wording import COST_MEANINGS, column_meaning, column_title
+from posteriax.comparison.comparison import Comparison, format_estimate
+from posteriax.comparison.report.wording import COST_MEANINGS
+from posteriax.metrics import Estimate, Score
 
 
 def score_tables(comparison: Comparison) -> str:
     """One table per test set, each in a box of its own that scrolls; the page's script shows one at a time.
 
-    >>> print(score_tables(Comparison({"a & b": {"MAP": {"nll": Score(0.5, 0.01)}}})))
+    >>> from posteriax.metrics import Estimate
+    >>> print(score_tables(Comparison({"a & b": {"MAP": {"nll": Estimate(0.5, 0.01)}}})))
     <div class="scroll" data-set="0" tabindex="0" role="region" aria-label="Scores on a &amp; b">...
     """
     return "\n".join(
@@ -24,25 +25,22 @@ def score_tables(comparison: Comparison) -> str:
 def glossary(comparison: Comparison) -> str:
     """What the columns that are shown mean, as a list of definitions.
 
-    >>> glossary(Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01)}}}))[:16]
+    >>> glossary(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01)}}}))[:16]
     '<dt>nll ↓</dt><d'
     """
-    columns = dict.fromkeys(c for rows in comparison.sets.values() for row in rows.values() for c in row)
-    meanings = {column_title(column): column_meaning(column) for column in columns}
+    scores = [comparison.score(column) for name in comparison.sets for column in comparison.columns_of(name)]
+    meanings = {score.heading: score.explanation for score in scores}
     if comparison.costs:
         meanings |= COST_MEANINGS
     return "".join(f"<dt>{escape(t)}</dt><dd>{escape(m)}</dd>" for t, m in meanings.items() if m)
 
 
-def _columns(comparison: Comparison, name: str) -> list[str]:
-    return list(dict.fromkeys(column for row in comparison.sets[name].values() for column in row))
-
-
 def _head(comparison: Comparison, name: str) -> str:
     cells = [_header("posterior", "The names that were given", "ascending")]
-    for column in _columns(comparison, name):
-        first = "descending" if BETTER.get(column) == "higher" else "ascending"  # the better ones on top
-        cells.append(_header(column_title(column), column_meaning(column), first))
+    for column in comparison.columns_of(name):
+        score = comparison.score(column)
+        first = "descending" if score.better == "higher" else "ascending"  # the better ones on top
+        cells.append(_header(score.heading, score.explanation, first))
     if comparison.costs and name == comparison.main:
         cells += [_header(title, meaning, "ascending") for title, meaning in COST_MEANINGS.items()]
     return f"<thead><tr>{''.join(cells)}</tr></thead>"
@@ -65,11 +63,11 @@ def _row(comparison: Comparison, name: str, own: str) -> str:
     doubt = ", not converged" if check is not None and check.converged is False else ""
     note = f' <small class="note">reference{doubt}</small>' if own == comparison.reference else ""
     cells = [f'<th scope="row"><span class="swatch" data-method="{method}"></span>{escape(own)}{note}</th>']
-    for column in _columns(comparison, name):
-        score = comparison.sets[name][own].get(column, Score(math.nan))
+    for column in comparison.columns_of(name):
+        estimate = comparison.sets[name][own].get(column, Estimate(math.nan))
         among = comparison.marked(name, column)
         doubt = check.distance_words if check is not None and comparison.is_doubtful(column) else ""
-        cells.append(_cell(score, BETTER.get(column, ""), among.index(own) if own in among else -1, doubt))
+        cells.append(_cell(estimate, comparison.score(column), among.index(own) if own in among else -1, doubt))
     if comparison.costs and name == comparison.main:
         cost = comparison.costs.get(own)
         texts = [f"{cost.parameters:,}", f"{cost.train_seconds:.1f}", f"{cost.predict_ms:.3g}"] if cost else [""] * 3
@@ -78,10 +76,9 @@ def _row(comparison: Comparison, name: str, own: str) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cell(score: Score, better: str, place: int, doubt: str) -> str:
-    target = float(better) if better not in ("higher", "lower", "") else 0.0
-    key = abs(score.value - target) if target else score.value  # a score with a target is sorted by how far off it is
-    text = escape(format_score(score)) if math.isfinite(score.value) else "none"
+def _cell(estimate: Estimate, score: Score, place: int, doubt: str) -> str:
+    key = estimate.value if score.target is None else score.loss(estimate.value)  # with a target, by how far off it is
+    text = escape(format_estimate(estimate)) if math.isfinite(estimate.value) else "none"
     if doubt:
         return f'<td class="doubtful"{_sort_value(key)} title="{escape(doubt)}">{text} ?</td>'
     if place == 0:

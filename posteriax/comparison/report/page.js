@@ -149,7 +149,7 @@ if (data.coverage.length) {
     lines: shown(data.coverage[set].lines).map(({ method, points }) => ({
       method,
       points: points.map(([x, y]) => (
-        { x, y, text: `${nameOf(method)}: the ${Math.round(100 * x)} % interval holds ${(100 * y).toFixed(1)} %` })),
+        { x, y, text: `${nameOf(method)}: the ${Math.round(100 * x)} % interval covers ${(100 * y).toFixed(1)} %` })),
     })),
   }));
   choice(data.coverage.map((group) => group.name), "Test set", controls, (i) => { set = i; draw(); });
@@ -210,7 +210,7 @@ if (data.uncertainty && data.uncertainty.inside.length) {
   const { label, edges, inside, outside, inside_name: insideName } = data.uncertainty;
   let other = 0;
   const describe = () => {
-    const line = outside.length ? ` Line: ${outside[other].name}; it should lie to the right.` : "";
+    const line = outside.length ? ` Line: ${outside[other].name}; it should be further right.` : "";
     byId("uncertainty-note").textContent =
       `Share of examples by ${label}. Filled: ${insideName}.${line} The last bin also holds what is above it.`;
   };

@@ -1,8 +1,8 @@
 """The report as one page: tables, charts and pictures in a file that needs no network and can be sent to anyone.
 
 Tables, words and pictures are written here; charts are drawn in the browser by charts.js and page.js, from the numbers
-of chart_data, which are in the page as JSON. Nothing that a user named can become code: names are escaped, and the
-page's content-security policy lets only its own script and style run, by their hashes, and loads nothing.
+of chart_data, which are in the page as JSON. No name that a user gives can become code: names are escaped, and the
+page's content-security policy allows only its own script and style, by their hashes, and loads nothing.
 """
 
 import base64
@@ -22,17 +22,17 @@ from posteriax.comparison.report import chart_data
 from posteriax.comparison.report.html_examples import example_cards
 from posteriax.comparison.report.html_tables import glossary, score_tables
 from posteriax.comparison.report.page_colours import colour_rules
-from posteriax.comparison.report.wording import MEANINGS, column_title, marks, summary, warning
+from posteriax.comparison.report.wording import explain_marks, summary, warning
 
-DIGITS = 4  # significant, in charts: finer than a pixel
+DIGITS = 4  # significant digits in charts: finer than a pixel
 
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Which posterior to trust") -> None:
     """Write the report of a comparison to a file.
 
     >>> import tempfile
-    >>> from posteriax.comparison.evaluation import Score
-    >>> comparison = Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01)}}})
+    >>> from posteriax.metrics import Estimate
+    >>> comparison = Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01)}}})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_page(comparison, Path(folder) / "report.html")
     ...     (Path(folder) / "report.html").read_text(encoding="utf-8")[:15]
@@ -44,8 +44,8 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Which pos
 def page(comparison: Comparison, title: str = "Which posterior to trust") -> str:
     """The report of a comparison as the text of a page.
 
-    >>> from posteriax.comparison.evaluation import Score
-    >>> "&lt;b&gt;" in page(Comparison({"test": {"<b>": {"nll": Score(0.5, 0.01)}}}))
+    >>> from posteriax.metrics import Estimate
+    >>> "&lt;b&gt;" in page(Comparison({"test": {"<b>": {"nll": Estimate(0.5, 0.01)}}}))
     True
     """
     style = _asset("page.css") + colour_rules(len(comparison.rows))
@@ -54,7 +54,7 @@ def page(comparison: Comparison, title: str = "Which posterior to trust") -> str
         "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:",
         "title": escape(title),
         "summary": _summary(comparison),
-        "marks": escape(marks(comparison)),
+        "marks": escape(explain_marks(comparison)),
         "tables": score_tables(comparison),
         "examples": example_cards(comparison),
         "glossary": glossary(comparison),
@@ -63,20 +63,21 @@ def page(comparison: Comparison, title: str = "Which posterior to trust") -> str
         "style": style,
         "script": script,
     }
-    # in one pass: what is filled in is not searched again
+    # in one pass, so that what is filled in is not searched again
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html"))
 
 
 def chart_numbers(comparison: Comparison) -> dict[str, Any]:
-    """All that the charts of a page are drawn from.
+    """The numbers behind all charts of a page.
 
-    >>> from posteriax.comparison.evaluation import Score
-    >>> chart_numbers(Comparison({"test": {"MAP": {"nll": Score(0.5, 0.01)}}}))["methods"]
+    >>> from posteriax.metrics import Estimate
+    >>> chart_numbers(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01)}}}))["methods"]
     ['MAP']
     """
     numbers = chart_data.is_regression(comparison)
     histograms, distance = chart_data.uncertainties(comparison), chart_data.distances(comparison)
-    curves = [(column, chart_data.severity(comparison, column)) for column in comparison.columns]
+    curves = {column: chart_data.severity(comparison, column) for column in comparison.columns}
+    heading = lambda column: comparison.score(column).heading  # noqa: E731
     return {
         "methods": list(comparison.rows),
         "sets": list(comparison.sets),
@@ -84,7 +85,7 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
         "reference": comparison.reference,
         "reliability": _groups(chart_data.reliability(comparison)),
         "coverage": _groups(chart_data.coverage(comparison)),
-        "severity": [{"name": column_title(column), "groups": _groups(groups)} for column, groups in curves if groups],
+        "severity": [{"name": heading(column), "groups": _groups(own)} for column, own in curves.items() if own],
         "uncertainty": histograms
         and {
             "label": "standard deviation of the prediction" if numbers else "entropy of the prediction (nats)",
@@ -95,8 +96,8 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
         },
         "distance": distance
         and {
-            "label": column_title(distance[0]),
-            "meaning": MEANINGS[distance[0]],
+            "label": heading(distance[0]),
+            "meaning": comparison.score(distance[0]).meaning,
             "lines": _lines(distance[1]),
             "warning": warning(comparison),
         },

@@ -2,7 +2,7 @@
 
     contrast of two colours = (L1 + 0.05) / (L2 + 0.05),   L: relative luminance, L1 >= L2     (WCAG 2.2)
 
-Lines and points need a contrast of 3 to what is behind them.
+Lines and points need a contrast of 3 with their background.
 """
 
 from posteriax._internal.canvas import PALETTE
@@ -26,7 +26,7 @@ def colour_rules(methods: int) -> str:
 
 
 def readable(colour: str, background: str) -> str:
-    """The colour, darker or lighter by as little as its contrast to the background needs.
+    """The colour, darkened or lightened just enough to contrast with the background.
 
     >>> readable("#0072B2", "#ffffff"), readable("#000000", "#000000")
     ('#0072b2', '#5c5c5c')
@@ -41,7 +41,7 @@ def readable(colour: str, background: str) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """Between 1 (the same) and 21 (black and white).
+    """From 1 (the same) to 21 (black and white).
 
     >>> contrast("#000000", "#ffffff")
     21.0

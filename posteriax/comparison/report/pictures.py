@@ -1,7 +1,7 @@
 """Pictures: test examples as small PNG images inside a page, written without an image library.
 
-A PNG is a signature and three chunks: IHDR (size, bit depth, colours), IDAT (compressed rows, each after a byte that
-says how it was filtered: 0, not at all), IEND. Every chunk has its length before it and a checksum after it.
+A PNG is a signature and three chunks: IHDR (size, bit depth, colours), IDAT (compressed rows, each preceded by a filter
+byte: 0 for none), IEND. Every chunk is preceded by its length and followed by a checksum.
 """
 
 import base64
@@ -41,7 +41,7 @@ def as_image(x: np.ndarray) -> np.ndarray | None:
 
 
 def picture_uris(images: Sequence[np.ndarray]) -> list[str]:
-    """Images as data addresses, on one scale of brightness, and shrunk so that all together stay small.
+    """Images as data URIs, on one scale of brightness, shrunk to fit the budget together.
 
     >>> [uri[:22] for uri in picture_uris([np.eye(8)[:, :, None]])]
     ['data:image/png;base64,']
@@ -56,7 +56,7 @@ def picture_uris(images: Sequence[np.ndarray]) -> list[str]:
 
 
 def brightness_range(images: Sequence[np.ndarray]) -> tuple[float, float]:
-    """What is black and what is white: 0 and 1, or 0 and 255, where the pixels fit; else their least and greatest.
+    """The values of black and white: 0 and 1, or 0 and 255, if the pixels fit; otherwise the smallest and largest.
 
     >>> brightness_range([np.array([0.1, 0.8])]), brightness_range([np.array([0, 200])])
     ((0.0, 1.0), (0.0, 255.0))
@@ -99,7 +99,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def data_uri(pixels: np.ndarray) -> str:
-    """The address of an image that is inside the page.
+    """An image as a data URI.
 
     >>> data_uri(np.zeros((8, 8, 3)))[:22]
     'data:image/png;base64,'

@@ -9,7 +9,6 @@ from posteriax._internal.canvas import colours, subplots
 from posteriax.comparison.comparison import Comparison
 from posteriax.comparison.report import chart_data
 from posteriax.comparison.report.figures import reliability_panels
-from posteriax.comparison.report.wording import column_title
 
 MARKERS = "os^Dv"
 
@@ -22,8 +21,8 @@ def plot(comparison: Comparison, kind: str) -> Any:
         kind: "reliability" (classes), "coverage" (numbers), "severity" (corrupted test sets), "entropy" (of the main
             test set, and of inputs from elsewhere), "distance" (to the reference).
 
-    >>> from posteriax.comparison.evaluation import Score
-    >>> rows = {"VI": {"total_variation": Score(0.1, 0.01)}, "HMC": {"total_variation": Score(0.0)}}
+    >>> from posteriax.metrics import Estimate
+    >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0)}}
     >>> plot(Comparison({"test": rows}, reference="HMC"), "distance").axes[0].get_xlabel()
     'total variation to HMC'
     """
@@ -64,7 +63,7 @@ def _severity(comparison: Comparison) -> Any:
         for line in groups[0].lines:
             severity, value, error = np.array(line.points).T
             axis.errorbar(severity, value, np.nan_to_num(error), capsize=2, **_style(comparison, line.method))
-        axis.set(xlabel="severity of the corruption", ylabel=column_title(column))
+        axis.set(xlabel="severity of the corruption", ylabel=comparison.score(column).heading)
         axis.set_xticks([int(s) for s in severity])
     axes[0].legend(frameon=False, fontsize="small")
     return figure
@@ -107,7 +106,7 @@ def _distance(comparison: Comparison) -> Any:
     axis.set_ylim(-0.6, len(lines) - 0.4)
     check = comparison.reference_check
     doubt = f",\nwhich has not converged: R-hat {check.rhat:.2f}" if check is not None and doubtful else ""
-    axis.set_xlabel(f"{column.replace('_', ' ')} to {comparison.reference}{doubt}")
+    axis.set_xlabel(f"{comparison.score(column).title} to {comparison.reference}{doubt}")
     return figure
 
 

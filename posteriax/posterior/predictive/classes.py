@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,7 @@ def sum_classes(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums
 class FromClassSums:
     """What follows from the sums over draws alone."""
 
+    scores: ClassVar[tuple[str, ...]] = ("accuracy", "nll", "ece", "brier")
     likelihood: Likelihood
     sums: Any  # ClassSums, kept or computed
 

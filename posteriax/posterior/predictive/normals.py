@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,7 @@ class NormalPredictive:
     (1.0, ...0.0)
     """
 
+    scores: ClassVar[tuple[str, ...]] = ("rmse", "nll", "crps", "coverage_90")
     likelihood: Normal
     outputs: np.ndarray
     unknowns: dict[str, Any]
@@ -161,6 +162,7 @@ class NormalPredictive:
 class ReducedNormalPredictive:
     """Predictions of real numbers of which only mean and variance were kept."""
 
+    scores: ClassVar[tuple[str, ...]] = NormalPredictive.scores
     likelihood: Normal
     sums: NormalSums
     output_shape: tuple[int, ...]

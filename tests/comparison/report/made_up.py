@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 
 from posteriax.comparison.comparison import Comparison, Cost
-from posteriax.comparison.evaluation import Score
 from posteriax.comparison.views import COVERAGE_LEVELS, Example, View
 from posteriax.data.corrupted_sets import Corruption
+from posteriax.metrics import Estimate
 
 NAMES = ("MAP", "mean-field", "k-tied", "SWAG", "deep ensemble", "HMC", "SGHMC", "rank-1", "dropout", "NUTS")
 LABELS = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -21,9 +21,9 @@ def classes(methods=6, examples=500, kinds=("fog", "gaussian_noise", "jpeg"), si
     sets = {name: {own: _class_scores(i, name) for i, own in enumerate(names)} for name in test_sets}
     views = {name: {own: _class_view(rng, i, examples, side) for i, own in enumerate(names)} for name in test_sets}
     for place, name in enumerate(["out: digits", "out: noise"]):
-        sets[name] = {own: {"auroc": Score(0.7 + 0.03 * i), "fpr95": Score(0.5)} for i, own in enumerate(names)}
+        sets[name] = {own: {"auroc": Estimate(0.7 + 0.03 * i), "fpr95": Estimate(0.5)} for i, own in enumerate(names)}
         views[name] = {own: View(entropies=rng.beta(4 + place, 3, examples) * np.log(10)) for own in names}
-    sets["attacked"] = {own: {"attack_success": Score(0.4 + 0.05 * i, 0.02)} for i, own in enumerate(names)}
+    sets["attacked"] = {own: {"attack_success": Estimate(0.4 + 0.05 * i, 0.02)} for i, own in enumerate(names)}
     views["attacked"] = {own: View(attack=_attack(i)) for i, own in enumerate(names)}
     best = {"test": {"nll": ("HMC", "deep ensemble", "SWAG"), "accuracy": ("MAP",), "total_variation": ("k-tied",)}}
     costs = {own: Cost(10_000 * (i + 1), 3.0 * (i + 1), 0.7 * (i + 1)) for i, own in enumerate(names)}
@@ -38,13 +38,13 @@ def numbers(examples=300, seed=1):
     sets = {
         "test": {
             own: {
-                "rmse": Score(1.2 - 0.1 * i, 0.03),
-                "nll": Score(0.9 - 0.1 * i, 0.04),
-                "coverage_90": Score(0.85, 0.02),
+                "rmse": Estimate(1.2 - 0.1 * i, 0.03),
+                "nll": Estimate(0.9 - 0.1 * i, 0.04),
+                "coverage_90": Estimate(0.85, 0.02),
             }
             for i, own in enumerate(names)
         },
-        "out: shifted": {own: {"auroc": Score(0.8)} for own in names},
+        "out: shifted": {own: {"auroc": Estimate(0.8)} for own in names},
     }
     pick = lambda: tuple(Example(i, rng.normal(size=11), *rng.normal(size=2), 0.3) for i in range(4))  # noqa: E731
     views = {
@@ -65,19 +65,19 @@ def numbers(examples=300, seed=1):
 
 def tiny():
     """One posterior, one test set, nothing to draw."""
-    return Comparison({"test": {"MAP": {"accuracy": Score(0.9, 0.02), "nll": Score(0.3, 0.03)}}})
+    return Comparison({"test": {"MAP": {"accuracy": Estimate(0.9, 0.02), "nll": Estimate(0.3, 0.03)}}})
 
 
 def _class_scores(i, test_set):
     severity = int(test_set[-1]) if test_set[-1].isdigit() else 0
     worse = 0.04 * severity * (1.3 - 0.1 * i) * (1 + len(test_set) / 40 if severity else 1)
     return {
-        "accuracy": Score(0.9 - worse, 0.008),
-        "nll": Score(0.42 - 0.02 * i + 3 * worse, 0.012),
-        "ece": Score(0.06 - 0.008 * (i % 6) + worse / 3, 0.004),
-        "brier": Score(0.15 + worse, 0.006),
-        "agreement": Score(1.0 if i == 5 else 0.9 + 0.01 * (i % 5), 0.004),
-        "total_variation": Score(0.0 if i == 5 else 0.13 - 0.02 * (i % 5), 0.002),
+        "accuracy": Estimate(0.9 - worse, 0.008),
+        "nll": Estimate(0.42 - 0.02 * i + 3 * worse, 0.012),
+        "ece": Estimate(0.06 - 0.008 * (i % 6) + worse / 3, 0.004),
+        "brier": Estimate(0.15 + worse, 0.006),
+        "agreement": Estimate(1.0 if i == 5 else 0.9 + 0.01 * (i % 5), 0.004),
+        "total_variation": Estimate(0.0 if i == 5 else 0.13 - 0.02 * (i % 5), 0.002),
     }
 
 

@@ -5,8 +5,8 @@ import pytest
 from made_up import classes, numbers, tiny
 
 from posteriax.comparison import Comparison
-from posteriax.comparison.evaluation import Score
 from posteriax.comparison.report.page import write_page
+from posteriax.metrics import Estimate
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium: apt-get install chromium")
 
@@ -65,7 +65,7 @@ def test_headings_sort_by_keyboard(show):
 
 
 def test_what_is_missing_is_sorted_last_both_ways(show):
-    rows = {"a": {"nll": Score(float("nan"))}, "b": {"nll": Score(10.0)}, "c": {"nll": Score(9.0)}}
+    rows = {"a": {"nll": Estimate(float("nan"))}, "b": {"nll": Estimate(10.0)}, "c": {"nll": Estimate(9.0)}}
     page = show(Comparison({"test": rows}))
     page.click(header(2))
     assert page.run(TEXTS) == ["c", "b", "a"]
@@ -147,7 +147,7 @@ def test_light_and_dark_can_be_switched(show):
 
 def test_a_posterior_named_like_a_script_is_only_a_name(show):
     name = "<script>alert(1)</script><img src=x onerror=alert(1)>"
-    rows = {name: {name: Score(0.1), "total_variation": Score(0.1, 0.01)}, "HMC": {name: Score(0.2)}}
+    rows = {name: {name: Estimate(0.1), "total_variation": Estimate(0.1, 0.01)}, "HMC": {name: Estimate(0.2)}}
     page = show(Comparison({name: rows, "b": rows}, "HMC"))
     assert page.run("document.querySelectorAll('script').length") == 2
     assert page.run("document.querySelectorAll('img').length") == 0

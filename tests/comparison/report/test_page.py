@@ -11,11 +11,11 @@ from made_up import classes, numbers, tiny
 
 from posteriax._internal.canvas import PALETTE
 from posteriax.comparison import Comparison
-from posteriax.comparison.evaluation import BETTER, Score
 from posteriax.comparison.report import chart_data, page_colours, pictures
 from posteriax.comparison.report.page import as_json, page
-from posteriax.comparison.report.wording import MEANINGS, summary
+from posteriax.comparison.report.wording import summary
 from posteriax.comparison.views import Example, View
+from posteriax.metrics import SCORES, Estimate
 
 EVIL = "<!--<script </script ><script>alert(1)</script>&\"'</title>{{data}}"
 
@@ -67,7 +67,10 @@ def test_the_page_loads_nothing(comparison):
 def test_names_are_shown_as_text_and_never_become_code():
     x = np.array(["a", "b"])
     view = View(entropies=np.ones(3), surest=(Example(0, x, 0, 0, 0.9),), surest_wrong=(Example(1, x, 1, 0, 0.8),))
-    rows = {EVIL: {EVIL: Score(0.1, 0.01), "nll": Score(0.2, 0.01)}, "b": {EVIL: Score(0.3), "nll": Score(0.3)}}
+    rows = {
+        EVIL: {EVIL: Estimate(0.1, 0.01), "nll": Estimate(0.2, 0.01)},
+        "b": {EVIL: Estimate(0.3), "nll": Estimate(0.3)},
+    }
     comparison = Comparison(
         {EVIL: rows},
         EVIL,
@@ -108,7 +111,7 @@ def test_the_table_has_every_score_and_marks_the_best():
 
 
 def test_scores_with_a_target_are_sorted_by_how_far_off_they_are():
-    rows = {"low": {"coverage_90": Score(0.7)}, "high": {"coverage_90": Score(0.95)}}
+    rows = {"low": {"coverage_90": Estimate(0.7)}, "high": {"coverage_90": Estimate(0.95)}}
     values = [float(v) for v in re.findall(r'<td data-value="([^"]+)"', page(Comparison({"test": rows})))]
     np.testing.assert_allclose(values, [0.2, 0.05])
 
@@ -117,7 +120,7 @@ def test_what_is_not_finite_is_not_in_the_data():
     comparison = classes()
     comparison.views["test"]["MAP"].entropies[:5] = np.nan
     comparison.views["test"]["MAP"].right[0] = np.nan
-    comparison.sets["test"]["MAP"]["total_variation"] = Score(np.inf, np.nan)
+    comparison.sets["test"]["MAP"]["total_variation"] = Estimate(np.inf, np.nan)
     data = embedded(page(comparison))
     assert data["reliability"][0]["lines"][0]["points"][0][1] is None
     assert data["distance"]["lines"][0]["points"] == [[None, None]]
@@ -165,7 +168,9 @@ def test_the_summary_names_the_best_its_equals_and_the_distances():
 
 
 def test_every_score_is_explained():
-    assert set(MEANINGS) == set(BETTER)
+    for score in SCORES.values():
+        assert re.fullmatch(r"[A-Z].*\.", score.meaning, re.DOTALL)
+        assert score.better is not None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +211,7 @@ def test_every_colour_is_readable_on_light_and_dark():
 
 def test_labels_have_their_names_and_features_a_table():
     text = page(classes())
-    assert "<b>dress</b> &gt;&nbsp;99.9&nbsp;%<br>truly shirt" in text
+    assert "<b>dress</b> &gt;&nbsp;99.9&nbsp;%<br>actually shirt" in text
     text = page(numbers())
     assert '<th scope="col">x8</th>' in text
     assert "and 3 more features" in text
