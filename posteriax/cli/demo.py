@@ -11,7 +11,7 @@ import numpy as np
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.cli.commands import console
+from posteriax.cli.environment import console
 
 Runs = dict[str, tuple[Any, dict[str, Any]]]
 

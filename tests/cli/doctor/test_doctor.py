@@ -9,7 +9,8 @@ import pytest
 import scipy.signal
 from typer.testing import CliRunner
 
-from posteriax.cli import commands as cli
+from posteriax.cli import environment
+from posteriax.cli.app import make_app
 from posteriax.cli.doctor import Examination, Finding, convolutions, examination
 from posteriax.cli.doctor.checks import Truth, excess
 from posteriax.cli.doctor.reductions import threefry
@@ -93,10 +94,10 @@ def test_a_worker_that_crashes_leaves_what_it_had_found_and_where_it_was():
     ids=["right", "wrong", "crashed", "right by the guard", "unguarded"],
 )
 def test_the_verdict_and_the_exit_code(monkeypatch, found, code, says, says_not):
-    monkeypatch.setattr(cli, "use_all_cores", lambda: None)
-    monkeypatch.setattr(cli, "use_compilation_cache", lambda: None)
+    monkeypatch.setattr(environment, "use_all_cores", lambda: None)
+    monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
     monkeypatch.setattr(examination, "examine", lambda unguarded: found)
-    done = CliRunner().invoke(cli.make_app(), ["doctor"])
+    done = CliRunner().invoke(make_app(), ["doctor"])
     assert done.exit_code == code
     assert f"jaxlib {jax.lib.__version__}" in done.output
     for words in says:

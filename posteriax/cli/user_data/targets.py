@@ -1,11 +1,11 @@
 """The target: which task it makes, its values as a network learns them, and its split into training and test rows."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from posteriax.cli.tables.reading import DataError, label_of, shown
+from posteriax.cli.user_data.messages import DataError, label_of, shown
 
 Task = Literal["classification", "regression"]
 FEW_NUMBERS = 20  # different whole numbers that are taken for classes
@@ -130,6 +130,18 @@ def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int
         test.append(rng.permutation(group)[:count])
     chosen = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(rows), chosen), chosen
+
+
+def target_to_plain(target: Target) -> dict[str, Any]:
+    """A target as data for JSON."""
+    return {"task": target.task, **asdict(target)}
+
+
+def target_from_plain(plain: dict[str, Any]) -> Target:
+    """Back from what `target_to_plain` gave."""
+    if plain["task"] == "classification":
+        return Classes(str(plain["name"]), tuple(map(str, plain["labels"])))
+    return Quantity(str(plain["name"]), float(plain["mean"]), float(plain["scale"]))
 
 
 def _is_numbers(values: Any) -> bool:

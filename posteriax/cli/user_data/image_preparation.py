@@ -5,10 +5,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.cli.tables.arrays import Arrays, joined
-from posteriax.cli.tables.preparing import target_from_plain, target_to_plain
-from posteriax.cli.tables.reading import DataError
-from posteriax.cli.tables.targets import Target, Task, check_classes, infer_task, make_target, split_rows
+from posteriax.cli.user_data.array_files import Arrays, joined
+from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.targets import (
+    Target,
+    Task,
+    check_classes,
+    infer_task,
+    make_target,
+    split_rows,
+    target_from_plain,
+    target_to_plain,
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,7 @@ class ImagePreparation:
         mean, scale: of the training images' pixels after that.
         target: what is predicted.
 
-    >>> from posteriax.cli.tables.targets import Classes
+    >>> from posteriax.cli.user_data.targets import Classes
     >>> preparation = ImagePreparation((2, 2), 255.0, 0.5, 0.2, Classes("y", ("0", "1")))
     >>> preparation.inputs("new.npz", np.full((1, 2, 2), 255, np.uint8)).tolist()
     [[[1.0, 1.0], [1.0, 1.0]]]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.cli.tables.targets import Quantity, Target
+from posteriax.cli.user_data.targets import Quantity, Target
 
 MANY_ROWS = 2000  # from here on a table's network has two hidden layers
 
@@ -109,7 +109,7 @@ def choose_network(
 def make_problem(architecture: Architecture, target: Target, seed: int) -> px.Problem:
     """The network with its likelihood (noise of a number is learned) and its prior.
 
-    >>> from posteriax.cli.tables.targets import Classes
+    >>> from posteriax.cli.user_data.targets import Classes
     >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
     HeNormal(gain=2.0, bias_scale=1.0)
     """

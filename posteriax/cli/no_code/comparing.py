@@ -10,8 +10,8 @@ import jax
 from rich.markup import escape
 
 import posteriax as px
-from posteriax.cli.automatic.description import Description, save_described
-from posteriax.cli.automatic.methods import (
+from posteriax.cli.no_code.description import Description, save_described
+from posteriax.cli.no_code.methods import (
     DEFAULT_METHODS,
     METHODS,
     REFERENCE,
@@ -20,13 +20,14 @@ from posteriax.cli.automatic.methods import (
     check_methods,
     expected_seconds,
 )
-from posteriax.cli.automatic.networks import choose_network, make_problem
-from posteriax.cli.automatic.units import in_units_of
-from posteriax.cli.tables.arrays import is_npz, joined, read_npz, table_of
-from posteriax.cli.tables.images import PreparedImages, prepare_images
-from posteriax.cli.tables.preparing import Prepared, prepare
-from posteriax.cli.tables.reading import DataError, read_csv, shown
-from posteriax.cli.tables.targets import Classes, Quantity, Task
+from posteriax.cli.no_code.networks import choose_network, make_problem
+from posteriax.cli.no_code.units import in_units_of
+from posteriax.cli.user_data.array_files import is_npz, joined, read_npz, table_of
+from posteriax.cli.user_data.image_preparation import PreparedImages, prepare_images
+from posteriax.cli.user_data.messages import DataError, shown
+from posteriax.cli.user_data.table_files import read_table
+from posteriax.cli.user_data.table_preparation import Prepared, prepare
+from posteriax.cli.user_data.targets import Classes, Quantity, Task
 from posteriax.problem import Units
 
 
@@ -39,6 +40,7 @@ class Settings:
         methods: by name.
         task: "classification" or "regression"; found from the target if not given.
         drop: columns to leave out.
+        keep: columns to use even if they look like IDs.
         categories: columns of numbers that are categories.
         test_fraction: of the rows, to test on.
         seed: of the split, the network and all methods.
@@ -49,6 +51,7 @@ class Settings:
     methods: Sequence[str] = DEFAULT_METHODS
     task: Task | None = None
     drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
     categories: Sequence[str] = ()
     test_fraction: float = 0.2
     seed: int = 0
@@ -75,10 +78,10 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
     architecture = choose_network(prepared.train[0].shape[1:], target.outputs, rows, *pixels)
     problem = make_problem(architecture, target, settings.seed)
     _introduce(screen, data, prepared, problem)
-    at = Circumstances(problem, rows, architecture.kind == "images", settings.quick)
+    at = Circumstances(rows, architecture.kind == "images", settings.quick)
     posteriors: dict[str, px.Posterior] = {}
     for name in names:
-        posterior = _fit(screen, name, METHODS[name](at), problem, prepared, settings.seed)
+        posterior = _fit(screen, name, METHODS[name].run(at), problem, prepared, settings.seed)
         if posterior is not None:
             posteriors[name] = in_units_of(target, posterior)
             save_described(posterior, Description(name, architecture, preparation), folder / f"{name}.posterior")
@@ -109,13 +112,11 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
 def read_prepared(data: Path, settings: Settings) -> Prepared | PreparedImages:
     """A file's data, ready to learn from."""
     split_by = {"task": settings.task, "test_fraction": settings.test_fraction, "seed": settings.seed}
-    columns = {"drop": settings.drop, "categories": settings.categories}
+    columns = {"drop": settings.drop, "keep": settings.keep, "categories": settings.categories}
     if not is_npz(data):
-        table = read_csv(data)
+        table = read_table(data)
         if settings.target is None:
-            raise DataError(
-                f"which column is to be predicted? Say --target COLUMN; columns: {shown(list(table.columns))}"
-            )
+            raise DataError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
         return prepare(table, settings.target, **split_by, **columns)  # type: ignore[arg-type]
     arrays = read_npz(data)
     if arrays.is_image:

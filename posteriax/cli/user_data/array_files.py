@@ -4,10 +4,13 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from posteriax.cli.tables.reading import Cells, DataError, Table, read_bytes, shown
+from posteriax.cli.user_data.messages import DataError, read_bytes, shown
+from posteriax.cli.user_data.table import Table, clean
 
 INPUTS, TARGET = ("x", "x_train"), ("y", "y_train")
 
@@ -81,13 +84,13 @@ def joined(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np
 def table_of(name: str, x: np.ndarray, y: np.ndarray | None = None) -> Table:
     """A table with the columns x0, x1, ... of an (N, d) array, and y; NaN is a missing value.
 
-    >>> list(table_of("arrays.npz", np.zeros((5, 2)), np.arange(5)).columns)
+    >>> table_of("arrays.npz", np.zeros((5, 2)), np.arange(5)).columns
     ['x0', 'x1', 'y']
     """
-    columns: dict[str, Cells] = {f"x{i}": np.asarray(x[:, i], np.float64) for i in range(x.shape[1])}
+    columns: dict[str, Any] = {f"x{i}": np.asarray(x[:, i], np.float64) for i in range(x.shape[1])}
     if y is not None:
-        columns["y"] = [str(value) for value in y] if y.dtype.kind == "U" else np.asarray(y, np.float64)
-    return Table(name, columns, range(1, len(x) + 1))
+        columns["y"] = clean(pd.Series(y)).to_numpy()
+    return Table(name, pd.DataFrame(columns, index=pd.RangeIndex(1, len(x) + 1, name="row")))
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
