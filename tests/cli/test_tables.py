@@ -10,11 +10,11 @@ import pytest
 
 from posteriax.cli.user_data import DataError
 from posteriax.cli.user_data.array_files import joined, read_npz, table_of
-from posteriax.cli.user_data.columns import Category
+from posteriax.cli.user_data.columns import Category, Number
 from posteriax.cli.user_data.image_preparation import images_from_plain, prepare_images
 from posteriax.cli.user_data.table import Table
 from posteriax.cli.user_data.table_files import read_table
-from posteriax.cli.user_data.table_preparation import FittedNumber, preparation_from_plain, prepare
+from posteriax.cli.user_data.table_preparation import preparation_from_plain, prepare
 from posteriax.cli.user_data.targets import Classes, Quantity, infer_task, split_rows
 
 
@@ -158,7 +158,7 @@ def test_inputs_are_in_the_order_of_the_columns(write):
 def test_categories_become_one_input_each_and_unseen_ones_none(write):
     prepared = prepare(read_table(write(rows())), "y")
     height, kind = prepared.preparation.columns
-    assert isinstance(height, FittedNumber)
+    assert isinstance(height, Number)
     assert kind == Category("kind", ("elm", "oak"))
     new = read_table(write("kind,height\nelm,1\npine,2\n", "new.csv"))
     x = prepared.preparation.inputs(new)

@@ -1,6 +1,7 @@
 """Which columns of a table are used, and as what: numbers, dates or categories. What is left out is said."""
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -11,15 +12,15 @@ from posteriax.cli.user_data.messages import DataError, brief, quoted
 from posteriax.cli.user_data.table import Table
 
 MOST_CATEGORIES = 50
+BOOLEANS = {"true", "false", "none"}  # none: missing
 FEW_TO_COUNT = 10  # rows that may be numbered by chance
 ID_NAME = re.compile(r"(?:.*[\s_.-])?(?:id|uuid|guid|index|row)|.*[a-z]I[Dd]", re.IGNORECASE)
-DATE_FORMATS = {
-    "ISO8601": r"\d{4}-\d{2}-\d{2}.*",
-    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
-    "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
-    "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
+DATES = {  # formats of dates, with an example
+    "ISO8601": "2024-01-31",
+    "%d.%m.%Y": "31.1.2024",
+    "%m/%d/%Y": "1/31/2024",
+    "%d/%m/%Y": "31/1/2024",
 }
-DAY_ZERO = pd.Timestamp(0, tz="UTC")
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,15 @@ class Number:
         name: of the column.
         missing: whether values are missing: then an input beside it says where.
         dates: the format of dates; None for numbers.
+        median, mean, scale: of the training rows; the mean and the scale after missing values became the median.
     """
 
     name: str
     missing: bool
     dates: str | None = None
+    median: float = 0.0
+    mean: float = 0.0
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -81,22 +86,18 @@ def choose_columns(
 
 
 def summary(columns: list[Number | Category]) -> str:
-    """What kinds of columns there are.
+    """How many columns are used as what.
 
     >>> summary([Number("height", False), Number("planted", False, "ISO8601"), Category("alive", ("False", "True"))])
-    '1 number, 1 date, 1 boolean'
+    '1 as numbers, 1 as dates, 1 as booleans'
     """
-    counts = {"number": 0, "date": 0, "boolean": 0, "category": 0}
-    for column in columns:
-        if isinstance(column, Number):
-            counts["date" if column.dates else "number"] += 1
-        else:
-            values = {value.lower() for value in column.categories if value is not None}
-            counts["boolean" if values <= {"true", "false"} else "category"] += 1
-    plurals = {"category": "categories"}
-    return ", ".join(
-        f"{count} {kind if count == 1 else plurals.get(kind, kind + 's')}" for kind, count in counts.items() if count
+    kinds = Counter(
+        ("dates" if column.dates else "numbers")
+        if isinstance(column, Number)
+        else ("booleans" if {str(value).lower() for value in column.categories} <= BOOLEANS else "categories")
+        for column in columns
     )
+    return ", ".join(f"{count} as {kind}" for kind, count in kinds.items())
 
 
 def numbers_of(table: Table, column: str, dates: str | None) -> np.ndarray:
@@ -108,9 +109,8 @@ def numbers_of(table: Table, column: str, dates: str | None) -> np.ndarray:
     wrong = texts.notna().to_numpy() & np.isnan(days)
     if wrong.any():
         row = int(np.argmax(wrong))
-        like = {"ISO8601": "2024-01-31", "%d.%m.%Y": "31.1.2024", "%m/%d/%Y": "1/31/2024", "%d/%m/%Y": "31/1/2024"}
         raise DataError(
-            f"{table.name}: column {column!r} must hold dates like {like[dates]}, but {table.place(row)} has "
+            f"{table.name}: column {column!r} must hold dates like {DATES[dates]}, but {table.place(row)} has "
             f"{brief(texts.iloc[row])}"
         )
     return days
@@ -118,16 +118,14 @@ def numbers_of(table: Table, column: str, dates: str | None) -> np.ndarray:
 
 def _days(texts: pd.Series, dates: str) -> np.ndarray:
     times = pd.to_datetime(texts, format=dates, errors="coerce", utc=True)
-    return ((times - DAY_ZERO) / pd.Timedelta(days=1)).to_numpy(np.float64)
+    return ((times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
 
 
 def _date_format(texts: pd.Series) -> str | None:
     """The first format that fits all values."""
-    present = texts.dropna().astype(str)
-    for dates, pattern in DATE_FORMATS.items():
-        if present.str.fullmatch(pattern).all() and np.isfinite(_days(present, dates)).all():
-            return dates
-    return None
+    present = texts.dropna()
+    fits = (dates for dates in DATES if all(np.isfinite(_days(some, dates)).all() for some in (present[:20], present)))
+    return next(fits, None)
 
 
 def _number(table: Table, name: str, train: np.ndarray, *, as_told: bool, dates: str | None = None) -> Choice:
@@ -141,8 +139,8 @@ def _number(table: Table, name: str, train: np.ndarray, *, as_told: bool, dates:
             f"column {name!r} numbers the rows or is an ID: left out, since it says nothing about new rows. To use it: "
             f"--keep {quoted(name)}"
         )
-    said = {"%m/%d/%Y": ", read as month/day/year", "%d/%m/%Y": ", read as day/month/year"}
-    note = f"column {name!r} holds dates{said.get(dates, '')}: used as days since 1970" if dates else ""
+    order = {"%m/%d/%Y": ", read as month/day/year", "%d/%m/%Y": ", read as day/month/year"}.get(dates or "", "")
+    note = f"column {name!r} holds dates{order}: used as days since 1970" if dates else ""
     return Number(name, missing, dates), note
 
 

@@ -7,16 +7,7 @@ import numpy as np
 
 from posteriax.cli.user_data.array_files import Arrays, joined
 from posteriax.cli.user_data.messages import DataError
-from posteriax.cli.user_data.targets import (
-    Target,
-    Task,
-    check_classes,
-    infer_task,
-    make_target,
-    split_rows,
-    target_from_plain,
-    target_to_plain,
-)
+from posteriax.cli.user_data.targets import Target, Task, split_by_target, target_from_plain, target_to_plain
 
 
 @dataclass(frozen=True)
@@ -72,14 +63,11 @@ def prepare_images(
     (16, 8, 8)
     """
     x_all, values, split = joined(arrays)
-    chosen_task = infer_task("y", values, task)
-    classes = check_classes("y", values) if chosen_task == "classification" else None
-    train, test = split_rows(len(x_all), classes, test_fraction, seed) if split is None else split
+    target, train, test = split_by_target("y", values, task, test_fraction, seed, split)
     divide = 255.0 if x_all.dtype.kind in "iu" else 1.0
-    few = x_all[train[:: max(1, len(train) // 5000)]] / divide
-    scale = float(few.std())
-    target = make_target("y", values, chosen_task, train)
-    preparation = ImagePreparation(x_all.shape[1:], divide, float(few.mean()), scale if scale > 1e-6 else 1.0, target)
+    some = x_all[train[:: max(1, len(train) // 5000)]] / divide
+    scale = float(some.std())
+    preparation = ImagePreparation(x_all.shape[1:], divide, float(some.mean()), scale if scale > 1e-6 else 1.0, target)
     x, y = preparation.inputs(arrays.name, x_all), target.encode(values)
     return PreparedImages(preparation, (x[train], y[train]), (x[test], y[test]))
 

@@ -48,14 +48,14 @@ def read_table(path: Path) -> Table:
 def _read_csv(path: Path, text: str) -> Table:
     if not text.strip():
         raise DataError(f"{path} is empty: it needs a line of column names, and rows below it")
-    delimiter = _delimiter(text)
     try:
+        delimiter = _delimiter(text)
         # pandas' own parser in Python is the one that tells a field that is missing (NaN) from one that is empty ("")
         cells = pd.read_csv(
             io.StringIO(text, newline=""), sep=delimiter, header=None, dtype=str, keep_default_na=False,
             skipinitialspace=True, skip_blank_lines=False, index_col=False, engine="python",
         )  # fmt: skip
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, csv.Error) as error:
         found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
         if found is None:
             raise DataError(f"{path} is not CSV: {error}") from error
@@ -134,16 +134,11 @@ def _decoded(path: Path, content: bytes) -> str:
 
 def _delimiter(text: str) -> str:
     """The separator that cuts the first lines into the most columns, preferably as many in every line."""
-    head = "".join(text.splitlines(keepends=True)[:20])
+    head = text.strip().splitlines(keepends=True)[:20]
 
     def merit(delimiter: str) -> tuple[bool, int]:
-        try:
-            lengths = [
-                len(record) for record in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter) if record
-            ]
-        except csv.Error:
-            return False, 0
-        return (len(set(lengths)) == 1 and lengths[0] > 1, lengths[0]) if lengths else (False, 0)
+        widths = [len(record) for record in csv.reader(head, delimiter=delimiter) if record]
+        return 1 < widths[0] == min(widths) == max(widths), widths[0]
 
     return max(DELIMITERS, key=merit)  # of equals the first
 

@@ -19,30 +19,12 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from posteriax.cli.user_data.columns import DATE_FORMATS, Category, Number, choose_columns, numbers_of, summary
+from posteriax.cli.user_data.columns import DATES, Category, Number, choose_columns, numbers_of, summary
 from posteriax.cli.user_data.messages import DataError, shown
 from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.targets import (
-    Target,
-    Task,
-    check_classes,
-    infer_task,
-    make_target,
-    split_rows,
-    target_from_plain,
-    target_to_plain,
-)
+from posteriax.cli.user_data.targets import Target, Task, split_by_target, target_from_plain, target_to_plain
 
 OTHER = " other"  # no cell of a table begins with a space
-
-
-@dataclass(frozen=True)
-class FittedNumber(Number):
-    """A column of numbers with what the training rows say of it; the mean and scale are of imputed values."""
-
-    median: float = 0.0
-    mean: float = 0.0
-    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +36,7 @@ class Preparation:
         target: what is predicted.
 
     >>> from posteriax.cli.user_data.targets import Classes
-    >>> height = FittedNumber("height", missing=False, median=1.0, mean=1.0, scale=0.5)
+    >>> height = Number("height", missing=False, median=1.0, mean=1.0, scale=0.5)
     >>> preparation = Preparation((height,), Classes("kind", ("elm", "oak")))
     >>> preparation.inputs(Table("new.csv", pd.DataFrame({"height": ["2.0", None]}))).tolist()
     [[2.0], [0.0]]
@@ -62,7 +44,7 @@ class Preparation:
     True
     """
 
-    columns: tuple[FittedNumber | Category, ...]
+    columns: tuple[Number | Category, ...]
     target: Target
 
     def inputs(self, table: Table) -> np.ndarray:
@@ -98,11 +80,11 @@ class Preparation:
     def _transformer(self) -> ColumnTransformer:
         """Rebuilt by a fit to one made-up row; only means and scales, public attributes, have to be set."""
         row = {
-            column.name: [column.median] if isinstance(column, FittedNumber) else [column.categories[0]]
+            column.name: [column.median] if isinstance(column, Number) else [column.categories[0]]
             for column in self.columns
         }
         transformer = _fit(self.columns, pd.DataFrame(row))
-        numbers = [column for column in self.columns if isinstance(column, FittedNumber)]
+        numbers = [column for column in self.columns if isinstance(column, Number)]
         if numbers:
             scaler = transformer.named_transformers_["numbers"][-1]
             scaler.mean_ = np.array([column.mean for column in numbers])
@@ -155,17 +137,14 @@ def prepare(
     if target in drop:
         raise DataError(f"column {target!r} is the target and cannot be left out as well")
     values = target_values(table, target)
-    chosen_task = infer_task(target, values, task)
-    classes = check_classes(target, values) if chosen_task == "classification" else None
-    train, test = split_rows(table.rows, classes, test_fraction, seed) if split is None else split
-    learned_target = make_target(target, values, chosen_task, train)
+    learned, train, test = split_by_target(target, values, task, test_fraction, seed, split)
     names = [name for name in table.columns if name != target and name not in drop]
     chosen, notes = choose_columns(table, names, train, categories=categories, keep=keep)
     if not chosen:
         reasons = "".join(f"; {note}" for note in notes)
         raise DataError(f"{table.name} has no columns to learn from besides the target {target!r}{reasons}")
-    preparation = Preparation(_fit_columns(table, chosen, train), learned_target)
-    x, y = preparation.inputs(table), preparation.target.encode(values)
+    preparation = Preparation(_fit_columns(table, chosen, train), learned)
+    x, y = preparation.inputs(table), learned.encode(values)
     told = (f"columns used: {summary(chosen)}", *notes)
     return Prepared(preparation, (x[train], y[train]), (x[test], y[test]), told)
 
@@ -186,32 +165,24 @@ def preparation_from_plain(plain: dict[str, Any]) -> Preparation:
     columns = tuple(
         Category(str(column["name"]), tuple(column["categories"]), bool(column.get("pooled", False)))
         if "categories" in column
-        else _number_from_plain(**column)
+        else Number(**column)
         for column in plain["columns"]
     )
+    unknown = {column.dates for column in columns if isinstance(column, Number)} - {None, *DATES}
+    if unknown:
+        raise ValueError(f"dates in unknown formats: {unknown}")
     return Preparation(columns, target_from_plain(plain["target"]))
-
-
-def _number_from_plain(
-    name: str, missing: bool, median: float, mean: float, scale: float, dates: str | None = None
-) -> FittedNumber:
-    if dates is not None and dates not in DATE_FORMATS:
-        raise ValueError(f"column {name!r} has dates in an unknown format, {dates!r}")
-    return FittedNumber(str(name), bool(missing), dates, float(median), float(mean), float(scale))
 
 
 def _fit_columns(
     table: Table, columns: Sequence[Number | Category], train: np.ndarray
-) -> tuple[FittedNumber | Category, ...]:
-    fitted = _fit(columns, _cells(table, columns).iloc[train]).named_transformers_["numbers"]
+) -> tuple[Number | Category, ...]:
     facts: Any = iter(())
     if any(isinstance(column, Number) for column in columns):
-        imputer, scaler = fitted
+        imputer, scaler = _fit(columns, _cells(table, columns).iloc[train]).named_transformers_["numbers"]
         facts = zip(imputer.statistics_.tolist(), scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
     return tuple(
-        column
-        if isinstance(column, Category)
-        else FittedNumber(column.name, column.missing, column.dates, *next(facts))
+        column if isinstance(column, Category) else Number(column.name, column.missing, column.dates, *next(facts))
         for column in columns
     )
 

@@ -1,7 +1,7 @@
 """The target: which task it makes, its values as a network learns them, and its split into training and test rows."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,29 @@ class Quantity:
 
 
 Target = Classes | Quantity
+
+
+class Split(NamedTuple):
+    """A target, and the rows to learn it from and to test on."""
+
+    target: Target
+    train: np.ndarray
+    test: np.ndarray
+
+
+def split_by_target(
+    name: str,
+    values: Any,
+    task: Task | None,
+    test_fraction: float,
+    seed: int,
+    split: tuple[np.ndarray, np.ndarray] | None,
+) -> Split:
+    """Infer the task, check the target, and split the rows unless that is given."""
+    chosen = infer_task(name, values, task)
+    classes = check_classes(name, values) if chosen == "classification" else None
+    train, test = split_rows(len(values), classes, test_fraction, seed) if split is None else split
+    return Split(make_target(name, values, chosen, train), train, test)
 
 
 def infer_task(name: str, values: Any, task: Task | None) -> Task:
