@@ -17,4 +17,4 @@ def command(
 
     found = examination.examine(unguarded)
     print_report(console(), describe_installation(), found)
-    raise typer.Exit(0 if found.right else 1)
+    raise typer.Exit(0 if found.correct else 1)
