@@ -310,7 +310,7 @@ BAD = {
     ),
     "nothing of use": (rows(row=lambda i: f"?,name {i},{i % 2}"), "no columns.*'height' has no values.*'kind' is text"),
     "one class": (rows(row=lambda i: f"{i},oak,yes"), "only one class, 'yes'"),
-    "a lonely class": (rows(row=lambda i: f"{i},oak,{'abc'[min(i, 2)]}"), "of 'a', 'b' there is one row only"),
+    "a lonely class": (rows(row=lambda i: f"{i},oak,{'abc'[min(i, 2)]}"), "'a', 'b' occur in one row only"),
     "constant number": (rows(row=lambda i: f"{i},oak,1.5"), "only one value, 1.5"),
     "ids for classes": (rows(row=lambda i: f"{i},oak,id{i}"), "20 different values in 20 rows"),
     "two names alike": (rows(header="y,kind,y"), "'y' occur more than once"),

@@ -1,4 +1,4 @@
-"""What one HMC leapfrog costs over a hand-written loop, and what a second chain on a second core brings."""
+"""The cost of one HMC leapfrog over a hand-written loop, and the gain from a second chain on a second core."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a step of variational inference costs over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
+"""The cost of a step of variational inference over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""``posteriax compare``: from a file to a report, with nothing to write."""
+"""``posteriax compare``: from a file to a report, without writing code."""
 
 import time
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ from posteriax.problem import Units
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line was told.
+    """The options of the command line.
 
     Args:
-        target: the column to predict; arrays have theirs in ``y``.
+        target: the column to predict; for arrays it is ``y``.
         methods: by name.
-        task: "classification" or "regression"; found from the target if not given.
+        task: "classification" or "regression"; inferred from the target if not given.
         drop: columns to leave out.
         keep: columns to use even if they look like IDs.
         categories: columns of numbers that are categories.
@@ -67,11 +67,14 @@ class Settings:
 
 
 def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen: Any) -> px.Comparison:
-    """Fit every method to a file's data, save each posterior as it ends, compare them, and write the report."""
+    """Fit every method to a file's data, save each posterior when it is done, compare them, and write the report."""
     began = time.monotonic()
     names = check_methods(settings.methods)
     prepared = read_prepared(data, settings)
-    for place in (folder, out.parent):  # before the work: what cannot be written is better known now
+    for place in (
+        folder,
+        out.parent,
+    ):  # first, so that a folder that cannot be written to is an error at once
         place.mkdir(parents=True, exist_ok=True)
     preparation, target, rows = prepared.preparation, prepared.preparation.target, len(prepared.train[1])
     pixels = (preparation.mean, preparation.scale) if isinstance(prepared, PreparedImages) else (0.0, 1.0)  # type: ignore[union-attr]
@@ -105,7 +108,7 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
         screen,
         f"\nThe report is {out}; for new rows: posteriax predict {folder}/{next(iter(posteriors))}.posterior new.csv",
     )
-    _say(screen, f"All of it took {time.monotonic() - began:.0f} s.")
+    _say(screen, f"Total time: {time.monotonic() - began:.0f} s.")
     return comparison
 
 
@@ -140,12 +143,12 @@ def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, pro
 def _fit(
     screen: Any, name: str, run: Run, problem: px.Problem, prepared: Prepared | PreparedImages, seed: int
 ) -> px.Posterior | None:
-    """One posterior, and a line about it; None if the method failed, which is no reason to lose the others."""
+    """One posterior, and a line about it; None if the method failed: the others continue."""
     expected = expected_seconds(name, run, problem, prepared.train)
     if expected is not None and expected > 30:
         _say(
             screen,
-            f"{name} takes the whole data set at every step: roughly {expected / 60:.0f} to "
+            f"{name} uses the whole data set at every step: roughly {expected / 60:.0f} to "
             f"{4 * expected / 60:.0f} min here. Leave it out of --methods if that is too long.",
         )
     began = time.monotonic()
@@ -161,4 +164,4 @@ def _fit(
 
 def _say(screen: Any, text: str) -> None:
     screen.print(escape(text), highlight=False, soft_wrap=True)
-    screen.file.flush()  # a pipe should see each line when it is said
+    screen.file.flush()  # so that a pipe gets each line at once

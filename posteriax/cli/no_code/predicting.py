@@ -1,4 +1,4 @@
-"""``posteriax predict``: predictions with their uncertainty for new rows, as CSV."""
+"""``posteriax predict``: predictions with uncertainty for new rows, as CSV."""
 
 import sys
 from pathlib import Path
@@ -100,7 +100,7 @@ def _inputs(data: Path, description: Description) -> tuple[np.ndarray, Any, np.n
     preparation = description.preparation
     if isinstance(preparation, ImagePreparation):
         if not is_npz(data):
-            raise DataError(f"{description.method} learned from images: give an NPZ file with an array x of images")
+            raise DataError(f"{description.method} was trained on images: give an NPZ file with an array x of images")
         arrays = read_npz(data)
         y = None if arrays.y is None else _in_units(preparation.target, arrays.y)
         known = np.full(len(arrays.x), y is not None)
@@ -116,7 +116,7 @@ def _table(data: Path) -> Table:
         return read_table(data)
     arrays = read_npz(data)
     if arrays.is_image:
-        raise DataError(f"{data} holds images, but the posterior learned from a table")
+        raise DataError(f"{data} holds images, but the posterior was trained on a table")
     return table_of(str(data), arrays.x, arrays.y)
 
 

@@ -69,7 +69,7 @@ def is_npz(path: Path) -> bool:
 
 
 def joined(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """Inputs and targets of all examples, and which rows are for training and for test if the file says so."""
+    """Inputs and targets of all examples, and the training and test rows if the file has a test set."""
     if arrays.y is None:
         raise DataError(f"{arrays.name} has no targets: it needs an array y beside x")
     if arrays.x_test is None or arrays.y_test is None:

@@ -1,4 +1,4 @@
-"""Preparing image arrays: pixels between 0 and 1, and the mean and scale by which the network standardises them."""
+"""Preparing image arrays: pixels from 0 to 1, and the mean and scale that the network standardises them with."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ class ImagePreparation:
 
     Args:
         shape: of an image, (h, w) or (h, w, c).
-        divide: what pixels are divided by: 255 for whole numbers, 1 for what is a fraction already.
-        mean, scale: of the training images' pixels after that.
+        divide: what pixels are divided by: 255 for integers, 1 for fractions.
+        mean, scale: of the training images' pixels after the division.
         target: what is predicted.
 
     >>> from posteriax.cli.user_data.targets import Classes
@@ -35,7 +35,7 @@ class ImagePreparation:
     def inputs(self, name: str, x: np.ndarray) -> np.ndarray:
         """The network's inputs."""
         if x.shape[1:] != self.shape:
-            raise DataError(f"{name}: x has examples of shape {x.shape[1:]}, but the network learned from {self.shape}")
+            raise DataError(f"{name}: x has examples of shape {x.shape[1:]}, but the network expects {self.shape}")
         return (x / np.float32(self.divide)).astype(np.float32)
 
     def to_plain(self) -> dict[str, Any]:

@@ -1,14 +1,14 @@
-"""The target: which task it makes, its values as a network learns them, and its split into training and test rows."""
+"""The target: the task it implies, its values as the network sees them, and the split into training and test rows."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from posteriax.cli.user_data.messages import DataError, label_of, shown
 
 Task = Literal["classification", "regression"]
-FEW_NUMBERS = 20  # different whole numbers that are taken for classes
+FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
 MOST_CLASSES = 200
 FEWEST_ROWS = 10
 
@@ -35,7 +35,7 @@ class Classes:
         names = [str(value) for value in _as_labels(values)]
         unknown = sorted(set(names) - set(index))
         if unknown:
-            raise DataError(f"target {self.name!r} has classes that were not learned: {shown(unknown)}")
+            raise DataError(f"target {self.name!r} has classes that were not in the training data: {shown(unknown)}")
         return np.array([index[name] for name in names], np.int32)
 
 
@@ -61,14 +61,6 @@ class Quantity:
 Target = Classes | Quantity
 
 
-class Split(NamedTuple):
-    """A target, and the rows to learn it from and to test on."""
-
-    target: Target
-    train: np.ndarray
-    test: np.ndarray
-
-
 def split_by_target(
     name: str,
     values: Any,
@@ -76,16 +68,16 @@ def split_by_target(
     test_fraction: float,
     seed: int,
     split: tuple[np.ndarray, np.ndarray] | None,
-) -> Split:
-    """Infer the task, check the target, and split the rows unless that is given."""
+) -> tuple[Target, np.ndarray, np.ndarray]:
+    """The target, the training rows and the test rows; these are drawn at random unless `split` gives them."""
     chosen = infer_task(name, values, task)
     classes = check_classes(name, values) if chosen == "classification" else None
     train, test = split_rows(len(values), classes, test_fraction, seed) if split is None else split
-    return Split(make_target(name, values, chosen, train), train, test)
+    return make_target(name, values, chosen, train), train, test
 
 
 def infer_task(name: str, values: Any, task: Task | None) -> Task:
-    """Classes for text and for a few different whole numbers, a real number otherwise; or as told.
+    """The given task; by default classification for text and for a few distinct whole numbers, else regression.
 
     >>> infer_task("kind", ["oak", "elm"], None), infer_task("height", np.array([1.5, 2.0]), None)
     ('classification', 'regression')
@@ -119,17 +111,17 @@ def make_target(name: str, values: Any, task: Task, train: np.ndarray) -> Target
 
 
 def check_classes(name: str, values: Any) -> np.ndarray:
-    """The class of every row as a number, for a fair split; an error if some class is too small or there is but one."""
+    """The class of every row as a number, for a stratified split; an error if one is too small or alone."""
     labels, classes, counts = np.unique(np.asarray(_as_labels(values)), return_inverse=True, return_counts=True)
     if len(labels) == 1:
-        raise DataError(f"target {name!r} has only one class, {str(labels[0])!r}: there is nothing to tell apart")
+        raise DataError(f"target {name!r} has only one class, {str(labels[0])!r}: there is nothing to distinguish")
     if len(labels) > MOST_CLASSES or 2 * len(labels) > len(classes):
-        advice = "name another target" if not _is_numbers(values) else "is it a regression (--task regression)?"
+        advice = "choose another target" if not _is_numbers(values) else "is it a regression (--task regression)?"
         raise DataError(f"target {name!r} has {len(labels)} different values in {len(classes)} rows: {advice}")
     if counts.min() < 2:
         alone = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
         raise DataError(
-            f"target {name!r}: of {shown(alone)} there is one row only, but one is needed to learn from and one to test"
+            f"target {name!r}: {shown(alone)} occur in one row only, but one is needed to learn from and one to test on"
         )
     return classes
 
