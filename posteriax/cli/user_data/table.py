@@ -1,6 +1,6 @@
 """A table: named columns, each of numbers or of text, and where in the file each row was."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ class Table:
     name: str
     frame: pd.DataFrame
     decimal_comma: bool = False
+    _floats: dict[str, np.ndarray] = field(default_factory=dict, repr=False)  # columns that have been parsed
 
     @property
     def columns(self) -> list[str]:
@@ -91,12 +92,12 @@ class Table:
 
     def _parsed(self, column: str) -> np.ndarray:
         """Floats; NaN where missing or not a number."""
-        cells = self.frame[column]
-        if not is_numeric_dtype(cells):
-            if self.decimal_comma:
+        if column not in self._floats:
+            cells = self.frame[column]
+            if self.decimal_comma and not is_numeric_dtype(cells):
                 cells = cells.str.replace(DECIMAL_COMMA, r"\1.\2", regex=True)
-            cells = pd.to_numeric(cells, errors="coerce")
-        return cells.to_numpy(np.float64, na_value=np.nan)
+            self._floats[column] = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        return self._floats[column]
 
 
 def clean(cells: pd.Series) -> pd.Series:
@@ -115,5 +116,7 @@ def clean(cells: pd.Series) -> pd.Series:
         cells = cells.dt.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%dT%H:%M:%S")
     if is_numeric_dtype(cells) and cells.dtype.kind != "b" and str(cells.dtype) != "boolean":
         return pd.Series(cells.to_numpy(np.float64, na_value=np.nan), cells.index)
-    texts = cells.astype(object).map(str, na_action="ignore").astype("str").str.strip()
+    if not isinstance(cells.dtype, pd.StringDtype):
+        cells = cells.astype(object).map(str, na_action="ignore").astype("str")
+    texts = cells.str.strip()
     return texts.mask(texts.str.lower().isin(MISSING))

@@ -60,9 +60,9 @@ def _read_csv(path: Path, text: str) -> Table:
         if found is None:
             raise DataError(f"{path} is not CSV: {error}") from error
         raise _ragged(path, int(found[2]), int(found[3]), int(found[1]), delimiter) from error
-    cells = cells.map(str.strip, na_action="ignore")
-    # a quoted value may hold line breaks: a row's line is the one it ends at
-    cells.index = 1 + cells.index + cells.apply(lambda column: column.str.count("\n")).sum(axis=1).cumsum().astype(int)
+    cells.index += 1
+    if '"' in text:  # a quoted value may hold line breaks: a row's line is the one it ends at
+        cells.index += cells.apply(lambda column: column.str.count("\n")).sum(axis=1).cumsum().astype(int).to_numpy()
     cells = cells[(cells[0].fillna("") != "") | cells.iloc[:, 1:].notna().any(axis=1)]  # the others are blank lines
     short = cells.isna().any(axis=1)
     if short.any():
