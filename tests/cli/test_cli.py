@@ -49,6 +49,16 @@ def test_importing_the_library_starts_no_backend_and_loads_no_extras():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("package", ["typer", "pandas"])
+def test_a_package_that_is_not_installed_is_named(package, tmp_path):
+    code = f"import sys; sys.modules[{package!r}] = None; from posteriax.cli import main; main()"
+    command = [sys.executable, "-c", code, "compare", str(tmp_path / "trees.csv"), "--target", "y"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert f"needs {package}: pip install 'posteriax[cli]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.slow
 def test_the_demo_prints_both_tables_and_draws_four_figures(tmp_path):
     command = [str(Path(sys.executable).with_name("posteriax")), "demo", "--out", str(tmp_path / "figures")]

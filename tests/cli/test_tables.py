@@ -177,9 +177,13 @@ def test_of_many_categories_the_rare_ones_share_an_input(write):
     assert prepared.train[0].shape[1] == 50
     assert (prepared.train[0].sum(axis=1) == 1).all()
     assert any("has 2" in note and "the 49 most frequent" in note for note in prepared.notes)
-    x = prepared.preparation.inputs(read_table(write("city\nnowhere\ncity 1\n", "new.csv")))
+    new = read_table(write("city,z\nnowhere,1\ncity 1,2\n,3\n", "new.csv"))
+    x = prepared.preparation.inputs(new)
     assert x[0, -1] == 1
     assert x[1, column.categories.index("city 1")] == 1
+    assert not x[2].any()
+    (note,) = prepared.preparation.notes(new)
+    assert note.endswith("never seen in training: '(missing)'")
 
 
 def test_missing_text_is_a_category_of_its_own(write):

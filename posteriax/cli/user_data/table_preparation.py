@@ -62,8 +62,10 @@ class Preparation:
             missing = int(table.frame[column.name].isna().sum())
             if isinstance(column, Category):
                 unseen = set(table.texts(column.name)) - set(column.categories)
-                names = sorted("(missing)" if value is None else value for value in unseen)
-                if names and not (column.pooled and "(missing)" not in names):
+                if column.pooled:  # whatever is not missing has the input of the rare ones
+                    unseen &= {None}
+                if unseen:
+                    names = sorted("(missing)" if value is None else value for value in unseen)
                     notes.append(f"column {column.name!r} has values that were never seen in training: {shown(names)}")
             elif missing and not column.missing:
                 notes.append(
