@@ -12,9 +12,11 @@ from posteriax.cli.user_data import DataError
 from posteriax.cli.user_data.array_files import joined, read_npz, table_of
 from posteriax.cli.user_data.columns import Category, Number
 from posteriax.cli.user_data.image_preparation import images_from_plain, prepare_images
+from posteriax.cli.user_data.settings import DataSettings
 from posteriax.cli.user_data.table import Table
 from posteriax.cli.user_data.table_files import read_table
-from posteriax.cli.user_data.table_preparation import preparation_from_plain, prepare
+from posteriax.cli.user_data.table_preparation import preparation_from_plain
+from posteriax.cli.user_data.table_preparation import prepare as prepare_table
 from posteriax.cli.user_data.targets import Classes, Quantity, infer_task, split_rows
 
 
@@ -26,6 +28,10 @@ def write(tmp_path):
         return path
 
     return file
+
+
+def prepare(table, target, split=None, **settings):
+    return prepare_table(table, DataSettings(target=target, **settings), split)
 
 
 def rows(*, header="height,kind,y", row=lambda i: f"{i * i},{'oak' if i % 3 else 'elm'},{i % 2}", count=20):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,46 +24,25 @@ from posteriax.cli.no_code.networks import choose_network, make_problem
 from posteriax.cli.no_code.units import in_units_of
 from posteriax.cli.user_data.array_files import is_npz, joined, read_npz, table_of
 from posteriax.cli.user_data.image_preparation import PreparedImages, prepare_images
-from posteriax.cli.user_data.messages import DataError, shown
+from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.settings import DataSettings
 from posteriax.cli.user_data.table_files import read_table
 from posteriax.cli.user_data.table_preparation import Prepared, prepare
-from posteriax.cli.user_data.targets import Classes, Quantity, Task
+from posteriax.cli.user_data.targets import Classes, Quantity
 from posteriax.problem import Units
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(DataSettings):
     """The options of the command line.
 
     Args:
-        target: the column to predict; for arrays it is ``y``.
         methods: by name.
-        task: "classification" or "regression"; inferred from the target if not given.
-        drop: columns to leave out.
-        keep: columns to use even if they look like IDs.
-        categories: columns of numbers that are categories.
-        test_fraction: of the rows, to test on.
-        seed: of the split, the network and all methods.
         quick: a fifth of the steps and draws.
     """
 
-    target: str | None = None
     methods: Sequence[str] = DEFAULT_METHODS
-    task: Task | None = None
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    categories: Sequence[str] = ()
-    test_fraction: float = 0.2
-    seed: int = 0
     quick: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.test_fraction < 1.0:
-            raise DataError(f"--test-fraction must lie between 0 and 1, got {self.test_fraction}")
-        if self.task not in (None, "classification", "regression"):
-            raise DataError(f"--task must be classification or regression, got {self.task!r}")
-        if not 0 <= self.seed < 2**32:
-            raise DataError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {self.seed}")
 
 
 def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen: Any) -> px.Comparison:
@@ -112,20 +91,15 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
     return comparison
 
 
-def read_prepared(data: Path, settings: Settings) -> Prepared | PreparedImages:
+def read_prepared(data: Path, settings: DataSettings) -> Prepared | PreparedImages:
     """A file's data, ready to learn from."""
-    split_by = {"task": settings.task, "test_fraction": settings.test_fraction, "seed": settings.seed}
-    columns = {"drop": settings.drop, "keep": settings.keep, "categories": settings.categories}
     if not is_npz(data):
-        table = read_table(data)
-        if settings.target is None:
-            raise DataError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
-        return prepare(table, settings.target, **split_by, **columns)  # type: ignore[arg-type]
+        return prepare(read_table(data), settings)
     arrays = read_npz(data)
     if arrays.is_image:
-        return prepare_images(arrays, **split_by)  # type: ignore[arg-type]
+        return prepare_images(arrays, settings)
     x, y, split = joined(arrays)
-    return prepare(table_of(arrays.name, x, y), "y", **split_by, **columns, split=split)  # type: ignore[arg-type]
+    return prepare(table_of(arrays.name, x, y), replace(settings, target="y"), split)
 
 
 def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, problem: px.Problem) -> None:

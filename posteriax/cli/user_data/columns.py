@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from posteriax.cli.user_data.messages import DataError, brief, quoted
+from posteriax.cli.user_data.settings import DataSettings
 from posteriax.cli.user_data.table import Table
 
 MOST_CATEGORIES = 50
@@ -61,7 +61,7 @@ Choice = tuple[Number | Category | None, str]  # how a column is used, None if n
 
 
 def choose_columns(
-    table: Table, names: list[str], train: np.ndarray, *, categories: Collection[str], keep: Collection[str]
+    table: Table, names: list[str], train: np.ndarray, settings: DataSettings
 ) -> tuple[list[Number | Category], list[str]]:
     """How each column is used, and one line about each that is left out or needs a word.
 
@@ -69,17 +69,16 @@ def choose_columns(
         table: the rows.
         names: of the columns that may be used.
         train: the rows to learn from: what is constant or missing throughout these tells nothing.
-        categories: numbers to treat as categories.
-        keep: columns to use even if they look like IDs.
+        settings: columns to treat as categories, and to use even if they look like IDs.
     """
 
     def choose(name: str) -> Choice:
         if table.frame[name].iloc[train].isna().all():
             return None, f"column {name!r} has no values in the rows to learn from: left out"
-        if name in categories:
+        if name in settings.categories:
             return _category(table, name, train)
         use = _text if table.is_text(name) else _number
-        return use(table, name, train, as_told=name in keep)
+        return use(table, name, train, as_told=name in settings.keep)
 
     choices = [choose(name) for name in names]
     return [column for column, _ in choices if column is not None], [note for _, note in choices if note]

@@ -7,7 +7,8 @@ import numpy as np
 
 from posteriax.cli.user_data.array_files import Arrays, joined
 from posteriax.cli.user_data.messages import DataError
-from posteriax.cli.user_data.targets import Target, Task, split_by_target, target_from_plain, target_to_plain
+from posteriax.cli.user_data.settings import DataSettings, split_by_target
+from posteriax.cli.user_data.targets import Target, target_from_plain, target_to_plain
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,7 @@ class PreparedImages(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def prepare_images(
-    arrays: Arrays, *, task: Task | None = None, test_fraction: float = 0.2, seed: int = 0
-) -> PreparedImages:
+def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> PreparedImages:
     """Split images, unless they come with a test set, and find the training images' mean and scale.
 
     >>> arrays = Arrays("images.npz", np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2)
@@ -63,7 +62,7 @@ def prepare_images(
     (16, 8, 8)
     """
     x_all, values, split = joined(arrays)
-    target, train, test = split_by_target("y", values, task, test_fraction, seed, split)
+    target, train, test = split_by_target("y", values, settings, split)
     divide = 255.0 if x_all.dtype.kind in "iu" else 1.0
     some = x_all[train[:: max(1, len(train) // 5000)]] / divide
     scale = float(some.std())

@@ -21,8 +21,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from posteriax.cli.user_data.columns import DATES, Category, Number, choose_columns, numbers_of, summary
 from posteriax.cli.user_data.messages import DataError, shown
+from posteriax.cli.user_data.settings import DataSettings, Split, split_by_target
 from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.targets import Target, Task, split_by_target, target_from_plain, target_to_plain
+from posteriax.cli.user_data.targets import Target, target_from_plain, target_to_plain
 
 OTHER = " other"  # no cell of a table begins with a space
 
@@ -104,44 +105,28 @@ class Prepared(NamedTuple):
     notes: tuple[str, ...]
 
 
-def prepare(
-    table: Table,
-    target: str,
-    *,
-    task: Task | None = None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    categories: Sequence[str] = (),
-    test_fraction: float = 0.2,
-    seed: int = 0,
-    split: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Prepared:
+def prepare(table: Table, settings: DataSettings, split: Split | None = None) -> Prepared:
     """Find out what every column is, split the rows, and prepare both parts by what the training rows say.
 
     Args:
         table: the rows.
-        target: the column to predict.
-        task: "classification" or "regression"; by default, text and a few different whole numbers are classes.
-        drop: columns to leave out.
-        keep: columns to use even if they look like IDs.
-        categories: columns of numbers to treat as categories.
-        test_fraction: of the rows, or of each class.
-        seed: of the split.
+        settings: the target, and how columns are used.
         split: training and test rows, if they are given.
 
     >>> cells = {"height": [str(i**2) for i in range(20)], "kind": ["oak", "elm"] * 10}
-    >>> prepared = prepare(Table("trees.csv", pd.DataFrame(cells)), "kind")
+    >>> prepared = prepare(Table("trees.csv", pd.DataFrame(cells)), DataSettings(target="kind"))
     >>> prepared.train[0].shape, prepared.test[0].shape, prepared.preparation.target.labels
     ((16, 1), (4, 1), ('elm', 'oak'))
     """
-    for column in (target, *drop, *keep, *categories):
+    target = settings.target
+    if target is None:
+        raise DataError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
+    for column in (target, *settings.drop, *settings.keep, *settings.categories):
         table.require(column)
-    if target in drop:
-        raise DataError(f"column {target!r} is the target and cannot be left out as well")
     values = target_values(table, target)
-    learned, train, test = split_by_target(target, values, task, test_fraction, seed, split)
-    names = [name for name in table.columns if name != target and name not in drop]
-    chosen, notes = choose_columns(table, names, train, categories=categories, keep=keep)
+    learned, train, test = split_by_target(target, values, settings, split)
+    names = [name for name in table.columns if name != target and name not in settings.drop]
+    chosen, notes = choose_columns(table, names, train, settings)
     if not chosen:
         reasons = "".join(f"; {note}" for note in notes)
         raise DataError(f"{table.name} has no columns to learn from besides the target {target!r}{reasons}")

@@ -61,21 +61,6 @@ class Quantity:
 Target = Classes | Quantity
 
 
-def split_by_target(
-    name: str,
-    values: Any,
-    task: Task | None,
-    test_fraction: float,
-    seed: int,
-    split: tuple[np.ndarray, np.ndarray] | None,
-) -> tuple[Target, np.ndarray, np.ndarray]:
-    """The target, the training rows and the test rows; these are drawn at random unless `split` gives them."""
-    chosen = infer_task(name, values, task)
-    classes = check_classes(name, values) if chosen == "classification" else None
-    train, test = split_rows(len(values), classes, test_fraction, seed) if split is None else split
-    return make_target(name, values, chosen, train), train, test
-
-
 def infer_task(name: str, values: Any, task: Task | None) -> Task:
     """The given task; by default classification for text and for a few distinct whole numbers, else regression.
 
