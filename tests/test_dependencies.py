@@ -62,3 +62,10 @@ def test_everything_is_pinned():
     pins = {normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     asked = ALL | distributions(PROJECT["optional-dependencies"]["dev"])
     assert asked - {"posteriax"} <= pins
+
+
+def test_the_extras_that_messages_name_exist():
+    sources = (*(ROOT / "posteriax").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md")
+    named = {name for path in sources for name in re.findall(r"posteriax\[(\w+)\]", path.read_text())}
+    assert named <= set(PROJECT["optional-dependencies"])
+    assert {"cli", "tables"} <= named
