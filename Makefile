@@ -1,18 +1,34 @@
-# On a machine with Python 3.11 or later and make: `make demo` and `make test` install what they need into .venv.
+# With Python 3.11 or later and make, every target installs what it needs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check-all clean
+# tests that compile little, for `make quick`
+QUICK := tests/test_dependencies.py tests/test_bad_input.py tests/cli/test_tables.py tests/cli/doctor \
+	tests/comparison/test_significance.py tests/comparison/report/test_page.py tests/comparison/report/test_plots.py \
+	tests/diagnostics/test_convergence.py tests/families/arrays/test_noise.py tests/internal/test_settings.py \
+	tests/methods/test_kl_schedules.py tests/metrics/test_fidelity.py tests/metrics/test_metrics.py \
+	tests/posterior/test_predictive.py
+
+# what needs no running: style, types, and which room may import which
+define CHECKS
+$(BIN)/ruff check .
+$(BIN)/ruff format --check .
+$(BIN)/mypy
+$(BIN)/lint-imports --no-cache --no-logo
+endef
+
+.PHONY: demo quick test lint check-all clean
 
 demo: .venv/.demo
 	$(BIN)/posteriax demo
 
+quick: .venv/.dev
+	$(CHECKS)
+	$(BIN)/pytest -n 2 --dist worksteal $(QUICK)
+
 test: .venv/.dev
 	$(BIN)/posteriax doctor
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache --no-logo
+	$(CHECKS)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 check-all: .venv/.dev

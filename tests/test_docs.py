@@ -25,8 +25,6 @@ TYPES_ONLY = {
 def modules():
     yield posteriax
     for info in pkgutil.walk_packages(posteriax.__path__, "posteriax."):
-        if info.name.endswith("peer_worker"):  # runs in the peers' environment
-            continue
         yield importlib.import_module(info.name)
 
 

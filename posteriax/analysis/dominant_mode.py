@@ -59,7 +59,7 @@ def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed
     try:
         from sklearn.mixture import GaussianMixture
     except ImportError as error:
-        raise ImportError("Gaussian mixtures need scikit-learn: pip install 'posteriax[sklearn]'") from error
+        raise ImportError("Gaussian mixtures need scikit-learn: pip install 'posteriax[analysis]'") from error
     n, d = draws.shape
     most, dimensions = check_count("most", most), check_count("dimensions", dimensions)
     if n < 4:

@@ -11,7 +11,7 @@ import numpy as np
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.cli.commands import console
+from posteriax.cli.environment import console
 
 Runs = dict[str, tuple[Any, dict[str, Any]]]
 
@@ -27,7 +27,7 @@ def run_demo(out: Path, seed: int = 0) -> None:
         "agreement: how often the predicted class is HMC's. total variation: how far the predicted probabilities are "
         "from HMC's.\n"
     )
-    screen.print(f"Figures are in {out}/. All of it took {time.monotonic() - began:.0f} s.", highlight=False)
+    screen.print(f"Figures are in {out}/. Total time: {time.monotonic() - began:.0f} s.", highlight=False)
 
 
 def two_moons(screen: Any, out: Path, seed: int) -> None:

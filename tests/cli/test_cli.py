@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from posteriax.cli import commands as cli
+from posteriax.cli import environment
+from posteriax.cli.app import make_app
 
 
 @pytest.fixture
 def run(monkeypatch):
-    monkeypatch.setattr(cli, "use_all_cores", lambda: None)  # this process's backend has started
-    monkeypatch.setattr(cli, "use_compilation_cache", lambda: None)
-    return lambda *args: CliRunner().invoke(cli.make_app(), list(args))
+    monkeypatch.setattr(environment, "use_all_cores", lambda: None)  # this process's backend has started
+    monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
+    return lambda *args: CliRunner().invoke(make_app(), list(args))
 
 
 def test_help_lists_the_commands(run):
@@ -26,7 +27,7 @@ def test_help_lists_the_commands(run):
 def test_every_core_is_a_device_and_programs_are_kept(tmp_path):
     """In a process of its own: both must be set before JAX's backend starts."""
     code = (
-        "from posteriax.cli import commands as cli; cli.use_all_cores(); cli.use_compilation_cache(); import jax; "
+        "from posteriax.cli import environment as e; e.use_all_cores(); e.use_compilation_cache(); import jax; "
         "print(len(jax.devices()), jax.config.jax_compilation_cache_dir)"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")} | {"XDG_CACHE_HOME": str(tmp_path)}
@@ -46,6 +47,16 @@ def test_importing_the_library_starts_no_backend_and_loads_no_extras():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["typer", "pandas"])
+def test_a_package_that_is_not_installed_is_named(package, tmp_path):
+    code = f"import sys; sys.modules[{package!r}] = None; from posteriax.cli import main; main()"
+    command = [sys.executable, "-c", code, "compare", str(tmp_path / "trees.csv"), "--target", "y"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert f"needs {package}: pip install 'posteriax[cli]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

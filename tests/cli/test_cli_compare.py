@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,32 +13,33 @@ import pytest
 from typer.testing import CliRunner
 
 import posteriax as px
-from posteriax.cli import commands as cli
-from posteriax.cli.automatic.comparing import Settings, read_prepared
-from posteriax.cli.automatic.description import load_described
-from posteriax.cli.automatic.methods import (
-    DEFAULT_METHODS,
+from posteriax.cli import environment
+from posteriax.cli.app import make_app
+from posteriax.cli.no_code.comparing import Settings, read_prepared
+from posteriax.cli.no_code.description import load_described
+from posteriax.cli.no_code.methods import (
     METHODS,
     Circumstances,
     Run,
     check_methods,
     expected_seconds,
 )
-from posteriax.cli.automatic.networks import Architecture, choose_network, make_problem
-from posteriax.cli.automatic.predicting import _columns, as_csv
-from posteriax.cli.automatic.units import in_units_of
-from posteriax.cli.tables.preparing import preparation_from_plain
-from posteriax.cli.tables.reading import DataError, read_csv
-from posteriax.cli.tables.targets import Classes, Quantity
+from posteriax.cli.no_code.networks import Architecture, choose_network, make_problem
+from posteriax.cli.no_code.predicting import _columns, as_csv
+from posteriax.cli.no_code.units import in_units_of
+from posteriax.cli.user_data import DataError
+from posteriax.cli.user_data.table_files import read_table
+from posteriax.cli.user_data.table_preparation import preparation_from_plain
+from posteriax.cli.user_data.targets import Classes, Quantity
 from posteriax.comparison.report.page import page
 from posteriax.problem.likelihoods import Units
 
 
 @pytest.fixture
 def run(monkeypatch):
-    monkeypatch.setattr(cli, "use_all_cores", lambda: None)  # this process's backend has started
-    monkeypatch.setattr(cli, "use_compilation_cache", lambda: None)
-    return lambda *args: CliRunner().invoke(cli.make_app(), list(map(str, args)))
+    monkeypatch.setattr(environment, "use_all_cores", lambda: None)  # this process's backend has started
+    monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
+    return lambda *args: CliRunner().invoke(make_app(), list(map(str, args)))
 
 
 def write_trees(path, *, count=60, seed=0):
@@ -78,7 +80,7 @@ def test_classes_are_compared_and_predicted_as_by_the_posterior_itself(run, tmp_
     plain = json.loads((folder / "swag.posterior.json").read_text())
     preparation = preparation_from_plain(plain["preparation"])
     net = Architecture(**{**plain["network"], "shape": tuple(plain["network"]["shape"])}).build(3)
-    predictive = px.load(folder / "swag.posterior", net).predict(preparation.inputs(read_csv(new)))
+    predictive = px.load(folder / "swag.posterior", net).predict(preparation.inputs(read_table(new)))
     assert preparation.target == Classes("old", ("<b>no</b>", "yes"))
     for i, label in enumerate(preparation.target.labels):
         np.testing.assert_allclose(np.array(found[f"probability {label}"], float), predictive.probs[:, i], rtol=1e-5)
@@ -99,7 +101,7 @@ def test_numbers_are_predicted_in_their_own_units(run, tmp_path):
     done = run("predict", folder / "map.posterior", new, "--out", out)
     assert done.exit_code == 0, done.output
     found = {name: np.array(cells, float) for name, cells in columns_of(out.read_text()).items()}
-    age = read_csv(new).numbers("age")
+    age = read_table(new).numbers("age")
     rmse = np.sqrt(np.mean((found["mean"] - age) ** 2))
     assert rmse < 0.3 * age.std()  # the noise is 3, the spread about 50
     assert f"rmse {rmse:.3g}"[:6] in done.stderr
@@ -164,18 +166,19 @@ def test_images_are_compared_and_predicted(run, tmp_path):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_settings_for_small_and_large_data(name):
-    problem = make_problem(choose_network((1,), 1, 100), Quantity("age", 0.0, 1.0), 0)
     for count in (10, 100, 10**6):
         for quick in (False, True):
-            run = METHODS[name](Circumstances(problem, count, quick=quick))
+            run = METHODS[name].run(Circumstances(count, quick=quick))
             assert all(value >= 1 for value in run.arguments.values())
 
 
-def test_methods_are_chosen_by_name():
+def test_methods_are_chosen_by_name_and_all_are_documented(run):
     assert check_methods(["hmc", " MAP", "hmc"]) == ["hmc", "map"]
-    assert set(DEFAULT_METHODS) < set(METHODS)
     with pytest.raises(DataError, match="unknown method 'magic'; there are map, ensemble"):
         check_methods(["map", "magic"])
+    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
+    for name in METHODS:
+        assert f"`{name}`" in page
 
 
 def test_a_guess_of_a_samplers_time_grows_with_its_draws_and_is_made_only_where_it_is_long():
@@ -228,11 +231,16 @@ def test_a_posterior_without_its_description_or_with_another_is_refused(run, tmp
     beside = folder / "map.posterior.json"
     plain = json.loads(beside.read_text())
     beside.write_text(json.dumps(plain | {"posterior": "0" * 64}))
-    with pytest.raises(DataError, match="describes another posterior"):
+    with pytest.raises(DataError, match="describes a different posterior"):
         load_described(folder / "map.posterior")
+    beside.write_text(json.dumps(plain | {"version": 99}))
+    with pytest.raises(DataError, match=r"json is of version 99, but this posteriax reads up to 2"):
+        load_described(folder / "map.posterior")
+    beside.write_text(json.dumps(plain | {"version": 1}))  # of the version before: the same without dates and pooling
+    load_described(folder / "map.posterior")
     for damaged in ("{", "[]", json.dumps(plain | {"network": {}}), json.dumps(plain | {"format": "cake"})):
         beside.write_text(damaged)
-        with pytest.raises(DataError, match="damaged, or no description"):
+        with pytest.raises(DataError, match="damaged, or not the description"):
             load_described(folder / "map.posterior")
     beside.unlink()
     done = run("predict", folder / "map.posterior", data)

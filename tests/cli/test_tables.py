@@ -1,15 +1,23 @@
 """Tables and arrays from files: what is inferred from them, and what is said about bad ones."""
 
 import json
+import re
+from datetime import date, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from posteriax.cli.tables.arrays import joined, read_npz, table_of
-from posteriax.cli.tables.images import images_from_plain, prepare_images
-from posteriax.cli.tables.preparing import CategoryColumn, NumberColumn, preparation_from_plain, prepare
-from posteriax.cli.tables.reading import DataError, read_csv
-from posteriax.cli.tables.targets import Classes, Quantity, infer_task, split_rows
+from posteriax.cli.user_data import DataError
+from posteriax.cli.user_data.array_files import joined, read_npz, table_of
+from posteriax.cli.user_data.columns import Category, Number
+from posteriax.cli.user_data.image_preparation import images_from_plain, prepare_images
+from posteriax.cli.user_data.settings import DataSettings
+from posteriax.cli.user_data.table import Table
+from posteriax.cli.user_data.table_files import read_table
+from posteriax.cli.user_data.table_preparation import preparation_from_plain
+from posteriax.cli.user_data.table_preparation import prepare as prepare_table
+from posteriax.cli.user_data.targets import Classes, Quantity, infer_task, split_rows
 
 
 @pytest.fixture
@@ -22,34 +30,96 @@ def write(tmp_path):
     return file
 
 
-def rows(*, header="height,kind,y", row=lambda i: f"{i},{'oak' if i % 3 else 'elm'},{i % 2}", count=20):
+def prepare(table, target, split=None, **settings):
+    return prepare_table(table, DataSettings(target=target, **settings), split)
+
+
+def rows(*, header="height,kind,y", row=lambda i: f"{i * i},{'oak' if i % 3 else 'elm'},{i % 2}", count=20):
     return "\n".join([header, *(row(i) for i in range(count))]) + "\n"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_separator_is_found(write, delimiter):
-    table = read_csv(write(f'a{delimiter}"b{delimiter} c"\n1{delimiter}"x{delimiter}\ny"\n'))
-    assert {name: list(cells) for name, cells in table.columns.items()} == {
-        "a": ["1"],
-        f"b{delimiter} c": [f"x{delimiter}\ny"],
-    }
+    table = read_table(write(f'a{delimiter}"b{delimiter} c"\n1{delimiter}"x{delimiter}\ny"\n'))
+    assert table.frame.to_dict("list") == {"a": ["1"], f"b{delimiter} c": [f"x{delimiter}\ny"]}
 
 
 def test_a_byte_order_mark_windows_line_ends_and_blank_lines_do_no_harm(write):
-    table = read_csv(write(b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n3,4\r\n\r\n"))
+    table = read_table(write(b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n3,4\r\n\r\n"))
     assert table.numbers("a").tolist() == [1, 3]
-    assert list(table.lines) == [2, 4]
+    assert [table.place(row) for row in range(2)] == ["line 2", "line 4"]
+
+
+def test_a_line_break_inside_quotes_counts_as_a_line(write):
+    table = read_table(write('a,b\n1,"x\ny"\n\n2,z\n'))
+    assert [table.place(row) for row in range(2)] == ["line 3", "line 5"]
 
 
 def test_a_decimal_comma_is_read_in_files_with_semicolons_only(write):
-    assert read_csv(write("a;b\n1,5;2\n")).numbers("a").tolist() == [1.5]
-    assert read_csv(write('a,b\n"1,5",2\n')).is_text("a")
+    assert read_table(write("a;b\n1,5;2\n")).numbers("a").tolist() == [1.5]
+    assert read_table(write('a,b\n"1,5",2\n')).is_text("a")
+
+
+TREES = pd.DataFrame(
+    {
+        "height": [1.5, None, 3.0],
+        "kind": ["oak", "elm", None],
+        "planted": pd.to_datetime(["2001-02-03", None, "2004-05-06"]),
+        "alive": [True, False, True],
+        "rings": [1, 2, 3],
+    }
+)
+
+
+def as_excel(path):
+    pytest.importorskip("openpyxl")
+    TREES.to_excel(path.with_suffix(".xlsx"), index=False)
+    return path.with_suffix(".xlsx")
+
+
+def as_parquet(path):
+    pytest.importorskip("pyarrow")
+    TREES.to_parquet(path)
+    return path
+
+
+WRITERS = {
+    "csv": lambda path: TREES.to_csv(path, index=False) or path,
+    "tsv": lambda path: TREES.to_csv(path, index=False, sep="\t") or path,
+    "gzip": lambda path: TREES.to_csv(path, index=False, compression="gzip") or path,
+    "excel": as_excel,
+    "parquet": as_parquet,
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
+def test_all_formats_of_the_same_table_are_read_alike(tmp_path, writer):
+    """Whatever the file is called."""
+    table = read_table(writer(tmp_path / "trees"))
+    assert table.columns == list(TREES)
+    np.testing.assert_array_equal(table.numbers("height"), [1.5, np.nan, 3.0])
+    assert table.numbers("rings").tolist() == [1, 2, 3]
+    assert table.texts("kind").tolist() == ["oak", "elm", None]
+    assert table.texts("planted").tolist() == ["2001-02-03", None, "2004-05-06"]
+    assert table.texts("alive").tolist() == ["True", "False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "content", "package"), [("read_excel", b"PK\x03\x04", "openpyxl"), ("read_parquet", b"PAR1", "pyarrow")]
+)
+def test_a_format_that_needs_another_package_says_so(write, monkeypatch, reader, content, package):
+    def missing(*_, **__):
+        raise ImportError(package)
+
+    monkeypatch.setattr(pd, reader, missing)
+    with pytest.raises(DataError, match=rf"needs {package}: pip install 'posteriax\[tables\]'"):
+        read_table(write(content))
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "NaN", "?", " na "])
 def test_a_missing_number_is_the_training_median_and_is_marked(write, cell):
-    text = rows(header="height,y", row=lambda i: f"{cell if 4 < i < 9 else i},{i % 2}")
-    prepared = prepare(read_csv(write(text)), "y")
+    text = rows(header="height,y", row=lambda i: f"{cell if 4 < i < 9 else i * i},{i % 2}")
+    prepared = prepare(read_table(write(text)), "y")
     (column,) = prepared.preparation.columns
     x = np.concatenate([prepared.train[0], prepared.test[0]])
     assert column.missing
@@ -59,29 +129,149 @@ def test_a_missing_number_is_the_training_median_and_is_marked(write, cell):
     np.testing.assert_allclose(marked[:, 0] * column.scale + column.mean, column.median, rtol=1e-5)
 
 
-def test_statistics_come_from_the_training_rows_alone(write):
-    prepared = prepare(read_csv(write(rows(header="a,y", row=lambda i: f"{i * i},{i * 1.5}", count=50))), "y")
+def test_statistics_are_those_of_the_training_rows(write):
+    prepared = prepare(read_table(write(rows(header="a,y", row=lambda i: f"{i * i},{i * 1.5}", count=50))), "y")
     x, y = prepared.train
     np.testing.assert_allclose([x.mean(), x.std(), y.mean(), y.std()], [0, 1, 0, 1], atol=1e-5)
     assert abs(prepared.test[0].mean()) > 1e-3  # the test rows have other means
+    (column,) = prepared.preparation.columns
+    a = column.mean + column.scale * x[:, 0].astype(np.float64)
+    assert column.median == pytest.approx(np.median(a), rel=1e-5)
 
 
-def test_categories_become_one_column_each_and_unseen_ones_none(write):
-    prepared = prepare(read_csv(write(rows())), "y")
+def test_inputs_are_in_the_order_of_the_columns(write):
+    """By hand, from the definition: files of the version before rely on it."""
+    text = rows(
+        header="kind,height,wet,width,y",
+        row=lambda i: f"{'oak' if i % 3 else 'elm'},{i * i if i % 4 else ''},{'no' if i % 5 else ''},{i**3},{i % 2}",
+    )
+    table = read_table(write(text))
+    preparation = prepare(table, "y").preparation
+    kind, height, wet, width = preparation.columns
+    assert kind == Category("kind", ("elm", "oak"))
+    assert wet == Category("wet", ("no", None))
+    i = np.arange(20.0)
+    heights = np.where(i % 4 == 0, height.median, i * i)
+    expected = [
+        *(i % 3 == 0, i % 3 != 0),
+        *((heights - height.mean) / height.scale, i % 4 == 0),
+        *(i % 5 != 0, i % 5 == 0),
+        (i**3 - width.mean) / width.scale,
+    ]
+    np.testing.assert_allclose(preparation.inputs(table), np.stack(expected, axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_categories_become_one_input_each_and_unseen_ones_none(write):
+    prepared = prepare(read_table(write(rows())), "y")
     height, kind = prepared.preparation.columns
-    assert isinstance(height, NumberColumn)
-    assert kind == CategoryColumn("kind", ("elm", "oak"))
-    new = read_csv(write("kind,height\nelm,1\npine,2\n", "new.csv"))
+    assert isinstance(height, Number)
+    assert kind == Category("kind", ("elm", "oak"))
+    new = read_table(write("kind,height\nelm,1\npine,2\n", "new.csv"))
     x = prepared.preparation.inputs(new)
     assert x[:, 1:].tolist() == [[1, 0], [0, 0]]
     (note,) = prepared.preparation.notes(new)
     assert "'pine'" in note
 
 
+def test_of_many_categories_the_rare_ones_share_an_input(write):
+    text = rows(header="city,y", row=lambda i: f"city {i % 300 if i < 300 else i % 30},{i % 2}", count=900)
+    prepared = prepare(read_table(write(text)), "y")
+    (column,) = prepared.preparation.columns
+    assert column.pooled
+    assert len(column.categories) == 49
+    assert {f"city {i}" for i in range(30)} < set(column.categories)  # the frequent ones
+    assert prepared.train[0].shape[1] == 50
+    assert (prepared.train[0].sum(axis=1) == 1).all()
+    assert any("has 2" in note and "the 49 most frequent" in note for note in prepared.notes)
+    new = read_table(write("city,z\nnowhere,1\ncity 1,2\n,3\n", "new.csv"))
+    x = prepared.preparation.inputs(new)
+    assert x[0, -1] == 1
+    assert x[1, column.categories.index("city 1")] == 1
+    assert not x[2].any()
+    (note,) = prepared.preparation.notes(new)
+    assert note.endswith("never seen in training: '(missing)'")
+
+
 def test_missing_text_is_a_category_of_its_own(write):
     text = rows(header="kind,y", row=lambda i: f"{('oak', 'elm', '')[i % 3]},{i % 2}", count=30)
-    (column,) = prepare(read_csv(write(text)), "y").preparation.columns
+    (column,) = prepare(read_table(write(text)), "y").preparation.columns
     assert column.categories == ("elm", "oak", None)
+
+
+DATES = {
+    "iso": ("%Y-%m-%d", "holds dates: used"),
+    "time": ("%Y-%m-%dT12:00:00", "holds dates: used"),
+    "german": ("%d.%m.%Y", "holds dates: used"),
+    "american": ("%m/%d/%Y", "read as month/day/year"),
+    "british": ("%d/%m/%Y", "read as day/month/year"),
+}
+
+
+@pytest.mark.parametrize(("form", "note"), DATES.values(), ids=DATES)
+def test_dates_become_days(write, form, note):
+    days = [date(2020, 1, 1) + timedelta(days=17 * i) for i in range(40)]
+    text = rows(header="day,y", row=lambda i: f"{days[i].strftime(form) if i % 7 else ''},{i % 2}", count=40)
+    table = read_table(write(text))
+    prepared = prepare(table, "y")
+    (column,) = prepared.preparation.columns
+    x = prepared.preparation.inputs(table)
+    epoch = [(day - date(1970, 1, 1)).days + (0.5 if "T12" in form else 0.0) for day in days]
+    known = np.arange(40) % 7 != 0
+    back = column.mean + column.scale * x[:, 0].astype(np.float64)
+    np.testing.assert_allclose(back[known], np.array(epoch)[known], atol=1e-3)
+    assert any(note in line for line in prepared.notes)
+    with pytest.raises(DataError, match=r"column 'day' must hold dates like .*, but line 3 has 'soon'"):
+        prepared.preparation.inputs(read_table(write(f"day,z\n{days[0].strftime(form)},1\nsoon,2\n", "new.csv")))
+
+
+LEFT_OUT = {
+    "free text": (
+        rows(row=lambda i: f"{i * i},name {i},{i % 2}"),
+        "'kind' is text with 20 different values.*--keep kind",
+    ),
+    "all missing": (rows(row=lambda i: f"?,{'oak' if i % 3 else 'elm'},{i % 2}"), "'height' has no values"),
+    "constant text": (rows(row=lambda i: f"{i * i},oak,{i % 2}"), "'kind' is 'oak' in all rows"),
+    "constant number": (rows(row=lambda i: f"7,{'oak' if i % 3 else 'elm'},{i % 2}"), "'height' is '7' in all rows"),
+    "row numbers": (
+        rows(row=lambda i: f"{i + 1},{'oak' if i % 3 else 'elm'},{i % 2}"),
+        "'height' numbers the rows.*--keep height",
+    ),
+    "an id by name": (
+        rows(header="tree_id,kind,y", row=lambda i: f"{7919 * i % 1009},{'oak' if i % 3 else 'elm'},{i % 2}"),
+        "'tree_id' numbers the rows or is an ID.*--keep tree_id",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "note"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_column_that_says_nothing_is_left_out_with_a_line(write, content, note):
+    prepared = prepare(read_table(write(content)), "y")
+    assert len(prepared.preparation.columns) == 1
+    used, line = prepared.notes
+    assert used.startswith("columns used: 1 ")
+    assert re.search(note, line)
+
+
+def test_a_year_is_not_taken_for_a_row_number_and_what_is_can_be_kept(write):
+    years = rows(header="year,y", row=lambda i: f"{1990 + i},{i % 2}")
+    assert len(prepare(read_table(write(years)), "y").preparation.columns) == 1
+    numbered = read_table(write(rows(header="height,y", row=lambda i: f"{i},{i % 2}")))
+    with pytest.raises(DataError, match=r"no columns to learn from.*numbers the rows.*--keep height"):
+        prepare(numbered, "y")
+    (column,) = prepare(numbered, "y", keep=["height"]).preparation.columns
+    assert column.name == "height"
+
+
+def test_a_preparation_of_the_version_before_is_read():
+    plain = {
+        "columns": [
+            {"name": "height", "median": 2.0, "mean": 3.0, "scale": 4.0, "missing": True},
+            {"name": "kind", "categories": ["elm", "oak", None]},
+        ],
+        "target": {"task": "regression", "name": "y", "mean": 0.0, "scale": 1.0},
+    }
+    table = Table("new.csv", pd.DataFrame({"height": ["7", None], "kind": ["oak", None]}))
+    assert preparation_from_plain(plain).inputs(table).tolist() == [[1, 0, 0, 1, 0], [-0.25, 1, 0, 0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +290,8 @@ def test_the_task_follows_from_the_target(values, task):
 
 
 def test_classes_of_numbers_are_in_their_order_and_have_plain_names(write):
-    text = rows(header="a,y", row=lambda i: f"{i},{(10, 9, 2)[i % 3]}.0", count=30)
-    prepared = prepare(read_csv(write(text)), "y")
+    text = rows(header="a,y", row=lambda i: f"{i * i},{(10, 9, 2)[i % 3]}.0", count=30)
+    prepared = prepare(read_table(write(text)), "y")
     assert prepared.preparation.target == Classes("y", ("2", "9", "10"))
     assert set(prepared.train[1]) == {0, 1, 2}
 
@@ -117,7 +307,7 @@ def test_every_class_is_split_alike_and_no_row_is_lost():
 @pytest.mark.parametrize(("target", "kind"), [("y", Quantity), ("kind", Classes)])
 def test_a_preparation_survives_json(write, target, kind):
     text = rows(row=lambda i: f"{i if i % 4 else ''},{('oak', 'elm')[i % 2]},{i * 0.5}")
-    preparation = prepare(read_csv(write(text)), target).preparation
+    preparation = prepare(read_table(write(text)), target).preparation
     assert isinstance(preparation.target, kind)
     assert preparation_from_plain(json.loads(json.dumps(preparation.to_plain()))) == preparation
 
@@ -126,12 +316,11 @@ BAD = {
     "missing target": (rows().replace("y\n", "z\n", 1), "has no column 'y'.*'height', 'kind', 'z'"),
     "no header": (
         rows(header="1,elm,0").replace("elm", "7").replace("oak", "8"),
-        "first line must hold the columns' names",
+        "first line must hold the column names",
     ),
-    "free text": (rows(row=lambda i: f"{i},name {i},{i % 2}"), "'kind' is text with 20 different values.*--drop kind"),
-    "all missing": (rows(row=lambda i: f"?,oak,{i % 2}"), "'height' has no values at all"),
+    "nothing of use": (rows(row=lambda i: f"?,name {i},{i % 2}"), "no columns.*'height' has no values.*'kind' is text"),
     "one class": (rows(row=lambda i: f"{i},oak,yes"), "only one class, 'yes'"),
-    "a lonely class": (rows(row=lambda i: f"{i},oak,{'abc'[min(i, 2)]}"), "of 'a', 'b' there is one row only"),
+    "a lonely class": (rows(row=lambda i: f"{i},oak,{'abc'[min(i, 2)]}"), "'a', 'b' occur in one row only"),
     "constant number": (rows(row=lambda i: f"{i},oak,1.5"), "only one value, 1.5"),
     "ids for classes": (rows(row=lambda i: f"{i},oak,id{i}"), "20 different values in 20 rows"),
     "two names alike": (rows(header="y,kind,y"), "'y' occur more than once"),
@@ -139,9 +328,9 @@ BAD = {
     "mixed, a word": (rows(row=lambda i: f"{'tall' if i == 4 else i},oak,{i % 2}"), "line 6 has 'tall'"),
     "mixed, a number": (
         rows(row=lambda i: f"{i},{7 if i == 2 else 'oak'},{i % 2}"),
-        "'kind' is text, but line 4 has '7'",
+        "'kind' holds text, but line 4 has '7'",
     ),
-    "mixed target": (rows(row=lambda i: f"{i},oak,{'none of it' if i == 9 else i}"), "'y' is numbers, but line 11"),
+    "mixed target": (rows(row=lambda i: f"{i},oak,{'none of it' if i == 9 else i}"), "'y' holds numbers, but line 11"),
     "missing targets": (
         rows(row=lambda i: f"{i},oak,{'' if i == 3 else i % 2}"),
         "target 'y' is missing in 1 rows.*line 5",
@@ -150,6 +339,11 @@ BAD = {
         rows(row=lambda i: f"{i},oak" if i == 2 else f"{i},oak,1"),
         "line 4 has 2 fields, but the first line has 3",
     ),
+    "ragged, too long": (
+        rows(row=lambda i: f"{i},oak,1,2" if i == 2 else f"{i},oak,1"),
+        "line 4 has 4 fields, but the first line has 3",
+    ),
+    "unclosed quote": (rows().replace("elm", '"elm', 1), "is not CSV"),
     "too few rows": (rows(count=4), "4 rows are too few"),
     "nothing but the target": (rows(header="y", row=lambda i: str(i % 2)), "no columns to learn from"),
     "infinite": (rows(row=lambda i: f"{'inf' if i == 1 else i},oak,{i % 2}"), "finite numbers, but line 3 has 'inf'"),
@@ -159,26 +353,24 @@ BAD = {
     "latin 1": ("a,y\nm\xfcde,1\n".encode("latin-1"), "not UTF-8 text .line 2."),
     "utf-16": ("a,y\n1,2\n".encode("utf-16"), "UTF-16"),
     "spreadsheet": (b"PK\x03\x04....", "spreadsheet"),
+    "old spreadsheet": (b"\xd0\xcf\x11\xe0....", "old .xls format"),
+    "broken gzip": (b"\x1f\x8b....", "damaged gzip"),
+    "broken parquet": (b"PAR1....", "Parquet"),
 }
 
 
 @pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
 def test_a_bad_table_is_told_what_is_wrong(write, content, message):
     with pytest.raises(DataError, match=message):
-        prepare(read_csv(write(content)), "y")
+        prepare(read_table(write(content)), "y")
 
 
 def test_columns_can_be_left_out_or_made_categories(write):
     text = rows(row=lambda i: f"{i % 4},name {i},{i % 2}")
-    prepared = prepare(read_csv(write(text)), "y", drop=["kind"], categories=["height"])
-    assert prepared.preparation.columns == (CategoryColumn("height", ("0", "1", "2", "3")),)
+    prepared = prepare(read_table(write(text)), "y", drop=["kind"], categories=["height"])
+    assert prepared.preparation.columns == (Category("height", ("0", "1", "2", "3")),)
     with pytest.raises(DataError, match="no column 'colour'"):
-        prepare(read_csv(write(text)), "y", drop=["colour"])
-
-
-def test_a_column_that_counts_rows_is_noted(write):
-    (note,) = prepare(read_csv(write(rows())), "y").notes
-    assert "'height' counts the rows" in note
+        prepare(read_table(write(text)), "y", drop=["colour"])
 
 
 def test_arrays_of_a_table_are_prepared_with_their_own_test_set(tmp_path):

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured interleaved in one run. `posteriax bench NAME` prints them with their spread."""
+"""Benchmarks of posteriax on this machine: `posteriax bench NAME` prints ratios, timed in turn, with their spread."""

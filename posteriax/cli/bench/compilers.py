@@ -1,8 +1,8 @@
 """How fast the programs of several installations of JAX are: the same cases, timed in turn.
 
 Each installation is a Python interpreter that can import JAX and posteriax. One process of each compiles all cases, and
-then does one at a time when asked: in a round, every case is done once by every installation, so that whatever else
-the machine does slows all of them alike. Ratios are taken within a round.
+then runs one at a time when asked: in a round, every installation runs every case once, so that other load on the
+machine slows all of them alike. Ratios are taken within a round.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) 
     Args:
         interpreters: paths of Python interpreters.
         rounds: how often each case is timed.
-        cpu_time: count the seconds of all threads instead of those that passed: of use on a busy machine.
+        cpu_time: measure the CPU time of all threads instead of wall time: useful on a busy machine.
     """
     command = ["-m", "posteriax.cli.bench.compilers", *(["--cpu-time"] if cpu_time else [])]
     with contextlib.ExitStack() as stack:

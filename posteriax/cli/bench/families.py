@@ -1,6 +1,6 @@
-"""What a step of every family costs over a deterministic one, its memory and its parameters.
+"""The cost of a step of every family over a deterministic one, its memory and its parameters.
 
-MLP 784-400-400-10, Adam, 1024 rows a step: a mixture of K components takes 1024 / K examples, so that all do the same
+MLP 784-400-400-10, Adam, 1024 rows per step: a mixture of K components gets 1024 / K examples, so that all do the same
 number of products.
 """
 
@@ -19,7 +19,7 @@ COMPONENTS = 4
 
 
 def methods() -> dict[str, Any]:
-    """Every family, with the estimators that differ; full covariance is left out, since it has no room here."""
+    """Every family, with the estimators that differ; full covariance is left out: it would not fit in memory."""
 
     def vi(family: Any, estimator: Any = "weight") -> px.VI:
         return px.VI(family, estimator=estimator, optimizer=optax.adam(1e-3))
@@ -46,7 +46,7 @@ def methods() -> dict[str, Any]:
 
 
 def run_families(rounds: int = 15) -> tuple[dict[str, np.ndarray], dict[str, tuple[int, int]]]:
-    """Seconds a step of each, interleaved; and for each the bytes of its step and its parameters."""
+    """Seconds per step of each, timed in turn; and for each the bytes its step needs and its parameters."""
     x, y = random_data()
     cases = {DETERMINISTIC: hand_written(x, y, mean_field=False)}
     sizes: dict[str, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""What recording the gradients' signal and noise costs: MLP 784-400-400-10, batch 1024, Adam, mean-field."""
+"""The cost of recording the gradients' signal and noise: MLP 784-400-400-10, batch 1024, Adam, mean-field."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ STEPS = 100  # a whole round of windows
 
 
 def run_gradients(rounds: int = 15) -> dict[str, np.ndarray]:
-    """Time a step with and without, interleaved."""
+    """Time a step with and without, in turn."""
     x, y = random_data()
     method = px.VI(q.Normal(), estimator="weight", optimizer=optax.adam(1e-3))
     cases = {PLAIN: timed(driver_program(x, y, method), x, y, STEPS)}

@@ -1,7 +1,7 @@
 """Peak memory of predictions and of long runs of HMC, each in a process of its own.
 
-What a call adds is the peak of the process's resident memory after the call less that before it; what it returns is
-part of that.
+What a call adds is the process's peak resident memory after the call minus that before it, which includes what the call
+returns.
 """
 
 import json

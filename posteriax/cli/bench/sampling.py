@@ -1,4 +1,4 @@
-"""How fast samplers are: gradients a second, and effective draws a second of what the network predicts.
+"""How fast samplers are: gradients per second, and effective draws per second of what the network predicts.
 
 Two chains, each on its own device, sample an MLP 2-29-29-2 (1,017 weights) on 500 points of two moons. After its
 warm-up every sampler takes a block of draws in turn. A leapfrog is one gradient; a step of MCLMC, by McLachlan's
@@ -6,15 +6,10 @@ integrator, is two.
 
     effective draws / s = bulk ESS of all blocks / their seconds      of the class probabilities at 100 test points
 
-BlackJAX's samplers are called straight in a ``lax.scan``, with the settings and from the states that posteriax's own
-warm-up has found, so that the ratio is what posteriax adds. NumPyro's warm up by themselves; it has no MCLMC.
-
-Of PyTorch's samplers, with ``--peers``, the leapfrog alone is timed, on one thread, where it is fastest. TyXe's HMC is
-Pyro's on a potential of its own. hamiltorch has no release on the package index; a loop over autograd's gradients with
-PyTorch's distributions as priors, as it has them, stands in for it, beside the leanest loop.
+BlackJAX's samplers are called directly in a ``lax.scan``, with the settings and from the states that posteriax's own
+warm-up has found, so that the ratio is what posteriax adds. NumPyro's do their own warm-up; it has no MCLMC.
 """
 
-import contextlib
 import itertools
 import math
 import time
@@ -30,10 +25,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import posteriax as px
 from posteriax._internal.compiler import jit
-from posteriax.cli.bench.leapfrog import HAND_WRITTEN, SIZES, hand_written, through_driver
+from posteriax.cli.bench.leapfrog import SIZES
 from posteriax.cli.bench.mlp import mlp, mlp_weights
-from posteriax.cli.bench.peers import Peers
-from posteriax.cli.bench.timing import interleave, ratio_table
+from posteriax.cli.bench.timing import interleave
 from posteriax.data import full_batch
 from posteriax.diagnostics import ess_bulk
 from posteriax.methods import Ensemble, Task, stretch
@@ -42,9 +36,7 @@ from posteriax.run import Program, members_mesh, over_members
 CHAINS = 2
 METHODS: dict[str, Any] = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
 DRAWS = {"HMC": 10, "NUTS": 5, "MCLMC": 50}  # of every chain in a block; whole blocks make up the warm-up, too
-ONE_CHAIN = "HMC, one chain"
 Density = Callable[[jax.Array], jax.Array]  # of all weights as one vector
-PEERS = ("Pyro", "Pyro, jit_compile", "TyXe", "eager PyTorch, hamiltorch's way", "eager PyTorch, lean")
 
 
 class Block(NamedTuple):
@@ -56,7 +48,7 @@ class Block(NamedTuple):
 
 
 class Sampler(NamedTuple):
-    """A sampler after its warm-up, which took so many seconds; `block` goes on by some draws."""
+    """A sampler after its warm-up, with the seconds that took; `block` takes some more draws."""
 
     kind: str
     warmup: float
@@ -64,7 +56,7 @@ class Sampler(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a sampler did, and the effective draws of every probability that it predicts."""
+    """What a sampler did, and the effective draws of every probability it predicts."""
 
     sampler: Sampler
     blocks: list[Block]
@@ -75,19 +67,14 @@ class Result(NamedTuple):
         return np.array([block.seconds / block.gradients for block in self.blocks])
 
 
-def run_sampling(rounds: int = 15, peers: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Result]]:
-    """Seconds of an HMC leapfrog, of each library in turn; then as many blocks of each sampler, in turn."""
+def run_sampling(rounds: int = 15) -> dict[str, Result]:
+    """This many blocks of each sampler, in turn."""
     (x, y), (x_test, _) = px.data.two_moons(train=500, test=100)
-    cases = {HAND_WRITTEN: hand_written(x, y), ONE_CHAIN: through_driver(x, y, 1)}
-    if len(jax.devices()) > 1:
-        cases["HMC, two chains on two devices (per chain)"] = through_driver(x, y, 2)
-    with Peers(PEERS) if peers else contextlib.nullcontext() as others:
-        leapfrogs = interleave(cases | (others.cases() if others else {}), rounds)
-    return leapfrogs, in_turn(make_samplers(x, y), rounds, x_test)
+    return in_turn(make_samplers(x, y), rounds, x_test)
 
 
 def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Result]:
-    """So many blocks of each sampler, and what they tell of the probabilities at x."""
+    """This many blocks of each sampler, and the effective draws of the probabilities at x."""
     blocks: dict[str, list[Block]] = {name: [] for name in samplers}
 
     def take(name: str) -> float:
@@ -103,17 +90,15 @@ def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Resu
     return results
 
 
-def tables(leapfrogs: dict[str, np.ndarray], results: dict[str, Result]) -> tuple[Any, Any]:
-    """The table of leapfrogs and that of samplers."""
+def table(results: dict[str, Result]) -> Any:
+    """A row for each sampler."""
     from rich.table import Table
 
-    title = "One leapfrog step, MLP 2-29-29-2 on 500 points"
-    first = ratio_table(leapfrogs, ONE_CHAIN, unit=1e-6, unit_name="µs", title=title)
-    title = "Two chains, the same network; effective draws of its predictions: median, least"
-    second = Table("", title=title, title_justify="left")
+    title = "Two chains, MLP 2-29-29-2 on 500 points; effective draws of its predictions: median, least"
+    made = Table("", title=title, title_justify="left")
     of_speed, of_draws = ("gradients/s", "over BlackJAX", "10 % to 90 %"), ("draws", "in s", "effective", "effective/s")
     for column in (*of_speed, "warm-up, s", *of_draws):
-        second.add_column(column, justify="right")
+        made.add_column(column, justify="right")
     for name, (sampler, blocks, effective) in results.items():
         own = results[name].seconds_per_gradient
         ratios = own / results[f"BlackJAX {sampler.kind}"].seconds_per_gradient
@@ -123,8 +108,8 @@ def tables(leapfrogs: dict[str, np.ndarray], results: dict[str, Result]) -> tupl
         draws, seconds = CHAINS * DRAWS[sampler.kind] * len(blocks), sum(block.seconds for block in blocks)
         median, least = np.median(effective), effective.min()
         found = f"{median:.0f}, {least:.0f}", f"{median / seconds:.2g}, {least / seconds:.2g}"
-        second.add_row(name, *speed, warmup, str(draws), f"{seconds:.1f}", *found)
-    return first, second
+        made.add_row(name, *speed, warmup, str(draws), f"{seconds:.1f}", *found)
+    return made
 
 
 def probabilities(draws: np.ndarray, x: Any) -> np.ndarray:

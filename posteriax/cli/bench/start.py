@@ -1,7 +1,7 @@
 """How long a new process takes to import posteriax and to take the README's first training step.
 
-Every case is a process of its own, from its start to its end; compilation is included. The compilation cache is what
-the command line uses by default.
+Every case is a process of its own, timed from start to end, with compilation. The compilation cache is the one that the
+command line uses by default.
 """
 
 import os
@@ -31,7 +31,7 @@ px.fit(problem, (x, y), px.VI(q.KTied(k=2)), steps=1, key=0)
 
 
 def run_start(rounds: int = 5) -> dict[str, np.ndarray]:
-    """Seconds of each process, interleaved."""
+    """Seconds of each process, run in turn."""
     with tempfile.TemporaryDirectory() as cache:
         cases: dict[str, Callable[[], float]] = {
             PEERS: partial(_seconds, PEERS),

@@ -1,4 +1,4 @@
-"""What a step of variational inference costs over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
+"""The cost of a step of variational inference over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax._internal.compiler import jit
 from posteriax.cli.bench.mlp import mlp, mlp_weights
-from posteriax.cli.bench.peers import Peers
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.data import Minibatches
 from posteriax.methods import Ensemble, Task
@@ -24,20 +23,21 @@ BATCH, BATCHES, STEPS = 1024, 10, 10
 DETERMINISTIC = "deterministic, hand-written"
 
 
-def run_step(rounds: int = 15, peers: bool = False) -> dict[str, np.ndarray]:
-    """Time a step of each method, interleaved; with `peers`, of other libraries' mean-field layers too."""
+def run_step(rounds: int = 15) -> dict[str, np.ndarray]:
+    """Time a step of each method, all in turn."""
+    return interleave(cases(), rounds)
+
+
+def cases() -> dict[str, Callable[[], float]]:
+    """Compile each case; what is returned runs some steps and returns the seconds of one."""
     x, y = random_data()
     weight = px.VI(q.Normal(), estimator="weight", optimizer=optax.adam(1e-3))
-    cases = {
+    return {
         DETERMINISTIC: hand_written(x, y, mean_field=False),
         "mean-field, hand-written": hand_written(x, y, mean_field=True),
         "MAP": timed(driver_program(x, y, px.MAP(optax.adam(1e-3))), x, y),
         "mean-field, weight": timed(driver_program(x, y, weight), x, y),
     }
-    if not peers:
-        return interleave(cases, rounds)
-    with Peers(("deterministic PyTorch", "bayesian-torch", "torchbnn", "blitz")) as others:
-        return interleave(cases | others.cases(), rounds)
 
 
 def table(times: dict[str, np.ndarray]) -> Any:

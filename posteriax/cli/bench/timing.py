@@ -1,4 +1,4 @@
-"""Interleaved timing: on a shared machine only ratios within one run mean anything."""
+"""Timing in turn: on a shared machine only ratios within one run mean anything."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def interleave(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, np.ndarray]:
-    """Run all cases in turn, `rounds` times, after one round that is thrown away.
+    """Run all cases in turn, `rounds` times, after one round that is discarded.
 
     Args:
         cases: by name, a function that does its work once and returns the seconds per unit of it.

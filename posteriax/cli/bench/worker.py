@@ -1,4 +1,4 @@
-"""A process in another environment that does one case at a time when asked, so that all are timed in turn."""
+"""A process in another environment that runs one case at a time when asked, so that all are timed in turn."""
 
 import contextlib
 import subprocess
@@ -25,7 +25,7 @@ class Worker:
         return self
 
     def seconds(self, name: str) -> float:
-        """Have one case done once."""
+        """Have the process run one case once."""
         requests, answers = self._pipes()
         try:
             requests.write(name + "\n")

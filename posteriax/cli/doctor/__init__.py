@@ -1,4 +1,4 @@
-"""Does this installation compute rightly? `posteriax doctor` compares small compiled programs with float64 NumPy."""
+"""Does this installation compute correctly? `posteriax doctor` compares small compiled programs with float64 NumPy."""
 
 from posteriax.cli.doctor.examination import Examination as Examination
 from posteriax.cli.doctor.examination import Finding as Finding

@@ -1,4 +1,4 @@
-"""Checks of convolutions and pooling, which releases of XLA have got wrong together."""
+"""Checks of convolutions and pooling, whose combinations some releases of XLA compute wrongly."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ def local_layer(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def conv64(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """The convolution by its definition: a product for every place in the window."""
+    """The convolution by its definition: a product for every position in the window."""
     n, rows, columns, _ = x.shape
     padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     out = np.zeros((n, rows, columns, kernel.shape[-1]))
@@ -40,7 +40,7 @@ def conv64(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 
 def input_gradient64(slope: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """What the convolution's transpose does: the convolution with the kernel turned round."""
+    """The convolution's transpose: the convolution with the kernel rotated by 180 degrees."""
     return conv64(slope, kernel[::-1, ::-1].transpose(0, 1, 3, 2))
 
 
@@ -107,7 +107,7 @@ def _local_layer(x: np.ndarray, kernel: np.ndarray) -> Truth:
     small = np.full(kernel.shape, np.float32(1e-4))
     scale = np.sqrt(conv64(x.astype(np.float64) ** 2, small) + 1e-16)
     terms = np.prod(kernel.shape[:-1]) + SLACK
-    # of all steps, relative to the sum of magnitudes; the square root halves its part, relu and pooling keep it
+    # rounding of all steps, relative to the sum of magnitudes: the square root halves it, relu and pooling keep it
     bound = 2 * terms * U * (conv64(np.abs(x), np.abs(kernel)) + scale)
     return Truth(windows64(np.maximum(conv64(x, kernel) + scale, 0)).mean(-1), windows64(bound).mean(-1))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from posteriax._internal import compiler
 
-LONGEST = 600  # seconds, many times what the checks take
+LONGEST = 600  # seconds, many times as long as the checks take
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Finding:
 
     Args:
         name: of the program.
-        excess: its largest error over the bound on rounding errors; at most 1 if it is right.
-        crash: how the process ended, if this program ended it.
+        excess: its largest error over the bound on rounding errors; at most 1 if it is correct.
+        crash: how the process ended, if this program crashed it.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Finding:
     crash: str = ""
 
     @property
-    def right(self) -> bool:
+    def correct(self) -> bool:
         return not self.crash and self.excess <= 1.0
 
 
@@ -37,8 +37,8 @@ class Examination:
     """What the checks found.
 
     Args:
-        findings: with programs as `compiled_by` compiles them.
-        plain: with programs as JAX compiles them by itself; None if that is the same, or was not asked for.
+        findings: for programs as `compiled_by` compiles them.
+        plain: for programs as JAX compiles them by itself; None if that is the same, or was not requested.
         compiled_by: posteriax, or JAX by itself.
     """
 
@@ -47,9 +47,9 @@ class Examination:
     compiled_by: str = "posteriax"
 
     @property
-    def right(self) -> bool:
-        """Whether all programs are right, as `compiled_by` compiles them."""
-        return all(finding.right for finding in self.findings)
+    def correct(self) -> bool:
+        """Whether all programs are correct, as `compiled_by` compiles them."""
+        return all(finding.correct for finding in self.findings)
 
 
 def examine(unguarded: bool = False) -> Examination:
@@ -73,14 +73,14 @@ def _run(environment: dict[str, str]) -> tuple[Finding, ...]:
     with subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         try:
             lines, errors = worker.communicate(timeout=LONGEST)
-        except subprocess.TimeoutExpired:  # a wrong program may also never end (jax-ml/jax issue 39257)
+        except subprocess.TimeoutExpired:  # a miscompiled program may also never end (jax-ml/jax issue 39257)
             worker.kill()
             lines, errors = worker.communicate()
     return read_findings(lines, worker.returncode, errors)
 
 
 def read_findings(lines: str, code: int, errors: str = "") -> tuple[Finding, ...]:
-    """What a worker wrote; the program that it was at when it ended too soon is a finding too.
+    """What a worker wrote; the program during which it ended early is a finding too.
 
     >>> read_findings('{"starts": "sum"}', -11)
     (Finding(name='sum', excess=inf, crash='SIGSEGV'),)

@@ -9,7 +9,7 @@ PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "quax", "optax", "blackjax", "n
 
 
 def describe_installation() -> dict[str, str]:
-    """Versions, devices, cores and memory, in words. Starts JAX's backend."""
+    """Versions, devices, cores and memory, as text. Starts JAX's backend."""
     import jax
     import jaxlib.version
 
@@ -28,13 +28,13 @@ def describe_installation() -> dict[str, str]:
         "memory": memory(),
     }
     flags = compiler.environment_without_guard()["XLA_FLAGS"]
-    guard = f"posteriax switches the YNN fusion off, which jaxlib {jaxlib.version.__version__} gets wrong on CPUs"
+    guard = f"posteriax switches off the YNN fusion, which is wrong on CPUs in jaxlib {jaxlib.version.__version__}"
     facts |= {"XLA_FLAGS": flags} if flags else {}
     return facts | ({"guard": guard} if compiler.is_guarded() else {})
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that numbers depend on, as far as they are installed."""
+    """Versions of the installed packages that results depend on."""
     found = {}
     for name in PACKAGES:
         try:
@@ -45,7 +45,7 @@ def versions() -> dict[str, str]:
 
 
 def memory() -> str:
-    """Of the machine, in all and free."""
+    """The machine's memory, total and free."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None
     if total is None:
         return "unknown"

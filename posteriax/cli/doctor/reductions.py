@@ -12,7 +12,7 @@ LENGTH = 50  # of the scan
 
 
 def quadratics(x: jax.Array) -> jax.Array:
-    """|I x|^2 of every row: the sum that jax-ml/jax issue 39103 found wrong."""
+    """|I x|^2 of every row: the sum that was wrong in jax-ml/jax issue 39103."""
     return jax.vmap(lambda row: jnp.sum((jnp.eye(3) @ row) ** 2))(x)
 
 
@@ -70,7 +70,7 @@ def _cumulative(x: np.ndarray) -> Truth:
 def _softmax(x: np.ndarray) -> Truth:
     shifted = x.astype(np.float64) - x.max(-1, keepdims=True)
     value = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
-    # an exponent that is rounded by u |x| changes its exponential by that part
+    # rounding an exponent by u |x| changes its exponential by the same relative amount
     return Truth(value, (x.shape[-1] + SLACK + np.abs(shifted).max()) * U * value)
 
 
@@ -105,7 +105,7 @@ def _recurrence(x: np.ndarray, weights: np.ndarray) -> Truth:
 
 
 def _bits(seed: np.ndarray) -> Truth:
-    """Every word is the xor of the two that Threefry makes of its index."""
+    """Each word is the xor of the two that Threefry returns for its index."""
     index = np.arange(40, dtype=np.uint32)
     first, second = threefry((0, int(seed[0])), np.zeros_like(index), index)
     return Truth((first ^ second).astype(np.float64), 0.0)
@@ -114,7 +114,7 @@ def _bits(seed: np.ndarray) -> Truth:
 def threefry(key: tuple[int, int], first: Any, second: Any) -> tuple[np.ndarray, np.ndarray]:
     """Threefry-2x32 with twenty rounds (Salmon et al. 2011), in NumPy.
 
-    >>> [hex(int(word)) for word in threefry((0, 0), 0, 0)]  # of the authors' known answers
+    >>> [hex(int(word)) for word in threefry((0, 0), 0, 0)]  # from the authors' known answers
     ['0x6b200159', '0x99ba4efe']
     """
     x, y = np.asarray(first, np.uint64), np.asarray(second, np.uint64)
@@ -150,7 +150,7 @@ CHECKS = (
     Check("random bits", bits, _bits, lambda rng: (rng.integers(0, 2**31, 1).astype(np.uint32),)),
 )
 
-# jax-ml/jax issues 39257 and 40412: this one ended the process. It comes last, so that all others are heard
+# jax-ml/jax issues 39257 and 40412: this one ended the process. It comes last, so that all others have reported
 LAST = Check(
     "sum of products of seven axes",
     lambda a, b: jnp.sum(a * b, axis=3),

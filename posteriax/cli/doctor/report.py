@@ -1,4 +1,4 @@
-"""The examination in words."""
+"""The report on an examination: facts, a table, a verdict."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,36 +23,36 @@ def print_report(console: Any, facts: Mapping[str, str], found: Examination) -> 
     for heading, _ in columns:
         table.add_column(heading, justify="right")
     for name in dict.fromkeys(name for findings in by_name for name in findings):
-        table.add_row(name, *(in_words(findings.get(name)) for findings in by_name))
+        table.add_row(name, *(describe(findings.get(name)) for findings in by_name))
     console.print(table)
     console.print(verdict(found), highlight=False, soft_wrap=True)
 
 
-def in_words(finding: Finding | None) -> str:
+def describe(finding: Finding | None) -> str:
     """
-    >>> in_words(Finding("sum", 0.031)), in_words(Finding("sum", 4e5)), in_words(None)
+    >>> describe(Finding("sum", 0.031)), describe(Finding("sum", 4e5)), describe(None)
     ('0.031 ok', '4e+05 WRONG', 'not run')
     """
     if finding is None:
         return "not run"
     if finding.crash:
         return f"{finding.crash} WRONG"
-    return f"{finding.excess:.2g} {'ok' if finding.right else 'WRONG'}"
+    return f"{finding.excess:.2g} {'ok' if finding.correct else 'WRONG'}"
 
 
 def verdict(found: Examination) -> str:
-    """What it comes to, and what to do."""
-    advice = "Install a release that computes rightly: pip install 'jax==0.10.1' 'jaxlib==0.10.1'."
+    """The conclusion, and what to do."""
+    advice = "Install a correct release: pip install 'jax==0.10.1' 'jaxlib==0.10.1'."
     wrong, plainly_wrong = names_of_wrong(found.findings), names_of_wrong(found.plain or ())
     by = found.compiled_by
     if wrong:
-        return f"WRONG: as {by} compiles here, {wrong}. Do not use such results. {advice}"
-    right = f"RIGHT: as {by} compiles here, {len(found.findings)} programs are within rounding of float64 NumPy."
+        return f"WRONG: as {by} compiles here, {wrong}. Do not trust results. {advice}"
+    correct = f"CORRECT: as {by} compiles here, {len(found.findings)} programs agree with float64 NumPy to rounding."
     if not plainly_wrong:
-        return right
+        return correct
     return (
-        f"{right}\nWRONG: as JAX compiles by itself, {plainly_wrong}. posteriax switches the cause off for what it "
-        f"compiles. For programs of your own, set XLA_FLAGS={FLAG} in the environment. {advice}"
+        f"{correct}\nWRONG: as JAX compiles by itself, {plainly_wrong}. posteriax switches off the cause for what it "
+        f"compiles. For your own programs, set XLA_FLAGS={FLAG} in the environment. {advice}"
     )
 
 
@@ -61,5 +61,5 @@ def names_of_wrong(findings: tuple[Finding, ...]) -> str:
     >>> names_of_wrong((Finding("sum", 1e6), Finding("scan", 0.5), Finding("sorting", float("inf"))))
     '2 of 3 programs are wrong (sum; sorting)'
     """
-    wrong = [finding.name for finding in findings if not finding.right]
+    wrong = [finding.name for finding in findings if not finding.correct]
     return f"{len(wrong)} of {len(findings)} programs are wrong ({'; '.join(wrong)})" if wrong else ""

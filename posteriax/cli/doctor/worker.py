@@ -1,4 +1,4 @@
-"""Runs all checks in a process of its own, since a wrong compiler may end it; one line of JSON for each.
+"""Runs all checks in a separate process, since a wrong compiler may crash it; one line of JSON for each.
 
 Programs are compiled by posteriax's `jit`: with or without its guard, as the environment says.
 """
@@ -13,7 +13,7 @@ from posteriax.cli.doctor import convolutions, reductions
 from posteriax.cli.doctor.checks import Check, excess
 
 CHECKS = (*reductions.CHECKS, *convolutions.CHECKS, reductions.LAST)
-REPEATS = 3  # with other numbers: what is wrong may differ from run to run
+REPEATS = 3  # with different inputs: errors may vary from run to run
 
 
 def largest_excess(check: Check, repeats: int = REPEATS) -> float:
@@ -25,8 +25,8 @@ def largest_excess(check: Check, repeats: int = REPEATS) -> float:
 
 
 def main() -> None:
-    jax.config.update("jax_enable_compilation_cache", False)  # what is compiled here and now is examined
-    with jax.default_matmul_precision("float32"):  # accelerators take fewer digits by default
+    jax.config.update("jax_enable_compilation_cache", False)  # examine what this installation compiles
+    with jax.default_matmul_precision("float32"):  # accelerators use fewer bits by default
         for check in CHECKS:
             print(json.dumps({"starts": check.name}), flush=True)
             print(json.dumps({"name": check.name, "excess": largest_excess(check)}), flush=True)

@@ -1,4 +1,4 @@
-"""The doctor: its NumPy is right, its checks catch what is wrong, and its verdict says so."""
+"""The doctor: its NumPy is correct, its checks catch what is wrong, and its verdict says so."""
 
 import subprocess
 import sys
@@ -9,18 +9,19 @@ import pytest
 import scipy.signal
 from typer.testing import CliRunner
 
-from posteriax.cli import commands as cli
+from posteriax.cli import environment
+from posteriax.cli.app import make_app
 from posteriax.cli.doctor import Examination, Finding, convolutions, examination
 from posteriax.cli.doctor.checks import Truth, excess
 from posteriax.cli.doctor.reductions import threefry
 from posteriax.cli.doctor.worker import CHECKS
 
-RIGHT, WRONG = Finding("sum", 0.1), Finding("two convolutions, relu, pooling", 5.7e3)
+CORRECT, WRONG = Finding("sum", 0.1), Finding("two convolutions, relu, pooling", 5.7e3)
 CRASHED = Finding("sum of products of seven axes", float("inf"), crash="SIGSEGV")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_right_result_passes_and_one_wrong_entry_does_not(check):
+def test_a_correct_result_passes_and_one_wrong_entry_does_not(check):
     inputs = check.inputs(np.random.default_rng(1))
     truth = check.truth(*inputs)
     result = np.asarray(jax.jit(check.program)(*inputs))
@@ -76,27 +77,37 @@ def test_threefry_gives_its_known_answers(key, counter, words):
 
 def test_a_worker_that_crashes_leaves_what_it_had_found_and_where_it_was():
     lines = '{"starts": "sum"}\n{"name": "sum", "excess": 0.1}\n{"starts": "scan"}\n'
-    assert examination.read_findings(lines, -11) == (RIGHT, Finding("scan", float("inf"), crash="SIGSEGV"))
+    assert examination.read_findings(lines, -11) == (CORRECT, Finding("scan", float("inf"), crash="SIGSEGV"))
     (only,) = examination.read_findings("", 1, "Traceback ...\nImportError: no jax\n")
-    assert (only.name, only.crash, only.right) == ("starting JAX", "ImportError: no jax", False)
+    assert (only.name, only.crash, only.correct) == ("starting JAX", "ImportError: no jax", False)
 
 
 @pytest.mark.parametrize(
     ("found", "code", "says", "says_not"),
     [
-        (Examination((RIGHT,)), 0, ["RIGHT: as posteriax compiles here", "0.1 ok"], ["WRONG"]),
-        (Examination((RIGHT, WRONG)), 1, ["WRONG: as posteriax compiles", "5.7e+03 WRONG", "pip install"], ["RIGHT"]),
-        (Examination((RIGHT, CRASHED)), 1, ["SIGSEGV WRONG", "1 of 2 programs are wrong"], ["RIGHT"]),
-        (Examination((RIGHT,), plain=(RIGHT, WRONG)), 0, ["RIGHT: as posteriax", "WRONG: as JAX compiles by"], []),
-        (Examination((WRONG,), compiled_by="JAX by itself"), 1, ["WRONG: as JAX by itself compiles"], ["RIGHT"]),
+        (Examination((CORRECT,)), 0, ["CORRECT: as posteriax compiles here", "0.1 ok"], ["WRONG"]),
+        (
+            Examination((CORRECT, WRONG)),
+            1,
+            ["WRONG: as posteriax", "5.7e+03 WRONG", "pip install"],
+            ["CORRECT"],
+        ),
+        (Examination((CORRECT, CRASHED)), 1, ["SIGSEGV WRONG", "1 of 2 programs are wrong"], ["CORRECT"]),
+        (
+            Examination((CORRECT,), plain=(CORRECT, WRONG)),
+            0,
+            ["CORRECT: as posteriax", "WRONG: as JAX"],
+            [],
+        ),
+        (Examination((WRONG,), compiled_by="JAX by itself"), 1, ["WRONG: as JAX by itself compiles"], ["CORRECT"]),
     ],
-    ids=["right", "wrong", "crashed", "right by the guard", "unguarded"],
+    ids=["correct", "wrong", "crashed", "correct by the guard", "unguarded"],
 )
 def test_the_verdict_and_the_exit_code(monkeypatch, found, code, says, says_not):
-    monkeypatch.setattr(cli, "use_all_cores", lambda: None)
-    monkeypatch.setattr(cli, "use_compilation_cache", lambda: None)
+    monkeypatch.setattr(environment, "use_all_cores", lambda: None)
+    monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
     monkeypatch.setattr(examination, "examine", lambda unguarded: found)
-    done = CliRunner().invoke(cli.make_app(), ["doctor"])
+    done = CliRunner().invoke(make_app(), ["doctor"])
     assert done.exit_code == code
     assert f"jaxlib {jax.lib.__version__}" in done.output
     for words in says:
@@ -107,18 +118,18 @@ def test_the_verdict_and_the_exit_code(monkeypatch, found, code, says, says_not)
 
 def test_unguarded_asks_for_programs_as_jax_compiles_them(monkeypatch):
     environments = []
-    monkeypatch.setattr(examination, "_run", lambda environment: environments.append(environment) or (RIGHT,))
+    monkeypatch.setattr(examination, "_run", lambda environment: environments.append(environment) or (CORRECT,))
     assert examination.examine(unguarded=True).compiled_by == "JAX by itself"
     assert environments[0]["POSTERIAX_UNGUARDED"] == "1"
     monkeypatch.setattr(examination.compiler, "is_guarded", lambda: True)
     monkeypatch.setattr(examination.compiler, "_guarded", {"process": True, "warned": True})
     monkeypatch.setenv("XLA_FLAGS", f"--mine=1 {examination.compiler.FLAG}")
-    assert examination.examine().plain == (RIGHT,)
+    assert examination.examine().plain == (CORRECT,)
     assert [e.get("XLA_FLAGS") for e in environments[1:]] == [f"--mine=1 {examination.compiler.FLAG}", "--mine=1"]
 
 
 @pytest.mark.slow  # `make test` begins with it
-def test_this_installation_computes_rightly():
+def test_this_installation_computes_correctly():
     done = subprocess.run([sys.executable, "-m", "posteriax", "doctor"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" ok ") == len(CHECKS)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import posteriax as px
-from posteriax.cli.tables.targets import Quantity, Target
+from posteriax.cli.user_data.targets import Quantity, Target
 from posteriax.problem import Units, Unknown
 
 

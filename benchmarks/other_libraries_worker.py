@@ -1,4 +1,4 @@
-"""Times other libraries' steps when asked. Runs in the peers' own environment, so it imports nothing of posteriax.
+"""Times other libraries' steps when asked. Runs in an environment of theirs, so it imports nothing of posteriax.
 
 Reads case names from standard input; writes the seconds of one step or leapfrog to standard output.
 """
@@ -108,7 +108,7 @@ def small_mlp() -> Any:
 
 
 def leapfrogs(run: Any) -> Any:
-    """A function that has `run` take so many leapfrogs and returns the seconds of one.
+    """A function that has `run` take its leapfrogs and returns the seconds of one.
 
     On one thread: these products are so small that more threads make PyTorch slower, many times on a busy machine.
     """

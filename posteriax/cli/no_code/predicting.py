@@ -1,19 +1,20 @@
-"""``posteriax predict``: predictions with their uncertainty for new rows, as CSV."""
+"""``posteriax predict``: predictions with uncertainty for new rows, as CSV."""
 
-import csv
-import io
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import posteriax as px
-from posteriax.cli.automatic.description import Description, load_described
-from posteriax.cli.tables.arrays import is_npz, read_npz, table_of
-from posteriax.cli.tables.images import ImagePreparation
-from posteriax.cli.tables.reading import DataError, Table, is_missing, read_csv
-from posteriax.cli.tables.targets import Classes, Quantity
+from posteriax.cli.no_code.description import Description, load_described
+from posteriax.cli.user_data.array_files import is_npz, read_npz, table_of
+from posteriax.cli.user_data.image_preparation import ImagePreparation
+from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.table import Table
+from posteriax.cli.user_data.table_files import read_table
+from posteriax.cli.user_data.targets import Classes, Quantity
 
 QUANTILES = {"5 %": 0.05, "95 %": 0.95}
 
@@ -37,7 +38,7 @@ def predict_file(posterior: Path, data: Path) -> tuple[dict[str, Any], dict[str,
 
     Args:
         posterior: a file that ``posteriax compare`` saved.
-        data: a CSV file with the same columns, or an NPZ file with x; the target may be there too.
+        data: a table with the same columns, or an NPZ file with x; the target may be there too.
 
     Returns:
         The predictions by column, scores if the target was there, and notes on what is unlike the training rows.
@@ -59,21 +60,20 @@ def as_csv(columns: dict[str, Any]) -> str:
     >>> as_csv({"mean": np.array([1.5, 2.0]), "note": ["a,b", "c"]}).splitlines()
     ['mean,note', '1.5,"a,b"', '2,c']
     """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([value if isinstance(value, str) else _cell(value) for value in row])
-    return text.getvalue()
+    cells = {
+        name: [value if isinstance(value, str) else _cell(value) for value in values]
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(cells).to_csv(index=False, lineterminator="\n")
 
 
 def _cell(value: Any) -> str:
-    """All digits that a number has: seven of a float32; a float64 was rounded where it has no more."""
+    """All the digits a number has: seven for a float32; a float64 has been rounded to those that mean something."""
     return f"{float(value):.{7 if np.asarray(value).dtype == np.float32 else 15}g}"
 
 
 def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Rounded to 1e-5 of the spread, about what float32 knows of a standardised prediction; NaN and such stay."""
+    """Rounded to 1e-5 of the spread, about the precision of a standardised prediction in float32; NaN stays NaN."""
     places = 5 - np.floor(np.log10(np.maximum(spread, np.finfo(np.float64).tiny)))
     return np.array([round(float(v), int(p)) for v, p in zip(values, places, strict=True)])
 
@@ -96,11 +96,11 @@ def _columns(predictive: Any, target: Classes | Quantity) -> dict[str, Any]:
 
 
 def _inputs(data: Path, description: Description) -> tuple[np.ndarray, Any, np.ndarray, list[str]]:
-    """Prepared inputs, the targets that are known in their own units, where they are known, and notes."""
+    """Prepared inputs, the known targets in their own units, which rows these are, and notes."""
     preparation = description.preparation
     if isinstance(preparation, ImagePreparation):
         if not is_npz(data):
-            raise DataError(f"{description.method} learned from images: give an NPZ file with an array x of images")
+            raise DataError(f"{description.method} was trained on images: give an NPZ file with an array x of images")
         arrays = read_npz(data)
         y = None if arrays.y is None else _in_units(preparation.target, arrays.y)
         known = np.full(len(arrays.x), y is not None)
@@ -113,23 +113,22 @@ def _inputs(data: Path, description: Description) -> tuple[np.ndarray, Any, np.n
 
 def _table(data: Path) -> Table:
     if not is_npz(data):
-        return read_csv(data)
+        return read_table(data)
     arrays = read_npz(data)
     if arrays.is_image:
-        raise DataError(f"{data} holds images, but the posterior learned from a table")
+        raise DataError(f"{data} holds images, but the posterior was trained on a table")
     return table_of(str(data), arrays.x, arrays.y)
 
 
 def _targets(table: Table, target: Classes | Quantity) -> tuple[Any, np.ndarray]:
-    if target.name not in table.columns:
+    if target.name not in table.frame:
         return None, np.zeros(table.rows, bool)
-    cells = table.columns[target.name]
-    known = ~np.isnan(cells) if isinstance(cells, np.ndarray) else np.array([not is_missing(cell) for cell in cells])
+    known = table.frame[target.name].notna().to_numpy()
     if not known.any():
         return None, known
     text = isinstance(target, Classes) and table.is_text(target.name)
-    values: Any = table.texts(target.name) if text else table.numbers(target.name)
-    return _in_units(target, [value for value, there in zip(values, known, strict=True) if there]), known
+    values = table.texts(target.name).to_numpy() if text else table.numbers(target.name)
+    return _in_units(target, values[known]), known
 
 
 def _in_units(target: Classes | Quantity, values: Any) -> np.ndarray:

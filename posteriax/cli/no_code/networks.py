@@ -1,7 +1,7 @@
-"""A network for people's own data, by its sizes: hidden layers for a table, a small convolutional one for images.
+"""A network that suits the data: a multilayer perceptron for a table, a small convolutional network for images.
 
-Networks are smooth (tanh, SiLU), which samplers with gradients need, and have the prior N(0, 2 / fan-in) on weights and
-N(0, 1) on biases.
+Networks are smooth (tanh, SiLU), as gradient-based samplers need; the prior is N(0, 2 / fan-in) on weights and N(0, 1)
+on biases.
 """
 
 import math
@@ -14,14 +14,14 @@ import jax.numpy as jnp
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.cli.tables.targets import Quantity, Target
+from posteriax.cli.user_data.targets import Quantity, Target
 
-MANY_ROWS = 2000  # from here on a table's network has two hidden layers
+MANY_ROWS = 2000  # from which a table's network has two hidden layers
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network by its sizes, so that a file can say which one it was.
+    """A network by its sizes, as a file can store it.
 
     Args:
         kind: "table" or "images".
@@ -29,7 +29,7 @@ class Architecture:
         outputs: classes, or 1.
         width: of a hidden layer, or of the first convolution.
         depth: hidden layers, or convolutions; each of these halves an image.
-        mean, scale: of pixels, by which the network standardises images.
+        mean, scale: of pixels, which the network standardises images with.
 
     >>> Architecture("table", (4,), 3, width=16, depth=1).build(0)(jnp.ones(4)).shape
     (3,)
@@ -92,7 +92,7 @@ class ImageNetwork(eqx.Module):
 def choose_network(
     shape: tuple[int, ...], outputs: int, rows: int, mean: float = 0.0, scale: float = 1.0
 ) -> Architecture:
-    """A network for examples of this shape: larger for more of them.
+    """A network for examples of this shape; larger if there are many.
 
     >>> choose_network((30,), 2, rows=455).width, choose_network((28, 28), 10, rows=3000).depth
     (32, 3)
@@ -107,9 +107,9 @@ def choose_network(
 
 
 def make_problem(architecture: Architecture, target: Target, seed: int) -> px.Problem:
-    """The network with its likelihood (noise of a number is learned) and its prior.
+    """The network with its likelihood (for regression with learned noise) and its prior.
 
-    >>> from posteriax.cli.tables.targets import Classes
+    >>> from posteriax.cli.user_data.targets import Classes
     >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
     HeNormal(gain=2.0, bias_scale=1.0)
     """

@@ -1,8 +1,8 @@
-"""``posteriax compare``: from a file to a report, with nothing to write."""
+"""``posteriax compare``: from a file to a report, without writing code."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ import jax
 from rich.markup import escape
 
 import posteriax as px
-from posteriax.cli.automatic.description import Description, save_described
-from posteriax.cli.automatic.methods import (
+from posteriax.cli.no_code.description import Description, save_described
+from posteriax.cli.no_code.methods import (
     DEFAULT_METHODS,
     METHODS,
     REFERENCE,
@@ -20,65 +20,50 @@ from posteriax.cli.automatic.methods import (
     check_methods,
     expected_seconds,
 )
-from posteriax.cli.automatic.networks import choose_network, make_problem
-from posteriax.cli.automatic.units import in_units_of
-from posteriax.cli.tables.arrays import is_npz, joined, read_npz, table_of
-from posteriax.cli.tables.images import PreparedImages, prepare_images
-from posteriax.cli.tables.preparing import Prepared, prepare
-from posteriax.cli.tables.reading import DataError, read_csv, shown
-from posteriax.cli.tables.targets import Classes, Quantity, Task
+from posteriax.cli.no_code.networks import choose_network, make_problem
+from posteriax.cli.no_code.units import in_units_of
+from posteriax.cli.user_data.array_files import is_npz, joined, read_npz, table_of
+from posteriax.cli.user_data.image_preparation import PreparedImages, prepare_images
+from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.settings import DataSettings
+from posteriax.cli.user_data.table_files import read_table
+from posteriax.cli.user_data.table_preparation import Prepared, prepare
+from posteriax.cli.user_data.targets import Classes, Quantity
 from posteriax.problem import Units
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the command line was told.
+class Settings(DataSettings):
+    """The options of the command line.
 
     Args:
-        target: the column to predict; arrays have theirs in ``y``.
         methods: by name.
-        task: "classification" or "regression"; found from the target if not given.
-        drop: columns to leave out.
-        categories: columns of numbers that are categories.
-        test_fraction: of the rows, to test on.
-        seed: of the split, the network and all methods.
         quick: a fifth of the steps and draws.
     """
 
-    target: str | None = None
     methods: Sequence[str] = DEFAULT_METHODS
-    task: Task | None = None
-    drop: Sequence[str] = ()
-    categories: Sequence[str] = ()
-    test_fraction: float = 0.2
-    seed: int = 0
     quick: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.test_fraction < 1.0:
-            raise DataError(f"--test-fraction must lie between 0 and 1, got {self.test_fraction}")
-        if self.task not in (None, "classification", "regression"):
-            raise DataError(f"--task must be classification or regression, got {self.task!r}")
-        if not 0 <= self.seed < 2**32:
-            raise DataError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {self.seed}")
 
 
 def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen: Any) -> px.Comparison:
-    """Fit every method to a file's data, save each posterior as it ends, compare them, and write the report."""
+    """Fit every method to a file's data, save each posterior when it is done, compare them, and write the report."""
     began = time.monotonic()
     names = check_methods(settings.methods)
     prepared = read_prepared(data, settings)
-    for place in (folder, out.parent):  # before the work: what cannot be written is better known now
+    for place in (
+        folder,
+        out.parent,
+    ):  # first, so that a folder that cannot be written to is an error at once
         place.mkdir(parents=True, exist_ok=True)
     preparation, target, rows = prepared.preparation, prepared.preparation.target, len(prepared.train[1])
     pixels = (preparation.mean, preparation.scale) if isinstance(prepared, PreparedImages) else (0.0, 1.0)  # type: ignore[union-attr]
     architecture = choose_network(prepared.train[0].shape[1:], target.outputs, rows, *pixels)
     problem = make_problem(architecture, target, settings.seed)
     _introduce(screen, data, prepared, problem)
-    at = Circumstances(problem, rows, architecture.kind == "images", settings.quick)
+    at = Circumstances(rows, architecture.kind == "images", settings.quick)
     posteriors: dict[str, px.Posterior] = {}
     for name in names:
-        posterior = _fit(screen, name, METHODS[name](at), problem, prepared, settings.seed)
+        posterior = _fit(screen, name, METHODS[name].run(at), problem, prepared, settings.seed)
         if posterior is not None:
             posteriors[name] = in_units_of(target, posterior)
             save_described(posterior, Description(name, architecture, preparation), folder / f"{name}.posterior")
@@ -102,26 +87,19 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
         screen,
         f"\nThe report is {out}; for new rows: posteriax predict {folder}/{next(iter(posteriors))}.posterior new.csv",
     )
-    _say(screen, f"All of it took {time.monotonic() - began:.0f} s.")
+    _say(screen, f"Total time: {time.monotonic() - began:.0f} s.")
     return comparison
 
 
-def read_prepared(data: Path, settings: Settings) -> Prepared | PreparedImages:
+def read_prepared(data: Path, settings: DataSettings) -> Prepared | PreparedImages:
     """A file's data, ready to learn from."""
-    split_by = {"task": settings.task, "test_fraction": settings.test_fraction, "seed": settings.seed}
-    columns = {"drop": settings.drop, "categories": settings.categories}
     if not is_npz(data):
-        table = read_csv(data)
-        if settings.target is None:
-            raise DataError(
-                f"which column is to be predicted? Say --target COLUMN; columns: {shown(list(table.columns))}"
-            )
-        return prepare(table, settings.target, **split_by, **columns)  # type: ignore[arg-type]
+        return prepare(read_table(data), settings)
     arrays = read_npz(data)
     if arrays.is_image:
-        return prepare_images(arrays, **split_by)  # type: ignore[arg-type]
+        return prepare_images(arrays, settings)
     x, y, split = joined(arrays)
-    return prepare(table_of(arrays.name, x, y), "y", **split_by, **columns, split=split)  # type: ignore[arg-type]
+    return prepare(table_of(arrays.name, x, y), replace(settings, target="y"), split)
 
 
 def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, problem: px.Problem) -> None:
@@ -139,12 +117,12 @@ def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, pro
 def _fit(
     screen: Any, name: str, run: Run, problem: px.Problem, prepared: Prepared | PreparedImages, seed: int
 ) -> px.Posterior | None:
-    """One posterior, and a line about it; None if the method failed, which is no reason to lose the others."""
+    """One posterior, and a line about it; None if the method failed: the others continue."""
     expected = expected_seconds(name, run, problem, prepared.train)
     if expected is not None and expected > 30:
         _say(
             screen,
-            f"{name} takes the whole data set at every step: roughly {expected / 60:.0f} to "
+            f"{name} uses the whole data set at every step: roughly {expected / 60:.0f} to "
             f"{4 * expected / 60:.0f} min here. Leave it out of --methods if that is too long.",
         )
     began = time.monotonic()
@@ -160,4 +138,4 @@ def _fit(
 
 def _say(screen: Any, text: str) -> None:
     screen.print(escape(text), highlight=False, soft_wrap=True)
-    screen.file.flush()  # a pipe should see each line when it is said
+    screen.file.flush()  # so that a pipe gets each line at once

@@ -1,14 +1,14 @@
-"""Preparing image arrays: pixels between 0 and 1, and the mean and scale by which the network standardises them."""
+"""Preparing image arrays: pixels from 0 to 1, and the mean and scale that the network standardises them with."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.cli.tables.arrays import Arrays, joined
-from posteriax.cli.tables.preparing import target_from_plain, target_to_plain
-from posteriax.cli.tables.reading import DataError
-from posteriax.cli.tables.targets import Target, Task, check_classes, infer_task, make_target, split_rows
+from posteriax.cli.user_data.array_files import Arrays, joined
+from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.settings import DataSettings, split_by_target
+from posteriax.cli.user_data.targets import Target, target_from_plain, target_to_plain
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class ImagePreparation:
 
     Args:
         shape: of an image, (h, w) or (h, w, c).
-        divide: what pixels are divided by: 255 for whole numbers, 1 for what is a fraction already.
-        mean, scale: of the training images' pixels after that.
+        divide: what pixels are divided by: 255 for integers, 1 for fractions.
+        mean, scale: of the training images' pixels after the division.
         target: what is predicted.
 
-    >>> from posteriax.cli.tables.targets import Classes
+    >>> from posteriax.cli.user_data.targets import Classes
     >>> preparation = ImagePreparation((2, 2), 255.0, 0.5, 0.2, Classes("y", ("0", "1")))
     >>> preparation.inputs("new.npz", np.full((1, 2, 2), 255, np.uint8)).tolist()
     [[[1.0, 1.0], [1.0, 1.0]]]
@@ -36,7 +36,7 @@ class ImagePreparation:
     def inputs(self, name: str, x: np.ndarray) -> np.ndarray:
         """The network's inputs."""
         if x.shape[1:] != self.shape:
-            raise DataError(f"{name}: x has examples of shape {x.shape[1:]}, but the network learned from {self.shape}")
+            raise DataError(f"{name}: x has examples of shape {x.shape[1:]}, but the network expects {self.shape}")
         return (x / np.float32(self.divide)).astype(np.float32)
 
     def to_plain(self) -> dict[str, Any]:
@@ -54,9 +54,7 @@ class PreparedImages(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def prepare_images(
-    arrays: Arrays, *, task: Task | None = None, test_fraction: float = 0.2, seed: int = 0
-) -> PreparedImages:
+def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> PreparedImages:
     """Split images, unless they come with a test set, and find the training images' mean and scale.
 
     >>> arrays = Arrays("images.npz", np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2)
@@ -64,14 +62,11 @@ def prepare_images(
     (16, 8, 8)
     """
     x_all, values, split = joined(arrays)
-    chosen_task = infer_task("y", values, task)
-    classes = check_classes("y", values) if chosen_task == "classification" else None
-    train, test = split_rows(len(x_all), classes, test_fraction, seed) if split is None else split
+    target, train, test = split_by_target("y", values, settings, split)
     divide = 255.0 if x_all.dtype.kind in "iu" else 1.0
-    few = x_all[train[:: max(1, len(train) // 5000)]] / divide
-    scale = float(few.std())
-    target = make_target("y", values, chosen_task, train)
-    preparation = ImagePreparation(x_all.shape[1:], divide, float(few.mean()), scale if scale > 1e-6 else 1.0, target)
+    some = x_all[train[:: max(1, len(train) // 5000)]] / divide
+    scale = float(some.std())
+    preparation = ImagePreparation(x_all.shape[1:], divide, float(some.mean()), scale if scale > 1e-6 else 1.0, target)
     x, y = preparation.inputs(arrays.name, x_all), target.encode(values)
     return PreparedImages(preparation, (x[train], y[train]), (x[test], y[test]))
 

@@ -1,4 +1,4 @@
-"""What lies beside a posterior's file: how to prepare new rows for it and which network it is of. JSON, no code."""
+"""The JSON file beside a posterior's: how to prepare new rows for it, and which network it is of. Holds no code."""
 
 import hashlib
 import json
@@ -8,19 +8,19 @@ from typing import Any
 
 import posteriax as px
 from posteriax._internal.atomic_file import whole_file
-from posteriax.cli.automatic.networks import Architecture
-from posteriax.cli.automatic.units import in_units_of
-from posteriax.cli.tables.images import ImagePreparation, images_from_plain
-from posteriax.cli.tables.preparing import Preparation, preparation_from_plain
-from posteriax.cli.tables.reading import DataError, read_bytes
+from posteriax.cli.no_code.networks import Architecture
+from posteriax.cli.no_code.units import in_units_of
+from posteriax.cli.user_data.image_preparation import ImagePreparation, images_from_plain
+from posteriax.cli.user_data.messages import DataError, read_bytes
+from posteriax.cli.user_data.table_preparation import Preparation, preparation_from_plain
 
 FORMAT = "posteriax description"
-VERSION = 1
+VERSION = 2  # 1 had neither dates nor pooled categories, and is read as well
 
 
 @dataclass(frozen=True)
 class Description:
-    """Everything `posteriax predict` needs beside the posterior itself.
+    """Everything `posteriax predict` needs besides the posterior itself.
 
     Args:
         method: by its name.
@@ -43,7 +43,7 @@ def path_beside(posterior: Path) -> Path:
 
 
 def save_described(posterior: px.Posterior, description: Description, path: Path) -> None:
-    """Write a posterior and its description, each file whole or not at all."""
+    """Write a posterior and its description; an existing file is replaced only by a complete one."""
     posterior.save(path)
     plain = {
         "format": FORMAT,
@@ -58,7 +58,7 @@ def save_described(posterior: px.Posterior, description: Description, path: Path
 
 
 def load_described(path: Path) -> tuple[px.Posterior, Description]:
-    """A posterior whose predictions are in the target's own units, and its description."""
+    """A posterior that predicts in the target's own units, and its description."""
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
     try:
@@ -66,16 +66,21 @@ def load_described(path: Path) -> tuple[px.Posterior, Description]:
         if plain["format"] != FORMAT:
             raise ValueError(f"it is a {plain['format']!r}")
         if plain["version"] > VERSION:
-            raise ValueError(f"it is of version {plain['version']}; this posteriax reads up to {VERSION}")
+            raise DataError(
+                f"{beside} is of version {plain['version']}, but this posteriax reads up to {VERSION}: use "
+                f"the posteriax that wrote it, or a newer one"
+            )
         network = plain["network"]
         architecture = Architecture(**{**network, "shape": tuple(map(int, network["shape"]))})
         images = "shape" in plain["preparation"]
         preparation = (images_from_plain if images else preparation_from_plain)(plain["preparation"])
         description = Description(str(plain["method"]), architecture, preparation)
         belongs = plain["posterior"] == hashlib.sha256(content).hexdigest()
+    except DataError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{beside} is damaged, or no description of a posterior: {error}") from error
+        raise DataError(f"{beside} is damaged, or not the description of a posterior: {error}") from error
     if not belongs:
-        raise DataError(f"{beside} describes another posterior than {path}: keep both files of a run together")
+        raise DataError(f"{beside} describes a different posterior, not {path}: keep both files of a run together")
     posterior = px.load(path, architecture.build(0))
     return in_units_of(preparation.target, posterior), description

@@ -1,14 +1,14 @@
-"""The target: which task it makes, its values as a network learns them, and its split into training and test rows."""
+"""The target: the task it implies, its values as the network sees them, and the split into training and test rows."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from posteriax.cli.tables.reading import DataError, label_of, shown
+from posteriax.cli.user_data.messages import DataError, label_of, shown
 
 Task = Literal["classification", "regression"]
-FEW_NUMBERS = 20  # different whole numbers that are taken for classes
+FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
 MOST_CLASSES = 200
 FEWEST_ROWS = 10
 
@@ -35,7 +35,7 @@ class Classes:
         names = [str(value) for value in _as_labels(values)]
         unknown = sorted(set(names) - set(index))
         if unknown:
-            raise DataError(f"target {self.name!r} has classes that were not learned: {shown(unknown)}")
+            raise DataError(f"target {self.name!r} has classes that were not in the training data: {shown(unknown)}")
         return np.array([index[name] for name in names], np.int32)
 
 
@@ -62,7 +62,7 @@ Target = Classes | Quantity
 
 
 def infer_task(name: str, values: Any, task: Task | None) -> Task:
-    """Classes for text and for a few different whole numbers, a real number otherwise; or as told.
+    """The given task; by default classification for text and for a few distinct whole numbers, else regression.
 
     >>> infer_task("kind", ["oak", "elm"], None), infer_task("height", np.array([1.5, 2.0]), None)
     ('classification', 'regression')
@@ -96,17 +96,17 @@ def make_target(name: str, values: Any, task: Task, train: np.ndarray) -> Target
 
 
 def check_classes(name: str, values: Any) -> np.ndarray:
-    """The class of every row as a number, for a fair split; an error if some class is too small or there is but one."""
+    """The class of every row as a number, for a stratified split; an error if one is too small or alone."""
     labels, classes, counts = np.unique(np.asarray(_as_labels(values)), return_inverse=True, return_counts=True)
     if len(labels) == 1:
-        raise DataError(f"target {name!r} has only one class, {str(labels[0])!r}: there is nothing to tell apart")
+        raise DataError(f"target {name!r} has only one class, {str(labels[0])!r}: there is nothing to distinguish")
     if len(labels) > MOST_CLASSES or 2 * len(labels) > len(classes):
-        advice = "name another target" if not _is_numbers(values) else "is it a regression (--task regression)?"
+        advice = "choose another target" if not _is_numbers(values) else "is it a regression (--task regression)?"
         raise DataError(f"target {name!r} has {len(labels)} different values in {len(classes)} rows: {advice}")
     if counts.min() < 2:
         alone = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
         raise DataError(
-            f"target {name!r}: of {shown(alone)} there is one row only, but one is needed to learn from and one to test"
+            f"target {name!r}: {shown(alone)} occur in one row only, but one is needed to learn from and one to test on"
         )
     return classes
 
@@ -130,6 +130,18 @@ def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int
         test.append(rng.permutation(group)[:count])
     chosen = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(rows), chosen), chosen
+
+
+def target_to_plain(target: Target) -> dict[str, Any]:
+    """A target as data for JSON."""
+    return {"task": target.task, **asdict(target)}
+
+
+def target_from_plain(plain: dict[str, Any]) -> Target:
+    """Back from what `target_to_plain` gave."""
+    if plain["task"] == "classification":
+        return Classes(str(plain["name"]), tuple(map(str, plain["labels"])))
+    return Quantity(str(plain["name"]), float(plain["mean"]), float(plain["scale"]))
 
 
 def _is_numbers(values: Any) -> bool:

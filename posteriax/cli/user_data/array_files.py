@@ -4,12 +4,13 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from posteriax.cli.tables.reading import Cells, DataError, Table, read_bytes, shown
-
-INPUTS, TARGET = ("x", "x_train"), ("y", "y_train")
+from posteriax.cli.user_data.messages import DataError, read_bytes, shown
+from posteriax.cli.user_data.table import Table, clean
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,31 +46,30 @@ def read_npz(path: Path) -> Arrays:
     (True, (5, 8, 8))
     """
     found = _load(path)
-    x_name, y_name = next(((a, b) for a, b in zip(INPUTS, TARGET, strict=True) if a in found), (None, None))
-    if x_name is None or y_name is None:
+    name = "x" if "x" in found else "x_train"
+    if name not in found:
         raise DataError(
             f"{path} has the arrays {shown(sorted(found)) or 'none'}, but needs x and y, or x_train, y_train, x_test "
             f"and y_test"
         )
     if ("x_test" in found) != ("y_test" in found):
         raise DataError(f"{path} has one of x_test and y_test, but needs both or none")
-    x, y = _inputs(path, x_name, found[x_name]), _targets(path, y_name, found.get(y_name), x_name, found[x_name])
-    x_test, y_test = None, None
-    if "x_test" in found:
-        x_test = _inputs(path, "x_test", found["x_test"])
-        y_test = _targets(path, "y_test", found["y_test"], "x_test", x_test)
-        if x_test.shape[1:] != x.shape[1:]:
-            raise DataError(f"{path}: x_test has examples of shape {x_test.shape[1:]}, but {x_name} of {x.shape[1:]}")
-    return Arrays(str(path), x, y, x_test, y_test)
+    x, y = _inputs(path, name, found[name]), _targets(path, name, found)
+    if "x_test" not in found:
+        return Arrays(str(path), x, y)
+    x_test = _inputs(path, "x_test", found["x_test"])
+    if x_test.shape[1:] != x.shape[1:]:
+        raise DataError(f"{path}: x_test has examples of shape {x_test.shape[1:]}, but {name} of {x.shape[1:]}")
+    return Arrays(str(path), x, y, x_test, _targets(path, "x_test", found))
 
 
 def is_npz(path: Path) -> bool:
-    """Whether a file is to be read as arrays: by its name."""
+    """Whether a file holds arrays, by its name."""
     return Path(path).suffix.lower() in (".npz", ".npy")
 
 
 def joined(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """Inputs and targets of all examples, and which rows are for training and for test if the file says so."""
+    """Inputs and targets of all examples, and the training and test rows if the file has a test set."""
     if arrays.y is None:
         raise DataError(f"{arrays.name} has no targets: it needs an array y beside x")
     if arrays.x_test is None or arrays.y_test is None:
@@ -81,13 +81,13 @@ def joined(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np
 def table_of(name: str, x: np.ndarray, y: np.ndarray | None = None) -> Table:
     """A table with the columns x0, x1, ... of an (N, d) array, and y; NaN is a missing value.
 
-    >>> list(table_of("arrays.npz", np.zeros((5, 2)), np.arange(5)).columns)
+    >>> table_of("arrays.npz", np.zeros((5, 2)), np.arange(5)).columns
     ['x0', 'x1', 'y']
     """
-    columns: dict[str, Cells] = {f"x{i}": np.asarray(x[:, i], np.float64) for i in range(x.shape[1])}
+    columns: dict[str, Any] = {f"x{i}": np.asarray(x[:, i], np.float64) for i in range(x.shape[1])}
     if y is not None:
-        columns["y"] = [str(value) for value in y] if y.dtype.kind == "U" else np.asarray(y, np.float64)
-    return Table(name, columns, range(1, len(x) + 1))
+        columns["y"] = clean(pd.Series(y)).to_numpy()
+    return Table(name, pd.DataFrame(columns, index=pd.RangeIndex(1, len(x) + 1, name="row")))
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -96,19 +96,16 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path} is empty")
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise DataError(f"{path} is one array: put both into one file with numpy.savez(path, x=x, y=y)")
-        return {name: loaded[name] for name in loaded.files}
-    except DataError:
-        raise
-    except ValueError as error:
+        arrays = loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, MemoryError) as error:
         if "allow_pickle" in str(error) or "Object arrays" in str(error):
             raise DataError(
                 f"{path} holds arrays of Python objects, which are not read: save numbers or text"
             ) from error
         raise DataError(f"{path} is not an NPZ file, or is damaged: {error}") from error
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, MemoryError) as error:
-        raise DataError(f"{path} is not an NPZ file, or is damaged: {error}") from error
+    if isinstance(arrays, np.ndarray):
+        raise DataError(f"{path} is one array: put both into one file with numpy.savez(path, x=x, y=y)")
+    return arrays
 
 
 def _inputs(path: Path, name: str, x: np.ndarray) -> np.ndarray:
@@ -122,7 +119,7 @@ def _inputs(path: Path, name: str, x: np.ndarray) -> np.ndarray:
     if 0 in x.shape:
         raise DataError(f"{path}: {name} is empty, shape {x.shape}")
     if x.dtype.kind == "f":
-        bad = np.isinf(x) if x.ndim == 2 else ~np.isfinite(x)  # a table may miss values, an image may not
+        bad = np.isinf(x) if x.ndim == 2 else ~np.isfinite(x)  # values may be missing in a table, but not in an image
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
             raise DataError(
@@ -136,9 +133,11 @@ def _inputs(path: Path, name: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _targets(path: Path, name: str, y: np.ndarray | None, x_name: str, x: np.ndarray) -> np.ndarray | None:
-    if y is None:
+def _targets(path: Path, x_name: str, found: dict[str, np.ndarray]) -> np.ndarray | None:
+    name, x = x_name.replace("x", "y", 1), found[x_name]
+    if name not in found:
         return None
+    y = found[name]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:

@@ -1,0 +1,35 @@
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``bench``."""
+
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Run the command line, or say what it needs."""
+    try:
+        app = make_app()
+    except ModuleNotFoundError as error:
+        sys.exit(f"the command line needs {error.name}: pip install 'posteriax[cli]'")
+    app()
+
+
+def make_app() -> Any:
+    """All commands, one file each in ``commands/``; what is slow to import is imported by the command that needs it."""
+    import typer
+
+    from posteriax.cli.commands import bench, compare, demo, doctor, predict
+
+    app = typer.Typer(help="Bayesian neural networks for JAX.", no_args_is_help=True, add_completion=False)
+    app.callback()(prepare_jax)
+    for module in (demo, compare, predict, doctor):
+        app.command(module.__name__.rpartition(".")[2])(module.command)
+    app.add_typer(bench.commands(), name="bench")
+    return app
+
+
+def prepare_jax() -> None:
+    """Bayesian neural networks for JAX."""
+    from posteriax.cli import environment
+
+    environment.use_all_cores()
+    environment.use_compilation_cache()

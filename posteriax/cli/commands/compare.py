@@ -1,0 +1,44 @@
+"""``posteriax compare``."""
+
+from pathlib import Path
+
+import typer
+
+from posteriax.cli.environment import console, one_line_errors
+from posteriax.cli.no_code.methods import DEFAULT_METHODS, OTHER_METHODS
+
+
+def command(
+    data: Path = typer.Argument(
+        help="A table (CSV, TSV, Parquet, Excel; gzipped or not), or an NPZ file with arrays x and y: (N, columns) or "
+        "images (N, h, w[, c])."
+    ),
+    target: str | None = typer.Option(None, help="The column to predict. Not for arrays, which have y."),
+    methods: str = typer.Option(",".join(DEFAULT_METHODS), help=f"Also: {', '.join(OTHER_METHODS)}."),
+    out: Path = typer.Option(Path("report.html"), help="The report to write."),
+    posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default next to the report."),
+    task: str | None = typer.Option(None, help="classification or regression; by default inferred from the target."),
+    drop: list[str] = typer.Option([], help="A column to leave out; repeatable."),
+    keep: list[str] = typer.Option([], help="A column to use even if it looks like an ID; repeatable."),
+    categories: list[str] = typer.Option([], help="A column of numbers to treat as categories; repeatable."),
+    test_fraction: float = typer.Option(0.2, help="The fraction of the rows to test on."),
+    seed: int = typer.Option(0, help="Of the split, the network and all methods."),
+    quick: bool = typer.Option(False, "--quick", help="A fifth of the steps and draws, for a first look."),
+) -> None:
+    """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""
+    with one_line_errors():
+        from posteriax.cli.no_code.comparing import Settings, run_compare
+
+        settings = Settings(
+            target=target,
+            methods=methods.split(","),
+            task=task,  # type: ignore[arg-type]
+            drop=drop,
+            keep=keep,
+            categories=categories,
+            test_fraction=test_fraction,
+            seed=seed,
+            quick=quick,
+        )
+        folder = posteriors or out.with_name(f"{out.stem}_posteriors")
+        run_compare(data, out, folder, settings, console(piped_width=180))

@@ -1,0 +1,20 @@
+"""``posteriax doctor``."""
+
+import typer
+
+from posteriax.cli.environment import console
+
+
+def command(
+    unguarded: bool = typer.Option(
+        False, "--unguarded", help="Check only how JAX compiles by itself, even if posteriax would correct it."
+    ),
+) -> None:
+    """Does this installation compute correctly? Small compiled programs against float64 NumPy."""
+    from posteriax.cli.doctor import examination
+    from posteriax.cli.doctor.installation import describe_installation
+    from posteriax.cli.doctor.report import print_report
+
+    found = examination.examine(unguarded)
+    print_report(console(), describe_installation(), found)
+    raise typer.Exit(0 if found.correct else 1)

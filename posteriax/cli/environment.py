@@ -1,0 +1,56 @@
+"""What every command sets up: cores, compiled programs that are kept, output, and errors in one line."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def use_all_cores() -> None:
+    """Make every core a device of its own, so that chains and members run in parallel. Before JAX's backend starts."""
+    import jax
+
+    if not os.environ.get("JAX_NUM_CPU_DEVICES"):
+        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs between commands, so that a command starts faster the second time."""
+    import jax
+
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "posteriax" / "compiled"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def console(piped_width: int = 120) -> Any:
+    """Where results go: standard output, plain when piped."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else piped_width)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Report what is wrong with a user's files in one line on standard error, with exit code 2."""
+    try:
+        from posteriax.cli.user_data import DataError
+        from posteriax.posterior import PosteriorFileError
+
+        expected = (DataError, PosteriorFileError, OSError)
+        try:
+            yield
+        except expected as error:
+            _exit(str(error))
+    except ModuleNotFoundError as error:
+        if error.name not in ("pandas", "sklearn"):
+            raise
+        _exit(f"this command needs {error.name}: pip install 'posteriax[cli]'")
+
+
+def _exit(message: str) -> None:
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    raise SystemExit(2) from None
