@@ -6,7 +6,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posteriax.metrics import bin_of
-from posteriax.posterior import ClassPredictive, NormalPredictive
+from posteriax.posterior import ClassPredictive
+from posteriax.posterior import NumberPredictive as NormalPredictive
 
 
 class Score(NamedTuple):
