@@ -58,7 +58,8 @@ def test_large_counts_are_found_without_a_table():
     expected = scipy.stats.poisson.ppf([0.1, 0.9], own[0, 0, 0])
     # float32's incomplete gamma function is good to about 1e-5, where the distribution has steps of 2e-3
     np.testing.assert_allclose(predictive.quantile([0.1, 0.9])[:, 0, 0], expected, atol=2)
-    assert predictive.entropy()[0, 0] == pytest.approx(0.5 * np.log(2 * np.pi * np.e * 40_000), abs=1e-3)
+    # log probabilities are differences of numbers of 4e5, of which float32 has steps of 0.03
+    assert predictive.entropy()[0, 0] == pytest.approx(0.5 * np.log(2 * np.pi * np.e * 40_000), abs=0.03)
 
 
 def test_a_poisson_keeps_its_gradient_where_the_rate_underflows():
@@ -71,7 +72,7 @@ def test_counts_are_checked():
     assert px.Poisson().check(spec, np.array([0.0, 2.0, 5.0])).shape == (3, 1)
     with pytest.raises(ValueError, match="y has the value -1, but counts start at 0"):
         px.Poisson().check(spec, np.array([0, -1, 5]))
-    with pytest.raises(ValueError, match="counts .*with fractions"):
+    with pytest.raises(ValueError, match="with fractions"):
         px.Poisson().check(spec, np.array([0.5, 1.0, 2.0]))
     with pytest.raises(ValueError, match="per example"):
         px.Poisson().check(spec, np.zeros((3, 2), int))
@@ -125,7 +126,7 @@ def test_distance_of_any_two_predictives_is_the_area_between_their_distribution_
     np.testing.assert_allclose(one.distance(other), truth, rtol=0.01)
     np.testing.assert_allclose(other.distance(one), truth, rtol=0.01)
     counts = [px.Poisson().predictive(np.log(np.full((1, 1, 1), rate, np.float32)), {}) for rate in (2.0, 3.5)]
-    assert counts[0].distance(counts[1]).item() == pytest.approx(1.5, abs=0.02)  # ordered: the means' difference
+    assert counts[0].distance(counts[1]).item() == pytest.approx(1.5, abs=1e-4)  # ordered: the means' difference
 
 
 def test_many_degrees_of_freedom_are_gaussian_and_few_have_no_variance():

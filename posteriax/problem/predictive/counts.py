@@ -1,6 +1,6 @@
 """Predictions of counts: a mixture of one distribution over 0, 1, 2, ... per draw."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
+from scipy.special import entr
 
 from posteriax._internal.checks import check_count
 from posteriax._internal.compiler import jit
@@ -37,33 +38,38 @@ class CountPredictive(NumberPredictive):
 
     def pmf(self, largest: int) -> np.ndarray:
         """The probability of every count from 0 to `largest`, (N, D, largest + 1)."""
-        return self._by_tables(check_count("largest", largest) + 1, lambda probs, _: np.moveaxis(probs, 0, -1))
+        tables = self._tables(check_count("largest", largest) + 1)
+        return np.concatenate([np.moveaxis(probs, 0, -1) for probs, _ in tables])
 
     def quantile(self, q: Any) -> np.ndarray:
         """Quantiles of y, (len(q), N, D), or (N, D) for one q: the smallest counts that reach them."""
         levels = check_levels(q)
         if self._counts > LONGEST_TABLE:
             return np.round(super().quantile(q)).astype(np.float64)
-
-        def smallest(probs: np.ndarray, _: Any) -> np.ndarray:
-            below = np.cumsum(probs, axis=0, dtype=np.float64)  # (counts, rows, D)
-            return np.stack([(below < level - 1e-7).sum(axis=0) for level in levels.reshape(-1)], axis=1)
-
-        found = np.moveaxis(self._by_tables(self._counts, smallest), 1, 0)
+        found = np.concatenate(
+            [_smallest(probs, levels.reshape(-1)) for probs, _ in self._tables(self._counts)], axis=1
+        )
         return found.reshape(*levels.shape, *found.shape[1:]).astype(np.float64)
 
     def entropy(self) -> np.ndarray:
         """Entropy of each target's mixture over all draws, in nats, (N, D)."""
         if self._counts > LONGEST_TABLE:
             return super().entropy()
-        return self._by_tables(self._counts, lambda probs, _: -np.asarray(xlogy(probs, probs)).sum(axis=0))
+        return np.concatenate([entr(probs).sum(axis=0) for probs, _ in self._tables(self._counts)])
 
     def mutual_information(self) -> np.ndarray:
         """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own."""
         if self._counts > LONGEST_TABLE:
             return super().mutual_information()
-        own = self._by_tables(self._counts, lambda _, entropies: entropies.sum(axis=0))
-        return np.maximum(self.entropy() - own, 0.0)
+        tables = self._tables(self._counts)
+        return np.concatenate([np.maximum((entr(probs) - own).sum(axis=0), 0.0) for probs, own in tables])
+
+    def distance(self, other: NumberPredictive) -> np.ndarray:
+        """1-Wasserstein distance of every target's mixture from another prediction's, (N, D): sum_k |F(k) - F'(k)|."""
+        if not isinstance(other, CountPredictive) or max(self._counts, other._counts) > LONGEST_TABLE:
+            return super().distance(other)
+        both = zip(*(p._tables(max(self._counts, other._counts)) for p in (self, other)), strict=True)
+        return np.concatenate([np.abs((a - b).cumsum(axis=0)).sum(axis=0) for (a, _), (b, _) in both])
 
     @cached_property
     def _counts(self) -> int:
@@ -72,17 +78,23 @@ class CountPredictive(NumberPredictive):
         largest = float((mean + DEVIATIONS * np.maximum(std, 1.0)).max())
         return 2 ** int(np.ceil(np.log2(largest + 2)))  # few sizes to compile for
 
-    def _by_tables(self, counts: int, function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        """A function of the tables of some examples at a time: of every count below `counts`, the mixture's probability
-        and the mean over draws of -p log p, (counts, rows, D) each. It returns a leading axis of examples."""
+    def _tables(self, counts: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of every count below `counts`, the mixture's probability and the mean over draws of -p log p.
+
+        For some examples at a time: (counts, rows, D) each.
+        """
         outputs, n = jnp.asarray(self.outputs), self.outputs.shape[1]
         rows = fitting(DENSITY_VALUES, counts * int(np.prod(self.outputs.shape[2:])), n)
-        found = []
         for start in range(0, n, rows):
             index = np.minimum(np.arange(start, start + rows), n - 1)
-            tables = jax.device_get(_tabulate(self.likelihood, counts, self.unknowns, outputs[:, index]))
-            found.append(function(*tables)[: n - start])
-        return np.concatenate(found)
+            tables = _tabulate(self.likelihood, counts, self.unknowns, outputs[:, index])
+            probs, entropies = (np.asarray(table, np.float64)[:, : n - start] for table in tables)
+            yield probs, entropies
+
+
+def _smallest(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    below = probs.cumsum(axis=0)  # (counts, rows, D)
+    return np.stack([(below < level - 1e-7).sum(axis=0) for level in levels])  # float32 was rounded
 
 
 @partial(jit, static_argnums=(0, 1))

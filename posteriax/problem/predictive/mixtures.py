@@ -30,11 +30,12 @@ def check_levels(q: Any) -> np.ndarray:
 @partial(jit, static_argnums=0)
 def mixture_quantiles(likelihood: Any, unknowns: Any, outputs: jax.Array, levels: jax.Array) -> jax.Array:
     """Quantiles of the mixture over draws, (levels, N, D)."""
+    each = jax.vmap(likelihood.distribution)(unknowns, outputs)  # once, not for every step of every bisection
 
     def below(value: jax.Array) -> jax.Array:
-        return jax.vmap(lambda u, o: likelihood.distribution(u, o).cdf(value))(unknowns, outputs).mean(axis=0)
+        return jax.vmap(lambda distribution: _cdf(distribution, value))(each).mean(axis=0)
 
-    moments = jax.vmap(lambda u, o: _moments(likelihood.distribution(u, o)))(unknowns, outputs)
+    moments = jax.vmap(_moments)(each)
     # one level after another: all at once would hold a copy of all draws for each
     return jax.lax.map(partial(_quantile, below, *_mixture_moments(*moments)), levels)
 
@@ -45,11 +46,17 @@ def each_entropy(likelihood: Any, unknowns: Any, outputs: jax.Array) -> jax.Arra
 
     def of_draw(draw: Any) -> jax.Array:
         distribution = likelihood.distribution(*draw)
-        quantile = partial(_quantile, distribution.cdf, *_moments(distribution))
+        quantile = partial(_quantile, partial(_cdf, distribution), *_moments(distribution))
         log_density = jax.lax.map(lambda level: distribution.log_prob(quantile(level)), jnp.asarray(LEVELS))
         return -jnp.tensordot(jnp.asarray(LEVEL_WEIGHTS, log_density.dtype), log_density, 1)
 
     return jax.lax.map(of_draw, (unknowns, outputs))
+
+
+def _cdf(distribution: Any, value: jax.Array) -> jax.Array:
+    found = distribution.cdf(value)
+    # NumPyro's are not a number outside of the support: 0 below it, 1 above
+    return jnp.where(jnp.isnan(found), (value > distribution.mean).astype(found.dtype), found)
 
 
 def _moments(distribution: Any) -> tuple[jax.Array, jax.Array]:
