@@ -9,6 +9,8 @@ from posteriax import priors as priors
 from posteriax.__about__ import __version__ as __version__
 from posteriax._internal import compiler as _compiler
 from posteriax._internal.interruption import Interrupted as Interrupted
+from posteriax.comparison import FGSM as FGSM
+from posteriax.comparison import PGD as PGD
 from posteriax.comparison import Attacked as Attacked
 from posteriax.comparison import Comparison as Comparison
 from posteriax.comparison import Detection as Detection
@@ -34,7 +36,9 @@ from posteriax.methods import LinearKL as LinearKL
 from posteriax.methods import StaircaseKL as StaircaseKL
 from posteriax.methods import natural_gradient as natural_gradient
 from posteriax.posterior import ClassPredictive as ClassPredictive
+from posteriax.posterior import CountPredictive as CountPredictive
 from posteriax.posterior import NormalPredictive as NormalPredictive
+from posteriax.posterior import NumberPredictive as NumberPredictive
 from posteriax.posterior import Posterior as Posterior
 from posteriax.posterior import PosteriorFileError as PosteriorFileError
 from posteriax.posterior import Predictive as Predictive
@@ -43,9 +47,14 @@ from posteriax.posterior import load as load
 from posteriax.posterior import with_batch_statistics as with_batch_statistics
 from posteriax.problem import Bernoulli as Bernoulli
 from posteriax.problem import Categorical as Categorical
+from posteriax.problem import ClassLikelihood as ClassLikelihood
+from posteriax.problem import Likelihood as Likelihood
 from posteriax.problem import Network as Network
 from posteriax.problem import Normal as Normal
+from posteriax.problem import NumberLikelihood as NumberLikelihood
+from posteriax.problem import Poisson as Poisson
 from posteriax.problem import Problem as Problem
+from posteriax.problem import StudentT as StudentT
 from posteriax.problem import network as network
 from posteriax.problem import paths as paths
 from posteriax.run import CheckpointError as CheckpointError

@@ -19,6 +19,7 @@ TYPES_ONLY = {
     "Predictive",
     "Posterior",
     "Leaf",
+    "Likelihood",
 }  # described, but not made by hand
 
 

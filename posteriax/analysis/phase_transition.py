@@ -94,7 +94,7 @@ def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posteri
     def look(posterior: Posterior) -> dict[str, float]:
         predictive: Any = posterior.predict(x, draws, key=key)
         labels = np.asarray(predictive.check(y))
-        log_probs = jax.vmap(posterior.problem.likelihood.log_probs)(predictive.outputs)  # type: ignore[attr-defined]
+        log_probs = predictive.log_probs_per_draw
         chosen = np.asarray(log_probs).argmax(axis=-1)
         fixed: Any = at_mean(posterior).predict(x)
         values = (

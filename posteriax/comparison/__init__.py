@@ -1,5 +1,7 @@
 """Comparison: which posterior to trust. Scores, significance, shift, attacks, and the report."""
 
+from posteriax.comparison.attack import FGSM as FGSM
+from posteriax.comparison.attack import PGD as PGD
 from posteriax.comparison.attack import Attacked as Attacked
 from posteriax.comparison.attack import FastSign as FastSign
 from posteriax.comparison.comparing import compare as compare

@@ -1,37 +1,35 @@
 """Attacks: how small a change of the inputs makes a posterior's predictions wrong, and whether it notices.
 
-Iterative fast sign, on the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) of S fixed draws:
+FGSM takes one step along the sign of the gradient of the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) of S fixed
+draws (Goodfellow et al. 2015), PGD several, projected onto a box around the clean inputs (Madry et al. 2018):
 
     x <- clip(x - step sign(d log p(y | x, D) / dx))        untargeted: away from the true label y
     x <- clip(x + step sign(d log p(t | x, D) / dx))        targeted: towards the label t
-
-The sign is that of the gradient of the mean over draws, not of one draw's (expectation over draws):
-
-    d p(y | x, D) / dx = 1/S sum_s p_s (1 - p_s) d log[p_s / (1 - p_s)] / dx        p_s = p(y | x, w_s)
-
-Log-odds have slopes where softmax is saturated, and the weights p_s (1 - p_s) are kept in the log domain: a network
-that is sure to all digits of float32 gets its true gradient, not a zero that would look like robustness. (METHODS D.6)
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial, reduce
-from typing import Any, Literal, NamedTuple
+from functools import partial, reduce
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import entr, logsumexp
 
 from posteriax._internal.checks import as_key, check_count, check_positive
 from posteriax._internal.compiler import jit
-from posteriax.posterior import BYTE_BUDGET, EXAMPLES_AT_ONCE, Posterior, PredictionPlan, outputs_of
-from posteriax.problem import Problem, Unknowns, couples_examples
+from posteriax._internal.memory import Plan
+from posteriax.comparison.attack_gradient import join, predicted, slope_of_draws
+from posteriax.posterior import Posterior, plan_program
+from posteriax.problem import Unknowns
 
 
 @dataclass(frozen=True)
-class FastSign:
-    """Iterative fast-sign attack on a posterior's predictions of classes, targeted or not.
+class PGD:
+    """Projected gradient descent on a posterior's predictions of classes, targeted or not, from the clean inputs.
+
+    With `bound` it is the attack of Madry et al. (2018) without its random start: the basic iterative method of Kurakin
+    et al. (2017). :func:`px.FGSM` is its first step alone.
 
     Args:
         step: how far every input value moves in an iteration, in the units of x.
@@ -40,13 +38,13 @@ class FastSign:
             (y + 1) mod C; or a label, or one for each example, to get to.
         draws: how many draws of the posterior the attack knows, the same in all iterations; all if there are fewer.
         bound: no input value gets further than this from where it was; None for no bound but steps and range.
-        low, high: the range of input values; None for no end.
+        low, high: the range of input values; None for no limit.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, (x, y) = px.data.two_moons(train=100, test=50)
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     >>> posterior = px.fit(problem, train, px.MAP(), steps=200, key=0)
-    >>> attacked = px.FastSign(0.1, iterations=5, bound=0.5, low=None, high=None).run(posterior, x, y)
+    >>> attacked = px.PGD(0.1, iterations=5, bound=0.5, low=None, high=None).run(posterior, x, y)
     >>> attacked.accuracy.shape, bool(attacked.accuracy[-1] < attacked.accuracy[0])
     ((6,), True)
     """
@@ -73,13 +71,14 @@ class FastSign:
     def __str__(self) -> str:
         kind = "untargeted" if self.target is None else "targeted"
         within = "" if self.bound is None else f" within {self.bound:g}"
-        return f"{kind} fast-sign attack, {self.iterations} steps of {self.step:g}{within}, at most {self.draws} draws"
+        name, steps = ("FGSM", "one step") if self.iterations == 1 else ("PGD", f"{self.iterations} steps")
+        return f"{kind} {name} attack, {steps} of {self.step:g}{within}, at most {self.draws} draws"
 
     def run(self, posterior: Posterior, x: Any, y: Any, key: Any = 0) -> "Attacked":
         """Attack all examples, each by itself, and record how the posterior predicts after every iteration.
 
         Args:
-            posterior: of a problem with ``px.Categorical()`` or ``px.Bernoulli()``, one label per example.
+            posterior: of a problem that predicts classes, one label per example.
             x: clean inputs in floating point, within `low` and `high`, with a leading axis of N examples.
             y: true labels, (N,).
             key: what random draws are made from.
@@ -90,9 +89,9 @@ class FastSign:
         """
         x, labels, target = self._checked(posterior, x, y)
         total = min(self.draws, posterior.support or self.draws)
-        plan = _plan(posterior.problem, x, total, posterior.template)
-        chunks_of_draws = _chunks_of_draws(posterior, plan, total, as_key(key))
         aims = labels if target is None else target
+        plan = plan_program(slope_of_draws, posterior.problem, (x, aims), total, posterior.template, x=x)
+        chunks_of_draws = _chunks_of_draws(posterior, plan, total, as_key(key))
         parts = []
         for start, (clean, aim) in plan.chunks((x, aims)):
             path = self._follow(plan, chunks_of_draws, clean, aim)
@@ -104,13 +103,13 @@ class FastSign:
         return Attacked(self, attacked, labels, target, predicted, entropies)
 
     def _follow(
-        self, plan: PredictionPlan, chunks_of_draws: Callable[[], Iterable[Any]], clean: Any, aim: np.ndarray
+        self, plan: Plan, chunks_of_draws: Callable[[], Iterable[Any]], clean: Any, aim: np.ndarray
     ) -> tuple[Any, np.ndarray, np.ndarray]:
         """Where examples end, and what is predicted for them at every iterate: labels and entropies, (T + 1, rows)."""
         x, predictions = clean, []
         for iteration in range(self.iterations + 1):
-            slope = reduce(_join, (plan.run(draws, x, aim, count) for draws, count in chunks_of_draws()))
-            predictions.append(jax.device_get(_predicted(slope.log_probs)))
+            slope = reduce(join, (plan.run(draws, (x, aim), count) for draws, count in chunks_of_draws()))
+            predictions.append(jax.device_get(predicted(slope.log_probs)))
             if iteration < self.iterations:
                 x = _move(self, x, clean, slope.of_x)
         labels, entropies = (np.stack(values) for values in zip(*predictions, strict=True))
@@ -120,14 +119,14 @@ class FastSign:
         """Inputs in the precision that JAX uses, labels and targets (None if untargeted)."""
         if not isinstance(posterior, Posterior):
             raise TypeError(f"posterior must be what px.fit or px.load returns, got {type(posterior).__name__}")
-        likelihood: Any = posterior.problem.likelihood
-        if not hasattr(likelihood, "log_probs"):
+        likelihood = posterior.problem.likelihood
+        if not likelihood.predicts_classes:
             raise TypeError(
-                f"the attack is on predicted classes: the likelihood must be px.Categorical() or px.Bernoulli(), got "
-                f"{likelihood!r}"
+                f"an attack needs predicted classes: the likelihood must be one such as px.Categorical() or "
+                f"px.Bernoulli(), got {likelihood!r}"
             )
         x, labels = posterior.problem.check((x, y))
-        shape = jax.eval_shape(likelihood.log_probs, posterior.problem.output_spec(x)).shape
+        shape = jax.eval_shape(likelihood.log_probs, likelihood.unknowns(), posterior.problem.output_spec(x)).shape
         if len(shape) != 2:
             raise ValueError(f"the attack takes one label per example, but the network predicts {shape[1:-1]} of them")
         for leaf in jax.tree.leaves(x):
@@ -163,6 +162,18 @@ class FastSign:
         return np.broadcast_to(target, labels.shape).astype(np.int32)
 
 
+def FGSM(step: float, *, target: Any = None, draws: int = 10, low: float | None = 0.0, high: float | None = 1.0) -> PGD:
+    """The fast gradient sign method (Goodfellow et al. 2015): one step of :class:`px.PGD`, of length `step`.
+
+    >>> print(FGSM(0.1))
+    untargeted FGSM attack, one step of 0.1, at most 10 draws
+    """
+    return PGD(step, 1, target, draws, low=low, high=high)
+
+
+FastSign = PGD  # its name up to version 0.1
+
+
 @dataclass(frozen=True, eq=False)
 class Attacked:
     """Attacked inputs, and the predictions for them after every iteration; iteration 0 is the clean inputs.
@@ -176,12 +187,12 @@ class Attacked:
         entropies: the predictive entropies in nats, (iterations + 1, N).
 
     >>> labels, entropies = np.array([[0, 1, 0], [1, 1, 0]]), np.array([[0.1, 0.5, 0.1], [0.6, 0.5, 0.1]])
-    >>> attacked = Attacked(FastSign(0.1, iterations=1), np.zeros((3, 2)), np.array([0, 0, 0]), None, labels, entropies)
+    >>> attacked = Attacked(PGD(0.1, iterations=1), np.zeros((3, 2)), np.array([0, 0, 0]), None, labels, entropies)
     >>> attacked.success.tolist(), attacked.accuracy.round(2).tolist(), attacked.entropy.round(2).tolist()
     ([0.0, 0.5], [0.67, 0.33], [0.23, 0.4])
     """
 
-    attack: FastSign
+    attack: PGD
     x: Any
     y: np.ndarray
     target: np.ndarray | None
@@ -190,7 +201,7 @@ class Attacked:
 
     @property
     def attackable(self) -> np.ndarray:
-        """Which examples the attack could succeed with, (N,): those that had not the wanted outcome while clean."""
+        """Which examples the attack could succeed with, (N,): those without the wanted outcome while clean."""
         if self.target is None:
             return self.labels[0] == self.y
         return (self.labels[0] != self.target) & (self.target != self.y)
@@ -220,47 +231,8 @@ class Attacked:
         return "\n".join(lines)
 
 
-class Slope(NamedTuple):
-    """What is known of a predictive at x from any number of draws."""
-
-    log_probs: Any  # log sum_s p_s of every class, (N, C)
-    log_weight: Any  # the largest log[p_s (1 - p_s)] of the label, (N,)
-    of_x: Any  # d sum_s p_s / dx of the label, divided by the largest p_s (1 - p_s); like x
-
-
-def _join(a: Slope, b: Slope) -> Slope:
-    """Of both sets of draws."""
-    largest = jnp.maximum(a.log_weight, b.log_weight)
-    ours, theirs = jnp.exp(a.log_weight - largest), jnp.exp(b.log_weight - largest)
-    of_x = jax.tree.map(lambda u, v: _per_example(ours, u) + _per_example(theirs, v), a.of_x, b.of_x)
-    return Slope(jnp.logaddexp(a.log_probs, b.log_probs), largest, of_x)
-
-
-def _slope(problem: Problem, draws: Unknowns, x: Any, label: jax.Array, count: Any) -> Slope:
-    """Of the first `count` draws, one after another: the memory is that of one."""
-
-    def of(index: Any) -> Slope:
-        params = jax.tree.map(lambda leaf: leaf[index], draws.network)
-        _, pull_back, (log_probs, log_weight) = jax.vjp(partial(_log_odds, problem, params, label), x, has_aux=True)
-        (of_x,) = pull_back(jnp.ones_like(log_weight))
-        return Slope(log_probs, log_weight, jax.tree.map(_at_least_float32, of_x))
-
-    log_probs, log_weight, of_x = jax.eval_shape(of, 0)
-    none = Slope(_full(log_probs, -jnp.inf), _full(log_weight, -jnp.inf), jax.tree.map(lambda a: _full(a, 0.0), of_x))
-    return jax.lax.fori_loop(0, count, lambda i, slope: _join(slope, of(i)), none)
-
-
-def _log_odds(problem: Problem, params: Any, label: jax.Array, x: Any) -> tuple[jax.Array, Any]:
-    likelihood: Any = problem.likelihood
-    log_probs = likelihood.log_probs(outputs_of(problem, params, x))
-    is_label = jnp.arange(log_probs.shape[-1]) == label[:, None]
-    own = logsumexp(log_probs, axis=-1, where=is_label)
-    others = logsumexp(log_probs, axis=-1, where=~is_label)
-    return own - others, (log_probs, own + others)
-
-
 @partial(jit, static_argnums=0)
-def _move(attack: FastSign, x: Any, clean: Any, slope: Any) -> Any:
+def _move(attack: PGD, x: Any, clean: Any, slope: Any) -> Any:
     direction = -1.0 if attack.target is None else 1.0
 
     def moved(value: jax.Array, start: jax.Array, slope: jax.Array) -> jax.Array:
@@ -272,52 +244,12 @@ def _move(attack: FastSign, x: Any, clean: Any, slope: Any) -> Any:
     return jax.tree.map(moved, x, clean, slope)
 
 
-@jit
-def _predicted(log_sums: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Labels and entropies of the classes' probabilities, given up to a factor."""
-    return log_sums.argmax(axis=-1), entr(jax.nn.softmax(log_sums)).sum(axis=-1)
-
-
-def _plan(problem: Problem, x: Any, total: int, template: Unknowns) -> PredictionPlan:
-    """So many draws and examples at once that the byte budget holds, by what the compiler says the program needs."""
-    n = jax.tree.leaves(x)[0].shape[0]
-    specs, kind = jax.tree.flatten(template)
-    one_draw = (kind, tuple((spec.shape, spec.dtype) for spec in specs))
-    inputs, treedef = jax.tree.flatten(x)
-    one_example = (treedef, tuple((leaf.shape[1:], leaf.dtype) for leaf in inputs))
-    draw_bytes = sum(spec.size * spec.dtype.itemsize for spec in specs)
-    draws = int(np.clip(BYTE_BUDGET // (8 * draw_bytes), 1, total))  # drawing needs a few copies
-    rows = min(n, EXAMPLES_AT_ONCE)
-    run, needed = _compiled(problem, one_draw, one_example, draws, rows)
-    while needed > BYTE_BUDGET // 2 and rows > 1:
-        rows = -(-rows // 2)
-        run, needed = _compiled(problem, one_draw, one_example, draws, rows)
-    if rows < n and couples_examples(problem.network, x):  # it must get all examples at once, whatever the memory
-        rows, (run, _) = n, _compiled(problem, one_draw, one_example, draws, n)
-    return PredictionPlan(run, draws, rows)
-
-
-@lru_cache(maxsize=16)
-def _compiled(problem: Problem, one_draw: Any, one_example: Any, draws: int, rows: int) -> tuple[Any, int]:
-    """`_slope` compiled, and the bytes it needs beside its inputs."""
-    stacked, x = (
-        jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((count, *shape), dtype) for shape, dtype in specs])
-        for (kind, specs), count in ((one_draw, draws), (one_example, rows))
-    )
-    label, count = jax.ShapeDtypeStruct((rows,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)
-    run = jit(partial(_slope, problem)).lower(stacked, x, label, count).compile()
-    analysis = run.memory_analysis()
-    return run, 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes
-
-
-def _chunks_of_draws(
-    posterior: Posterior, plan: PredictionPlan, total: int, key: jax.Array
-) -> Callable[[], Iterable[Any]]:
+def _chunks_of_draws(posterior: Posterior, plan: Plan, total: int, key: jax.Array) -> Callable[[], Iterable[Any]]:
     """All draws in chunks, with how many of each count: kept if one chunk holds them, else drawn anew each time."""
 
     def chunk(first: int) -> tuple[Unknowns, np.int32]:
-        indices = np.minimum(np.arange(first, first + plan.draws), total - 1)
-        return posterior.draw(key, indices, total), np.int32(min(plan.draws, total - first))
+        indices, count = plan.chosen(first, total)
+        return posterior.draw(key, indices, total), np.int32(count)
 
     if plan.draws >= total:
         kept = [chunk(0)]
@@ -340,15 +272,3 @@ def _check_finite(x: Any, first: int) -> None:
         if not np.isfinite(leaf).all():
             example = first + int(np.argwhere(~np.isfinite(leaf))[0][0])
             raise RuntimeError(f"the network's gradient by x is not finite near example {example}: it has no sign")
-
-
-def _full(spec: Any, value: float) -> jax.Array:
-    return jnp.full(spec.shape, value, spec.dtype)
-
-
-def _per_example(factor: jax.Array, values: jax.Array) -> jax.Array:
-    return factor.reshape(-1, *[1] * (values.ndim - 1)) * values
-
-
-def _at_least_float32(values: jax.Array) -> jax.Array:
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))

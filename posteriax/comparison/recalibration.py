@@ -2,7 +2,8 @@
 
     p_T(c | x)  proportional to  p(c | x)^(1/T),      T = argmin of the held-out nll
 
-It changes no ranking of classes, so accuracy stays; it can mend confidence that is off everywhere by the same factor.
+The ranking of classes and so the accuracy stay as they are; confidence that is off by the same factor everywhere is
+corrected (Guo et al. 2017).
 """
 
 from typing import Any
@@ -12,14 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.compiler import jit
-from posteriax.posterior import ClassPredictive, NormalPredictive
-from posteriax.problem import Categorical
+from posteriax.posterior import Predictive
 
 GOLDEN = (5**0.5 - 1) / 2
 LARGEST = 4.0  # of |log T|
 
 
-def best_temperature(predictive: Any, y: Any) -> float:
+def best_temperature(predictive: Predictive, y: Any) -> float:
     """The temperature at which the predictions' nll on `y` is smallest.
 
     >>> import posteriax as px
@@ -27,9 +27,8 @@ def best_temperature(predictive: Any, y: Any) -> float:
     >>> round(best_temperature(sure, [0, 0, 0, 1]), 2)  # sure at 98 %, right at 75 %: softer
     3.64
     """
-    if isinstance(predictive, NormalPredictive):
-        raise TypeError("recalibration by a temperature is for classes, not for real numbers")
-    log_probs = jnp.log(jnp.maximum(jnp.asarray(predictive.probs), 1e-30))
+    predictive.tempered(1.0)  # raises unless classes are predicted, whose mean is their probabilities
+    log_probs = jnp.log(jnp.maximum(jnp.asarray(predictive.mean), 1e-30))
     labels = jnp.asarray(predictive.check(y))
 
     @jit
@@ -44,7 +43,7 @@ def best_temperature(predictive: Any, y: Any) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def tempered(predictive: Any, temperature: float) -> ClassPredictive:
+def tempered(predictive: Predictive, temperature: float) -> Any:
     """The predictions at another temperature, as those of a single draw.
 
     >>> import posteriax as px
@@ -52,5 +51,4 @@ def tempered(predictive: Any, temperature: float) -> ClassPredictive:
     >>> tempered(sure, 4.0).probs.round(2)
     array([[0.73, 0.27]], dtype=float32)
     """
-    log_probs = np.log(np.maximum(predictive.probs, 1e-30)) / temperature
-    return ClassPredictive(Categorical(), log_probs[None].astype(np.float32))
+    return predictive.tempered(temperature)

@@ -1,9 +1,8 @@
-"""Shift: are new inputs like the ones before? Told from predictions alone, without labels.
+"""Shift: are new inputs like those seen before? Judged from predictions alone, without labels.
 
-Single inputs: scores that are higher where the posterior is less sure, and how well they tell inputs from elsewhere.
+Single inputs: scores that are higher where the posterior is less sure, and how well they detect inputs from elsewhere.
 Whole sets: two-sample tests of whether predictions for new inputs come from the same distribution as for a reference
-set, of how sure they are (Kolmogorov-Smirnov) and of what they say (which classes, how often), and what accuracy to
-expect.
+set: how sure they are (Kolmogorov-Smirnov) and what they say (which classes, how often); and the accuracy to expect.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from posteriax.posterior import Predictive
 
 SIGNIFICANT = 0.01
 PERMUTATIONS = 4999
-EXACT_UP_TO = 1000  # examples, beyond which the test's asymptotic distribution is as good and much quicker
+EXACT_UP_TO = 1000  # examples; beyond, the test's asymptotic distribution is as good and much faster
 
 
 def ood_scores(predictive: Predictive) -> dict[str, np.ndarray]:
@@ -34,17 +33,7 @@ def ood_scores(predictive: Predictive) -> dict[str, np.ndarray]:
     >>> {name: score.round(2).tolist() for name, score in scores.items()}
     {'max_probability': [0.0, 0.5], 'entropy': [0.0, 0.69], 'mutual_information': [0.0, 0.69]}
     """
-    if not _of_classes(predictive):
-        return {"std": np.sqrt(_per_example(np.square(predictive.std)))}
-    probs = predictive.probs  # type: ignore[attr-defined]
-    entropy, information = predictive.entropy(), predictive.mutual_information()
-    return {
-        # the sum of the others: 1 - max p would be 0 for all that the network is quite sure of, and give no order
-        "max_probability": _per_example(np.sort(probs, axis=-1)[..., :-1].sum(axis=-1)),
-        "entropy": _per_example(entropy),
-        # a difference of entropies: what is rounding alone, as for a single draw, must not order examples
-        "mutual_information": _per_example(np.where(information > 1e-6 * entropy + 5e-7, information, 0.0)),
-    }
+    return predictive.uncertainties()
 
 
 class Detection(NamedTuple):
@@ -92,7 +81,7 @@ def detection(inside: Predictive, outside: Predictive) -> dict[str, float]:
     {'auroc': 1.0, 'fpr95': 0.0}
     """
     found = ood_detection(inside, outside)
-    first = found.pop("entropy" if _of_classes(inside) else "std")
+    first = found.pop(inside.reported_uncertainty)
     others = {f"auroc_{name}": other.auroc for name, other in found.items()}
     return {"auroc": first.auroc, "fpr95": first.fpr95, **others}
 
@@ -135,6 +124,7 @@ class Drift:
         answers: the total variation between the predicted classes' shares, with a permutation test; for real numbers
             a Kolmogorov-Smirnov test of the predicted means.
         expected_accuracy: on the new inputs, estimated without labels; None for real numbers.
+        uncertainty: which of the changes `certainty` tests.
 
     >>> same = TwoSample(statistic=0.05, p_value=0.6)
     >>> print(Drift((200, 200), {"entropy": Change(0.3, 0.31)}, same, same, 0.9).verdict)
@@ -146,6 +136,7 @@ class Drift:
     certainty: TwoSample
     answers: TwoSample
     expected_accuracy: float | None
+    uncertainty: str = "entropy"
 
     @property
     def p_value(self) -> float:
@@ -173,13 +164,12 @@ class Drift:
     def _findings(self) -> list[str]:
         findings = []
         if 2 * self.certainty.p_value < SIGNIFICANT:
-            name = "std" if "std" in self.changes else "entropy"
-            change = self.changes[name]
+            name, change = self.uncertainty, self.changes[self.uncertainty]
             how = "less" if change.difference > 0 else "more"
             means = f"{_number(name, change.reference)} -> {_number(name, change.new)}"
             findings.append(f"predictions are {how} certain ({name} {means})")
         if 2 * self.answers.p_value < SIGNIFICANT:
-            what = "values" if "std" in self.changes else "classes"
+            what = "values" if self.expected_accuracy is None else "classes"
             findings.append(f"other {what} are predicted (a difference of {self.answers.statistic:.2f})")
         return findings
 
@@ -226,17 +216,19 @@ def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float |
         raise ValueError(f"reference_accuracy must be between 0 and 1, got {reference_accuracy}")
     ours, theirs = ood_scores(reference), ood_scores(new)
     means = {name: Change(float(ours[name].mean()), float(theirs[name].mean())) for name in ours}
-    examples = len(reference.mean), len(new.mean)
-    if not _of_classes(reference):
+    name = reference.reported_uncertainty
+    examples, certainty = (len(reference.mean), len(new.mean)), _ks(ours[name], theirs[name])
+    sure = reference.confidence(), new.confidence()
+    if sure[0] is None or sure[1] is None:
         if reference_accuracy is not None:
             raise ValueError("reference_accuracy is for predictions of classes, but these are of real numbers")
-        return Drift(examples, means, _ks(ours["std"], theirs["std"]), _of_values(reference.mean, new.mean), None)
+        return Drift(examples, means, certainty, _of_values(reference.point(), new.point()), None, name)
     doubt = means.pop("max_probability")
     confidence = Change(1.0 - doubt.reference, 1.0 - doubt.new)
     expected = confidence.new if reference_accuracy is None else reference_accuracy + confidence.difference
-    certainty = _ks(ours["entropy"], theirs["entropy"])
-    answers = _of_labels(reference.mean, new.mean)
-    return Drift(examples, {"confidence": confidence, **means}, certainty, answers, float(np.clip(expected, 0.0, 1.0)))
+    answers = _of_labels(reference.point(), new.point(), classes=reference.mean.shape[-1])
+    means = {"confidence": confidence, **means}
+    return Drift(examples, means, certainty, answers, float(np.clip(expected, 0.0, 1.0)), name)
 
 
 def _ks(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
@@ -247,10 +239,9 @@ def _ks(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
     return TwoSample(float(statistic), float(p_value))
 
 
-def _of_labels(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
+def _of_labels(ours: np.ndarray, theirs: np.ndarray, classes: int) -> TwoSample:
     """Total variation of the predicted labels' shares, against that of the same labels dealt out at random."""
-    classes = ours.shape[-1]
-    a, b = (np.bincount(probs.argmax(axis=-1).reshape(-1), minlength=classes) for probs in (ours, theirs))
+    a, b = (np.bincount(labels.reshape(-1), minlength=classes) for labels in (ours, theirs))
     n, m = a.sum(), b.sum()
     dealt = np.random.default_rng(0).multivariate_hypergeometric(a + b, n, size=PERMUTATIONS)
     # whole numbers, so that equal differences are equal
@@ -276,26 +267,19 @@ def _detection(inside: np.ndarray, outside: np.ndarray) -> Detection:
 
 def _check_same_kind(name: str, one: Any, other_name: str, other: Any) -> None:
     for argument, predictive in ((name, one), (other_name, other)):
-        if not hasattr(predictive, "mean") or not hasattr(predictive, "log_prob"):
+        if not isinstance(predictive, Predictive):
             kind = type(predictive).__name__
             raise TypeError(f"{argument} must be predictions, what posterior.predict(x) returns, got {kind}")
-    if _of_classes(one) != _of_classes(other) or one.mean.shape[1:] != other.mean.shape[1:]:
+    if one.reported_uncertainty != other.reported_uncertainty or one.mean.shape[1:] != other.mean.shape[1:]:
         raise ValueError(
             f"{name} and {other_name} must be predictions of one posterior, got {_described(one)} and "
             f"{_described(other)} per example"
         )
 
 
-def _described(predictive: Any) -> str:
-    return f"{'probabilities' if _of_classes(predictive) else 'real numbers'} of shape {predictive.mean.shape[1:]}"
-
-
-def _of_classes(predictive: Any) -> bool:
-    return hasattr(predictive, "probs")
-
-
-def _per_example(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+def _described(predictive: Predictive) -> str:
+    what = "real numbers" if predictive.confidence() is None else "probabilities"
+    return f"{what} of shape {predictive.mean.shape[1:]}"
 
 
 def _number(name: str, value: float, sign: str = "") -> str:

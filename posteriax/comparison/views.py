@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from posteriax.metrics import calibration_bins
-from posteriax.posterior import NormalPredictive
+from posteriax.posterior import Predictive
 
 FEW = 6  # examples shown of each kind
 COVERAGE_LEVELS = np.arange(1, 20) / 20
@@ -48,18 +48,17 @@ class View:
     attack: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def view_of(predictive: Any, x: Any, y: Any, bins: int = 15) -> View:
+def view_of(predictive: Predictive, x: Any, y: Any, bins: int = 15) -> View:
     """The view of a predictive on a test set; without targets (`y` None), only what needs none."""
-    if isinstance(predictive, NormalPredictive):
+    confidence, predicted = predictive.confidence(), predictive.point()
+    if confidence is None:
         return _of_numbers(predictive, x, y)
-    probs = predictive.probs
-    entropies = np.asarray(predictive.entropy()).reshape(len(probs), -1).mean(axis=1)
-    if y is None or probs.ndim > 2:
+    entropies = np.asarray(predictive.entropy()).reshape(len(predicted), -1).mean(axis=1)
+    if y is None or predicted.ndim > 1:
         return View(entropies=entropies)
     labels = np.asarray(predictive.check(y))
-    confidence, predicted = probs.max(axis=1), probs.argmax(axis=1)
     right = predicted == labels
-    summed = jax.device_get(calibration_bins(probs, labels, bins))
+    summed = jax.device_get(calibration_bins(predictive.mean, labels, bins))
     filled = summed.examples > 0
     order = np.argsort(-confidence, kind="stable")
     return View(
@@ -72,7 +71,7 @@ def view_of(predictive: Any, x: Any, y: Any, bins: int = 15) -> View:
     )
 
 
-def _of_numbers(predictive: NormalPredictive, x: Any, y: Any) -> View:
+def _of_numbers(predictive: Any, x: Any, y: Any) -> View:
     spread = predictive.std.reshape(len(predictive.std), -1).mean(axis=1)
     if y is None:
         return View(entropies=spread)
@@ -81,7 +80,7 @@ def _of_numbers(predictive: NormalPredictive, x: Any, y: Any) -> View:
     quantiles = predictive.quantile(tails)
     low, high = quantiles[: len(COVERAGE_LEVELS)], quantiles[len(COVERAGE_LEVELS) :]
     inside = (low <= targets) & (targets <= high)
-    mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.mean, targets))
+    mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.point(), targets))
     off = np.abs(mean - y_flat) / spread
     return View(
         entropies=spread,

@@ -12,9 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax._internal.memory import RESIDENT_BYTES
 from posteriax.data.batches import Batch, Minibatches
-
-RESIDENT_BYTES = 2 * 2**30
 
 
 def is_large(x: Any) -> bool:

@@ -7,14 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax._internal.memory import BLOCK_BYTES, PREDICTION_BYTES, fitting
 from posteriax.diagnostics.agreement import Agreement, Columns, agreement, look_at
 from posteriax.diagnostics.convergence import rhat
-from posteriax.posterior import DrawsPosterior, NormalPredictive, Posterior
-from posteriax.problem import couples_examples
+from posteriax.posterior import DrawsPosterior, Posterior
 
 LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
-OUTPUT_BYTES = 64 * 2**20  # of predictions held at once
-READ_BYTES = 32 * 2**20  # of a leaf's draws read at once
 
 
 def look_at_weights(posterior: DrawsPosterior, draws: int) -> tuple[list[Agreement], Columns]:
@@ -62,7 +60,7 @@ def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:
     chosen = np.arange(draws) * each // draws
     columns = np.empty((chains, draws, len(entries)))
     bytes_per_draw = chains * int(np.prod(leaf.shape[2:], dtype=np.int64)) * leaf.dtype.itemsize
-    step = max(1, READ_BYTES // bytes_per_draw)
+    step = fitting(BLOCK_BYTES, bytes_per_draw)
     for first in range(0, draws, step):
         some = chosen[first : first + step]
         read = np.asarray(leaf[np.arange(chains)[:, None], some[None]])
@@ -72,25 +70,14 @@ def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:
 
 def _predictions(posterior: Posterior, x: Any, points: np.ndarray, total: int) -> Iterator[np.ndarray]:
     """What `total` draws predict at some test points, (total, some points, numbers of each)."""
-    if couples_examples(posterior.problem.network, x):
-        yield _predicted(posterior, x, total)[:, points]  # such a network must see its examples together
+    if posterior.problem.couples_examples(x):
+        yield posterior.predict(x, total).per_draw()[:, points]  # such a network must see its examples together
         return
     shape = posterior.problem.output_spec(x).shape[1:]
-    size = max(1, OUTPUT_BYTES // (4 * total * int(np.prod(shape, dtype=np.int64))))
+    size = fitting(PREDICTION_BYTES, 4 * total * int(np.prod(shape, dtype=np.int64)))
     for first in range(0, len(points), size):
         some = points[first : first + size]
-        yield _predicted(posterior, jax.tree.map(lambda a, some=some: a[some], x), total)
-
-
-def _predicted(posterior: Posterior, x: Any, total: int) -> np.ndarray:
-    """Means, or probabilities of classes."""
-    predictive = posterior.predict(x, total)
-    if isinstance(predictive, NormalPredictive):
-        values = np.asarray(predictive.standard_moments[0])  # R-hat has no units
-    else:
-        values = np.exp(np.asarray(predictive.log_probs_per_draw))  # type: ignore[attr-defined]
-        values = values[..., 1:] if values.shape[-1] == 2 else values  # of two classes one says all
-    return values.reshape(*values.shape[:2], -1)
+        yield posterior.predict(jax.tree.map(lambda a, some=some: a[some], x), total).per_draw()
 
 
 def _sample(count: int) -> np.ndarray:

@@ -1,19 +1,20 @@
 """Posterior: what a method inferred; how to draw weights from it, predict with it, save and load it."""
 
+from posteriax._internal.memory import EXAMPLES_AT_ONCE as EXAMPLES_AT_ONCE
 from posteriax.posterior.batch_statistics import with_batch_statistics as with_batch_statistics
+from posteriax.posterior.draws import DrawsPosterior as DrawsPosterior
 from posteriax.posterior.file import PosteriorFileError as PosteriorFileError
 from posteriax.posterior.file import load as load
-from posteriax.posterior.posterior import DrawsPosterior as DrawsPosterior
 from posteriax.posterior.posterior import Posterior as Posterior
-from posteriax.posterior.posterior import VariationalPosterior as VariationalPosterior
-from posteriax.posterior.prediction import BYTE_BUDGET as BYTE_BUDGET
-from posteriax.posterior.prediction import EXAMPLES_AT_ONCE as EXAMPLES_AT_ONCE
-from posteriax.posterior.prediction import PredictionPlan as PredictionPlan
 from posteriax.posterior.prediction import outputs_of as outputs_of
-from posteriax.posterior.predictive import ClassPredictive as ClassPredictive
-from posteriax.posterior.predictive import NormalPredictive as NormalPredictive
-from posteriax.posterior.predictive import Predictive as Predictive
-from posteriax.posterior.predictive import log_mean as log_mean
+from posteriax.posterior.prediction import plan_program as plan_program
 from posteriax.posterior.stored_draws import blocks_of_draws as blocks_of_draws
 from posteriax.posterior.stored_draws import join_draws as join_draws
 from posteriax.posterior.trace import Trace as Trace
+from posteriax.posterior.variational import VariationalPosterior as VariationalPosterior
+from posteriax.problem import ClassPredictive as ClassPredictive
+from posteriax.problem import CountPredictive as CountPredictive
+from posteriax.problem import NormalPredictive as NormalPredictive
+from posteriax.problem import NumberPredictive as NumberPredictive
+from posteriax.problem import Predictive as Predictive
+from posteriax.problem import log_mean as log_mean

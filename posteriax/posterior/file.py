@@ -11,8 +11,10 @@ import numpy as np
 from posteriax._internal.settings import from_plain, to_plain
 from posteriax._internal.tensor_file import read_tensors, write_tensors
 from posteriax.families import blocks_of
-from posteriax.posterior.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
+from posteriax.posterior.variational import VariationalPosterior
 from posteriax.priors import Axes
 from posteriax.problem import Problem, Unknowns, network
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from posteriax._internal.memory import BLOCK_BYTES, IN_MEMORY_BYTES, fitting
 from posteriax._internal.tensor_file import FileArray
-
-IN_MEMORY_BYTES = 256 * 2**20  # draws up to this size are held in memory, whether or not they are on disk as well
-BLOCK_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +64,7 @@ class StoredDraws:
     def blocks(self) -> Iterator[np.ndarray]:
         """All draws in order, a bounded number of bytes at a time: arrays (chains, some draws, ...)."""
         for part in self.parts:
-            row = max(1, self.nbytes // max(self.shape[1], 1))
-            step = max(1, BLOCK_BYTES // row)
+            step = fitting(BLOCK_BYTES, self.nbytes // max(self.shape[1], 1))
             for first in range(0, part.shape[0], step):
                 yield np.swapaxes(part.read(first, min(first + step, part.shape[0])), 0, 1)
 

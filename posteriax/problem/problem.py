@@ -21,7 +21,7 @@ from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf
 from posteriax.data import Batch
 from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
 from posteriax.problem.likelihoods import Likelihood
-from posteriax.problem.networks import Network, Params, network
+from posteriax.problem.networks import Network, Params, couples_examples, network
 
 
 class Unknowns(NamedTuple):
@@ -37,7 +37,7 @@ class Problem:
 
     Args:
         network: anything that :func:`px.network` takes.
-        likelihood: ``px.Categorical()``, ``px.Bernoulli()`` or ``px.Normal(scale=...)``.
+        likelihood: what the outputs mean, such as ``px.Categorical()`` or ``px.Normal(scale=...)``.
         prior: one prior for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
         temperature: T in the log joint; 1 is Bayes' rule, below 1 is a cold posterior. It divides both terms.
 
@@ -59,9 +59,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
-        if not hasattr(self.likelihood, "log_prob"):
+        if not isinstance(self.likelihood, Likelihood):
             raise TypeError(
-                f"likelihood must be px.Categorical(), px.Bernoulli() or px.Normal(...), got {self.likelihood!r}"
+                f"likelihood must be one such as px.Categorical() or px.Normal(scale=...), or your own, derived from "
+                f"px.ClassLikelihood or px.NumberLikelihood; got {self.likelihood!r}"
             )
         net = network(self.network)
         object.__setattr__(self, "network", net)
@@ -173,6 +174,13 @@ class Problem:
         """`(x, y)` as checked host arrays that fit network and likelihood, or an error that says what is wrong."""
         x, y = check_data(data)
         return x, self.likelihood.check(self.output_spec(x), y)
+
+    def couples_examples(self, x: Any) -> bool:
+        """Whether the outputs for one example depend on the others in its batch. Tried once, with the first `x` that
+        has several examples; the answer is kept."""
+        if "_couples_examples" not in self.__dict__ and jax.tree.leaves(x)[0].shape[0] > 1:
+            object.__setattr__(self, "_couples_examples", couples_examples(self.network, x))
+        return self.__dict__.get("_couples_examples", False)
 
     def output_spec(self, x: Any) -> jax.ShapeDtypeStruct:
         """Shape and dtype of the outputs for `x`, found without computing anything."""

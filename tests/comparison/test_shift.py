@@ -1,7 +1,5 @@
 """Shift: scores against their formulas, detection against scikit-learn, tests against SciPy and simulation."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from scipy.special import entr, softmax
@@ -10,8 +8,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import posteriax as px
 from posteriax.comparison.shift import SIGNIFICANT, Change, TwoSample, detection
-from posteriax.posterior.predictive.classes import ReducedClassPredictive
-from posteriax.posterior.predictive.normals import ReducedNormalPredictive
+from posteriax.problem.predictive import ClassSums, ReducedClassPredictive, ReducedNumberPredictive
 
 
 def classes(seed, n=200, sharpness=3.0, tilt=0.0, draws=4):
@@ -62,7 +59,7 @@ def test_scores_of_several_labels_or_targets_are_one_per_example():
     np.testing.assert_allclose(px.ood_scores(tokens)["entropy"], tokens.entropy().mean(axis=1), rtol=1e-6)
     several = numbers(0, targets=3)
     expected = np.sqrt(np.square(several.std).mean(axis=1))
-    reduced = ReducedNormalPredictive(several.likelihood, several.sums, (200, 3))
+    reduced = ReducedNumberPredictive(several.likelihood, several.sums, (200, 3))
     for predictive in (several, reduced):
         scores = px.ood_scores(predictive)
         assert list(scores) == ["std"]
@@ -126,31 +123,19 @@ def test_the_accuracy_to_expect_is_the_confidence_or_moves_with_it():
     assert abs(expected - accuracy) < 5 * np.sqrt(accuracy * (1 - accuracy) / 4000)
 
 
-@dataclass
-class Given:
-    """Predictions by their probabilities alone: many sets are made soon."""
-
-    probs: np.ndarray
-
-    @property
-    def mean(self):
-        return self.probs
-
-    def entropy(self):
-        return entr(self.probs).sum(axis=1)
-
-    def mutual_information(self):
-        return 0.1 * self.entropy()
-
-    def log_prob(self, y):
-        return np.log(self.probs[np.arange(len(y)), y])
+def given(probs):
+    """Predictions by their probabilities alone: many sets are made quickly."""
+    entropy = entr(probs).sum(axis=1)
+    return ReducedClassPredictive(
+        px.Categorical(), ClassSums(1.0, np.log(probs), probs, 0 * probs, entropy), probs.shape
+    )
 
 
 def test_sets_of_one_distribution_have_uniform_p_values():
     rng = np.random.default_rng(0)
     sets, bias = 400, np.array([1.0, 0.0, 0.0, -3.0])  # a rare class too
     drifts = [
-        px.drift(*(Given(softmax(2.0 * rng.normal(size=(n, 4)) + bias, axis=1)) for n in (120, 100)))
+        px.drift(*(given(softmax(2.0 * rng.normal(size=(n, 4)) + bias, axis=1)) for n in (120, 100)))
         for _ in range(sets)
     ]
     for name in ("certainty", "answers"):

@@ -213,8 +213,8 @@ def test_large_leaves_and_test_sets_are_sampled(monkeypatch):
 def test_parts_change_nothing(monkeypatch):
     """Leaves are read and predictions made in parts; here one draw and a few test points at a time."""
     whole = made_up(move(2)).diagnose(X)
-    monkeypatch.setattr(observed, "READ_BYTES", 1)
-    monkeypatch.setattr(observed, "OUTPUT_BYTES", 4 * 2000 * 3 * 7)
+    monkeypatch.setattr(observed, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(observed, "PREDICTION_BYTES", 4 * 2000 * 3 * 7)
     parts = made_up(move(2)).diagnose(X)
     assert parts.leaves == whole.leaves
     assert parts.verdict == whole.verdict

@@ -6,7 +6,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.posterior import prediction as prediction_plan
+from posteriax._internal import memory
+from posteriax.posterior import prediction
 from posteriax.posterior.file import PosteriorFileError
 
 
@@ -67,19 +68,17 @@ def test_parameters_are_counted(posteriors, net, moons):
 def test_chunks_of_prediction_change_nothing(posteriors, name, monkeypatch):
     x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     whole = posteriors[name].predict(x, draws=9).outputs
-    monkeypatch.setattr(prediction_plan, "EXAMPLES_AT_ONCE", 7)
-    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 1000)
+    monkeypatch.setattr(memory, "EXAMPLES_AT_ONCE", 7)
+    monkeypatch.setattr(memory, "WORKING_BYTES", 1000)
     np.testing.assert_allclose(posteriors[name].predict(x, draws=9).outputs, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_the_working_memory_of_prediction_is_bounded(monkeypatch):
     """A wide hidden layer: at 1024 examples it would need 64 MB, so fewer are taken at once under a budget of 8 MB."""
     problem = px.Problem(eqx.nn.MLP(2, 2, 16_384, 1, key=jax.random.key(0)), px.Categorical())
-    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 8 * 2**20)
-    for reduce in (False, True):
-        plan = prediction_plan.plan_prediction(
-            problem, np.zeros((5000, 2), np.float32), 100, problem.unknowns, reduce=reduce
-        )
+    monkeypatch.setattr(memory, "WORKING_BYTES", 8 * 2**20)
+    for program in (prediction.apply_draws, prediction.sum_draws):
+        plan = prediction.plan_program(program, problem, np.zeros((5000, 2), np.float32), 100, problem.unknowns)
         assert plan.rows < 1024
         analysis = plan.run.memory_analysis()
         assert analysis.temp_size_in_bytes + analysis.output_size_in_bytes <= 8 * 2**20
@@ -89,8 +88,8 @@ def test_the_working_memory_of_prediction_is_bounded(monkeypatch):
 @pytest.mark.parametrize("name", ["VI", "HMC"])
 def test_reduced_predictions_are_those_of_all_draws(posteriors, name, monkeypatch):
     x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
-    monkeypatch.setattr(prediction_plan, "EXAMPLES_AT_ONCE", 7)
-    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 4000)  # two draws at once: the last chunk is partly filled
+    monkeypatch.setattr(memory, "EXAMPLES_AT_ONCE", 7)
+    monkeypatch.setattr(memory, "WORKING_BYTES", 4000)  # two draws at once: the last chunk is partly filled
     whole, reduced = (posteriors[name].predict(x, draws=9, reduce=reduce) for reduce in (False, True))
     y = np.arange(50) % 2
     for a, b in (
@@ -185,5 +184,5 @@ def test_a_network_that_couples_examples_is_never_cut(monkeypatch):
     (x, y), _ = px.data.two_moons(train=50)
     posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.MAP(), steps=2, key=0)
     whole = posterior.predict(x).probs
-    monkeypatch.setattr(prediction_plan, "BYTE_BUDGET", 1000)
+    monkeypatch.setattr(memory, "WORKING_BYTES", 1000)
     np.testing.assert_allclose(posterior.predict(x).probs, whole, rtol=1e-5)

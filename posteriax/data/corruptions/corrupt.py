@@ -11,11 +11,10 @@ import numpy as np
 
 from posteriax._internal.checks import as_key
 from posteriax._internal.compiler import jit
+from posteriax._internal.memory import IMAGE_VALUES, fitting
 from posteriax.data.corruptions.images import Channels, as_images
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
 from posteriax.data.corruptions.uniforms import uniforms
-
-VALUES_PER_CHUNK = 2**21  # 8 MB an array; programs hold about ten
 
 
 def check_corruption(kind: str, severity: int) -> None:
@@ -104,5 +103,5 @@ def _channels_first(images: np.ndarray, channels: Channels) -> np.ndarray:
 
 def _chunk_size(count: int, values: int) -> int:
     """A power of 2, so that sets of different sizes share programs."""
-    most = max(1, VALUES_PER_CHUNK // values)
+    most = fitting(IMAGE_VALUES, values)
     return min(1 << (most.bit_length() - 1), 1 << (count - 1).bit_length())

@@ -6,10 +6,11 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.memory import SCANNED_VALUES, fitting
+
 Channels = Literal["first", "last"]
 
 SMALLEST = 4  # pixels along a side: below, blocks and borders mean nothing
-VALUES_AT_ONCE = 2**22
 
 
 def as_images(images: Any, channels: Channels) -> np.ndarray:
@@ -53,7 +54,7 @@ def _check_shape(shape: tuple[int, ...], channels: Channels) -> None:
 
 
 def _check_range(array: np.ndarray) -> None:
-    rows = max(1, VALUES_AT_ONCE // array[0].size)  # by parts: the set may be a memory map
+    rows = fitting(SCANNED_VALUES, array[0].size)  # by parts: the set may be a memory map
     for start in range(0, len(array), rows):
         part = array[start : start + rows].astype(np.float32)
         low, high = float(part.min()), float(part.max())

@@ -1,10 +1,10 @@
-"""Predictions of classes."""
+"""Predictions of classes, or of any finite set of outcomes."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,17 @@ import numpy as np
 from jax.scipy.special import logsumexp, xlogy
 
 from posteriax._internal.compiler import jit
-from posteriax.posterior.predictive.protocol import check_against, log_mean, needs_draws
-from posteriax.problem import Likelihood
+from posteriax._internal.memory import DERIVED_BYTES, fitting
+from posteriax.problem.predictive.predictive import (
+    Predictive,
+    check_against,
+    log_mean,
+    mean_per_example,
+    needs_draws,
+)
 
-PART_BYTES = 16 * 2**20
+if TYPE_CHECKING:
+    from posteriax.problem.likelihoods.classes import ClassLikelihood
 
 
 class ClassSums(NamedTuple):
@@ -27,7 +34,7 @@ class ClassSums(NamedTuple):
     squares: Any  # sum_s (p_s - mean)^2, (N, C)
     entropy: Any  # sum_s H[p_s], (N,)
 
-    def plus(self, other: "ClassSums") -> "ClassSums":
+    def join(self, other: "ClassSums") -> "ClassSums":
         """The sums over both sets of draws; of deviations as Chan, Golub and LeVeque (1979) do."""
         count = self.count + other.count
         share, difference = other.count / count, other.mean - self.mean
@@ -40,18 +47,19 @@ class ClassSums(NamedTuple):
         )
 
 
-def sum_classes(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums:
+def sum_classes(log_probs: jax.Array) -> ClassSums:
     """The sums of one draw."""
-    log_probs = likelihood.log_probs(outputs)
     probs = jnp.exp(log_probs)
     return ClassSums(jnp.ones(()), log_probs, probs, jnp.zeros_like(probs), _entropy(probs))
 
 
-class FromClassSums:
+class FromClassSums(Predictive):
     """What follows from the sums over draws alone."""
 
     scores: ClassVar[tuple[str, ...]] = ("accuracy", "nll", "ece", "brier")
-    likelihood: Likelihood
+    reported_uncertainty: ClassVar[str] = "entropy"
+
+    likelihood: "ClassLikelihood"
     sums: Any  # ClassSums, kept or computed
 
     @property
@@ -87,9 +95,38 @@ class FromClassSums:
         per_label = np.take_along_axis(log_probs, labels[..., None], axis=-1)[..., 0]
         return per_label.reshape(len(labels), -1).sum(axis=1)
 
+    def point(self) -> np.ndarray:
+        """The most probable label, (N,)."""
+        return self.probs.argmax(axis=-1)
+
+    def confidence(self) -> np.ndarray:
+        """The probability of the most probable label, (N,)."""
+        return self.probs.max(axis=-1)
+
+    def uncertainties(self) -> dict[str, np.ndarray]:
+        """By "max_probability" (1 - max p), "entropy" and "mutual_information"; of several labels, the mean."""
+        entropy, information = self.entropy(), self.mutual_information()
+        return {
+            # the sum of the others: 1 - max p would be 0 for all that the network is quite sure of, and give no order
+            "max_probability": mean_per_example(np.sort(self.probs, axis=-1)[..., :-1].sum(axis=-1)),
+            "entropy": mean_per_example(entropy),
+            # a difference of entropies: what is rounding alone, as for a single draw, must not order examples
+            "mutual_information": mean_per_example(np.where(information > 1e-6 * entropy + 5e-7, information, 0.0)),
+        }
+
+    def tempered(self, temperature: float) -> "ReducedClassPredictive":
+        """Probabilities proportional to probs^(1 / temperature), as those of a single draw."""
+        log_probs = jnp.asarray(np.log(np.maximum(self.probs, 1e-30)) / temperature)
+        sums = sum_classes(jax.nn.log_softmax(log_probs.astype(jnp.float32)))
+        return ReducedClassPredictive(self.likelihood, sums, self.shape_of_outputs())
+
     @abstractmethod
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        """Of one draw, (N, ...)."""
+
     def check(self, y: Any) -> np.ndarray:
         """The labels, checked against the predictions."""
+        return check_against(self.likelihood, self.shape_of_outputs(), y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +136,7 @@ class ClassPredictive(FromClassSums):
     Args:
         likelihood: what the outputs mean.
         outputs: the network's outputs for every draw, (S, N, ...).
+        unknowns: the likelihood's own unknowns for every draw, if it has any.
 
     >>> import posteriax as px
     >>> predictive = px.ClassPredictive(px.Categorical(), np.zeros((5, 4, 2)))  # 5 draws, 4 examples, 2 classes
@@ -106,17 +144,21 @@ class ClassPredictive(FromClassSums):
     ((4, 2), 0.693...)
     """
 
-    likelihood: Likelihood
+    likelihood: "ClassLikelihood"
     outputs: np.ndarray
+    unknowns: dict[str, Any] = field(default_factory=dict)
+
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        return self.outputs.shape[1:]
 
     @property
     def log_probs_per_draw(self) -> jax.Array:
         """log p(class | x, w_s), (S, N, C)."""
-        return jax.vmap(self.likelihood.log_probs)(jnp.asarray(self.outputs))  # type: ignore[attr-defined]
+        return jax.vmap(self.likelihood.log_probs)(self.unknowns, jnp.asarray(self.outputs))
 
     @cached_property
     def sums(self) -> ClassSums:
-        return reduce(ClassSums.plus, (_class_sums(self.likelihood, part) for part in _parts(self.outputs)))
+        return reduce(ClassSums.join, (_class_sums(self.likelihood, *part) for part in self._parts()))
 
     def quantile(self, q: Any) -> np.ndarray:
         """Quantiles over draws of every class's probability, (len(q), N, C), or (N, C) for one q."""
@@ -125,11 +167,20 @@ class ClassPredictive(FromClassSums):
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         labels = jnp.asarray(self.check(y))
-        each = jit(jax.vmap(lambda outputs: self.likelihood.log_prob({}, outputs, labels)))
-        return np.asarray(log_mean(jnp.concatenate([each(part) for part in _parts(self.outputs)])))
+        each = jit(jax.vmap(lambda unknowns, outputs: self.likelihood.log_prob(unknowns, outputs, labels)))
+        return np.asarray(log_mean(jnp.concatenate([each(*part) for part in self._parts()])))
 
-    def check(self, y: Any) -> np.ndarray:
-        return check_against(self.likelihood, self.outputs.shape[1:], y)
+    def per_draw(self) -> np.ndarray:
+        """The probabilities of every draw, (S, N, C), less the first class of two: of two, one says all."""
+        probs = np.exp(np.asarray(self.log_probs_per_draw))
+        return (probs[..., 1:] if probs.shape[-1] == 2 else probs).reshape(*probs.shape[:2], -1)
+
+    def _parts(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """The draws in parts of some megabytes: what is derived from all of them should not hold them several times."""
+        size = fitting(DERIVED_BYTES, self.outputs[:1].nbytes)
+        for first in range(0, len(self.outputs), size):
+            some = slice(first, first + size)
+            yield jax.tree.map(lambda leaf, some=some: leaf[some], self.unknowns), self.outputs[some]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,26 +190,23 @@ class ReducedClassPredictive(FromClassSums):
     With several labels per example (tokens), `log_prob` treats them as independent.
     """
 
-    likelihood: Likelihood
+    likelihood: "ClassLikelihood"
     sums: ClassSums
     output_shape: tuple[int, ...]
+
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        return self.output_shape
 
     def quantile(self, q: Any) -> np.ndarray:
         raise needs_draws("quantile")
 
-    def check(self, y: Any) -> np.ndarray:
-        return check_against(self.likelihood, self.output_shape, y)
-
-
-def _parts(outputs: np.ndarray) -> Iterator[np.ndarray]:
-    """The draws in parts of some megabytes: what is derived from all of them should not hold them several times."""
-    size = max(1, PART_BYTES // max(outputs[:1].nbytes, 1))
-    return (outputs[first : first + size] for first in range(0, len(outputs), size))
+    def per_draw(self) -> np.ndarray:
+        raise needs_draws("per_draw")
 
 
 @partial(jit, static_argnums=0)
-def _class_sums(likelihood: Any, outputs: jax.Array) -> ClassSums:
-    log_probs = jax.vmap(likelihood.log_probs)(outputs)
+def _class_sums(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums:
+    log_probs = jax.vmap(likelihood.log_probs)(unknowns, outputs)
     probs = jnp.exp(log_probs)
     count, mean = jnp.asarray(len(outputs), jnp.float32), probs.mean(axis=0)
     squares = jnp.square(probs - mean).sum(axis=0)

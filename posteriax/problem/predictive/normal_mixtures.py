@@ -19,13 +19,13 @@ from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
 
 from posteriax._internal.compiler import jit
+from posteriax._internal.memory import DENSITY_VALUES, fitting
 
 FEWEST, MOST = 64, 2**14  # points for one target
 FEWEST_OF_DISTANCES = 256  # |F - G| has kinks
 REACH = 6.5  # standard deviations; beyond are 1e-10 of a component
 OWN_STEP = 0.25  # of a component's own grid, in its standard deviations
 BLOCK = 64  # points at once
-AT_ONCE = 2**22  # values of densities at once
 
 
 def mixture_entropy(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ def _integrals(integrand: Any, points: int, mixtures: Any, low: jax.Array, high:
         values = jax.lax.map(partial(integrand, own), places.reshape(-1, BLOCK)).reshape(-1)
         return jnp.trapezoid(values, places)
 
-    together = max(1, AT_ONCE // (BLOCK * sum(mean.shape[1] for mean, _ in mixtures)))
+    together = fitting(DENSITY_VALUES, BLOCK * sum(mean.shape[1] for mean, _ in mixtures))
     return jax.lax.map(of_target, (mixtures, low, high), batch_size=together)
 
 

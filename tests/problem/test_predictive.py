@@ -6,9 +6,7 @@ import scipy.special
 import scipy.stats
 
 import posteriax as px
-from posteriax.posterior.predictive import ReducedClassPredictive, ReducedNormalPredictive, sum_classes, sum_normals
-from posteriax.posterior.predictive.classes import ClassSums
-from posteriax.posterior.predictive.normals import NormalSums
+from posteriax.problem.predictive import ClassSums, NumberSums, ReducedClassPredictive, ReducedNumberPredictive
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(7, 20, 4)).astype(np.float32)
@@ -90,12 +88,12 @@ def test_reduced_std_keeps_a_small_spread_of_large_numbers():
     """y about 1e4 and draws 0.3 apart: a difference of float32 squares has errors of several units."""
     likelihood = px.Normal(0.1)
     outputs = (1e4 + 0.3 * np.random.default_rng(1).normal(size=(300, 4, 1))).astype(np.float32)
-    sums = [sum_normals(likelihood, {}, draw) for draw in outputs]
-    one_by_one = functools.reduce(NormalSums.plus, sums)
-    halves = functools.reduce(NormalSums.plus, sums[:100]).plus(functools.reduce(NormalSums.plus, sums[100:]))
+    sums = [likelihood.sums({}, draw) for draw in outputs]
+    one_by_one = functools.reduce(NumberSums.join, sums)
+    halves = functools.reduce(NumberSums.join, sums[:100]).join(functools.reduce(NumberSums.join, sums[100:]))
     truth = np.sqrt(0.1**2 + outputs.astype(np.float64).var(axis=0))
     for merged in (one_by_one, halves):
-        reduced = ReducedNormalPredictive(likelihood, merged, (4, 1))
+        reduced = ReducedNumberPredictive(likelihood, merged, (4, 1))
         np.testing.assert_allclose(reduced.std, truth, rtol=0.01)  # 1e4 in float32 comes in steps of 0.001
         np.testing.assert_allclose(reduced.mean, outputs.mean(axis=0, dtype=np.float64), atol=5e-3)
     whole = px.NormalPredictive(likelihood, outputs, {})
@@ -108,7 +106,7 @@ def test_reduced_std_of_probabilities_keeps_a_small_spread():
     logits[..., 0] += 1e-4 * np.random.default_rng(2).normal(size=(200, 3))
     logits = logits.astype(np.float32)
     truth = scipy.special.softmax(logits.astype(np.float64), axis=-1).std(axis=0)
-    sums = functools.reduce(ClassSums.plus, (sum_classes(px.Categorical(), {}, draw) for draw in logits))
+    sums = functools.reduce(ClassSums.join, (px.Categorical().sums({}, draw) for draw in logits))
     reduced = ReducedClassPredictive(px.Categorical(), sums, (3, 2))
     np.testing.assert_allclose(reduced.std, truth, rtol=0.02)
     np.testing.assert_allclose(px.ClassPredictive(px.Categorical(), logits).std, truth, rtol=0.02)

@@ -1,0 +1,95 @@
+"""A posterior given by variational parameters."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax._internal.compiler import jit
+from posteriax.families import Block, Family, Variational, blocks_of
+from posteriax.posterior.posterior import Posterior
+from posteriax.problem import Params, Unknowns
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalPosterior(Posterior):
+    """A posterior given by variational parameters; an even mixture if there are several members.
+
+    Args:
+        families: the family of every leaf, by path.
+        variational: the parameters of every block of leaves, by the path of its first leaf, with a leading axis of
+            members.
+    """
+
+    families: dict[str, Family]
+    variational: dict[str, Variational]
+
+    @property
+    def members(self) -> int:
+        return jax.tree.leaves(self.variational)[0].shape[0]
+
+    @property
+    def components(self) -> int:
+        """How many components each member has, if its families are of a mixture."""
+        return max(family.components or 1 for family in self.families.values())
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return blocks_of(tuple(self.families.values()), self.problem.leaf_infos)
+
+    @property
+    def support(self) -> int | None:
+        endless = any(family.random for family in self.families.values())
+        return None if endless else self.members * self.components
+
+    @property
+    def template(self) -> Unknowns:
+        draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
+
+    @property
+    def mean(self) -> Params:
+        means: list[Any] = [None] * len(self.families)
+        for block in self.blocks:
+            joined = jax.vmap(block.family.mean)(self.variational[block.name]).mean(axis=0)
+            for i, leaf in zip(block.indices, block.part(joined), strict=True):
+                means[i] = leaf
+        return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means).network
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(self.variational))
+
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+        # draws go round the members, and round the components of each
+        members, components = indices % self.members, indices // self.members % self.components
+        choices = (jnp.asarray(choice) for choice in (indices, members, components))
+        variational = {block.name: self.variational[block.name] for block in self.blocks}
+        leaves = _draw_leaves(self.blocks, variational, key, *choices)
+        return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), leaves)
+
+
+@partial(jit, static_argnums=0)
+def _draw_leaves(
+    blocks: tuple[Block, ...],
+    variational: dict[str, Variational],
+    key: jax.Array,
+    indices: jax.Array,
+    members: jax.Array,
+    components: jax.Array,
+) -> list[Any]:
+    """Draw number `index` of every leaf from that member and component, for all indices."""
+
+    def one(index: jax.Array, member: jax.Array, component: jax.Array) -> list[Any]:
+        keys = jax.random.split(jax.random.fold_in(key, index), len(blocks))
+        drawn: dict[int, Any] = {}
+        for block, block_key in zip(blocks, keys, strict=True):
+            own = jax.tree.map(lambda leaf: leaf[member], variational[block.name])
+            value = block.family.sample(block.family.component(own, component), block_key)
+            drawn |= dict(zip(block.indices, block.part(value), strict=True))
+        return [drawn[i] for i in range(len(drawn))]
+
+    return jax.vmap(one)(indices, members, components)

@@ -1,0 +1,71 @@
+"""Likelihoods over a finite set of outcomes."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.problem.likelihoods.likelihood import Likelihood, Unknown, check_shape, sum_per_example
+from posteriax.problem.predictive.classes import ClassPredictive, ClassSums, ReducedClassPredictive, sum_classes
+
+
+class ClassLikelihood(Likelihood, namespace="likelihoods"):
+    """One of C outcomes, labelled 0 to C - 1: a likelihood that derives from it says how probable each is.
+
+    Scores, calibration, attacks, recalibration and reports follow from :meth:`log_probs`.
+
+    >>> from dataclasses import dataclass
+    >>> import posteriax as px
+    >>> @dataclass(frozen=True)
+    ... class Softened(px.ClassLikelihood):
+    ...     '''A softmax at a fixed temperature.'''
+    ...     temperature: float = 2.0
+    ...     def log_probs(self, unknowns, outputs):
+    ...         return jax.nn.log_softmax(outputs / self.temperature)
+    >>> Softened().predictive(np.float32([[[2.0, 0.0]]]), {}).probs.round(3).tolist()
+    [[0.731..., 0.268...]]
+    """
+
+    predicts_classes: ClassVar[bool] = True
+
+    @abstractmethod
+    def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
+        """The log probability of every outcome: (N, ...) outputs give (N, C), or (N, ..., C) with several labels."""
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        labels = as_labels(y)
+        shape = jax.eval_shape(self.log_probs, self.unknowns(), outputs).shape
+        if labels.max() >= shape[-1]:
+            raise ValueError(
+                f"y has labels up to {labels.max()}, but {type(self).__name__} has {shape[-1]} outcomes (labels 0 to "
+                f"{shape[-1] - 1})"
+            )
+        if labels.ndim == len(shape) and labels.shape[-1] == 1:
+            labels = labels[..., 0]
+        check_shape("labels", labels, shape[:-1])
+        return labels
+
+    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        log_probs = self.log_probs(unknowns, outputs)
+        return sum_per_example(jnp.take_along_axis(log_probs, y[..., None], axis=-1)[..., 0])
+
+    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> ClassPredictive:
+        return ClassPredictive(self, outputs, unknowns)
+
+    def sums(self, unknowns: Unknown, outputs: jax.Array) -> ClassSums:
+        return sum_classes(self.log_probs(unknowns, outputs))
+
+    def reduced_predictive(self, sums: ClassSums, output_shape: tuple[int, ...]) -> ReducedClassPredictive:
+        return ReducedClassPredictive(self, sums, output_shape)
+
+
+def as_labels(y: np.ndarray) -> np.ndarray:
+    if y.dtype.kind not in "biu":
+        if not np.array_equal(y, np.round(y)):
+            raise TypeError(f"y must be whole-number labels for a classification, got dtype {y.dtype} with fractions")
+        raise TypeError(f"y must be whole-number labels for a classification, got dtype {y.dtype}; use y.astype(int)")
+    if y.min() < 0:
+        raise ValueError(f"y has the label {y.min()}, but labels start at 0")
+    return np.minimum(y, 2**31 - 1).astype(np.int32)  # a huge label must not wrap around into the range

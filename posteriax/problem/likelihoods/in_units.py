@@ -1,0 +1,66 @@
+"""Targets in their own units, for a network and a likelihood that learned standardised ones."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax._internal.settings import from_plain, to_plain
+from posteriax.problem.likelihoods.likelihood import Unknown
+from posteriax.problem.likelihoods.numbers import NumberLikelihood
+from posteriax.problem.likelihoods.target_units import Units
+from posteriax.problem.predictive.numbers import NumberPredictive
+
+
+@dataclass(frozen=True)
+class InUnits(NumberLikelihood):
+    """A likelihood of real numbers whose targets are in units of their own: y = offset + scale (standardised y).
+
+    Args:
+        standard: the likelihood of standardised targets, with which the network was trained.
+        offset, scale: of the targets' units.
+
+    >>> import posteriax as px
+    >>> likelihood = InUnits(px.Normal(scale=1.0), offset=1e7, scale=2.0)
+    >>> likelihood.check(jax.ShapeDtypeStruct((1, 1), np.float32), np.array([1e7 + 1.0])).item()
+    0.5
+    """
+
+    standard: NumberLikelihood
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def units(self) -> Units:
+        return Units(self.offset, self.scale)
+
+    def unknowns(self) -> Unknown:
+        return self.standard.unknowns()
+
+    def priors(self) -> dict[str, dist.Distribution]:
+        return self.standard.priors()
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        return self.standard.check(outputs, self.units.standardise(y))
+
+    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Distribution:
+        """In standardised units, as are the network's outputs; predictives restore the units in float64."""
+        return self.standard.distribution(unknowns, outputs)
+
+    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        # a density per unit of the target; y is standardised
+        standard = self.standard.log_prob(unknowns, outputs, y)
+        return standard - math.prod(y.shape[1:]) * self.units.log_scale
+
+    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> NumberPredictive:
+        return replace(self.standard.predictive(outputs, unknowns), likelihood=self)
+
+    def to_plain(self) -> dict[str, Any]:
+        return super().to_plain() | {"standard": to_plain(self.standard)}
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        return cls(**settings | {"standard": from_plain(settings["standard"])})

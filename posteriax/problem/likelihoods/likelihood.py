@@ -1,0 +1,72 @@
+"""The contract of a likelihood."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax._internal.settings import Savable
+from posteriax.problem.predictive.predictive import Predictive, Sums
+
+Unknown = dict[str, jax.Array]
+
+
+class Likelihood(Savable, ABC, namespace="likelihoods"):
+    """What a network's outputs say about the targets, as a frozen dataclass of plain settings.
+
+    Outputs and targets have a leading axis of examples. Most likelihoods derive from :class:`px.ClassLikelihood` (a
+    finite set of outcomes) or :class:`px.NumberLikelihood` (any NumPyro distribution), which leave one function
+    to write.
+    """
+
+    predicts_classes: ClassVar[bool] = False  # whether `log_probs` gives the probability of every outcome
+
+    def unknowns(self) -> Unknown:
+        """Starting values of the likelihood's own unknowns; empty if it has none."""
+        return {}
+
+    def priors(self) -> dict[str, dist.Distribution]:
+        """Their priors."""
+        return {}
+
+    @abstractmethod
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        """The targets in the shape and dtype that `log_prob` takes, or an error that says what does not fit."""
+
+    @abstractmethod
+    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        """log p(y_i | outputs_i) of every example, (N,): summed over whatever axes one example has."""
+
+    @abstractmethod
+    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> Predictive:
+        """Predictions from the outputs of every draw, (S, N, ...), and the unknowns of every draw, (S, ...) each."""
+
+    @abstractmethod
+    def sums(self, unknowns: Unknown, outputs: jax.Array) -> Sums:
+        """What is kept of one draw if draws are only summed, with ``predict(..., reduce=True)``."""
+
+    @abstractmethod
+    def reduced_predictive(self, sums: Any, output_shape: tuple[int, ...]) -> Predictive:
+        """Predictions from the sums over all draws."""
+
+    def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
+        """The log probability of every outcome, in a last axis, if there is a finite set of them."""
+        raise TypeError(f"{self!r} does not predict classes")
+
+
+def check_shape(what: str, y: np.ndarray, shape: tuple[int, ...]) -> None:
+    if y.shape[1:] != tuple(shape[1:]):
+        raise ValueError(
+            f"y has {what} of shape {y.shape[1:]} per example, but the network's outputs ask for {shape[1:]}"
+        )
+
+
+def sum_per_example(values: jax.Array) -> jax.Array:
+    return values.reshape(values.shape[0], -1).sum(axis=1)
+
+
+def at_least_float32(outputs: jax.Array) -> jax.Array:
+    return outputs.astype(jnp.promote_types(outputs.dtype, jnp.float32))

@@ -1,0 +1,58 @@
+"""Gaussian noise."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax.problem.likelihoods.likelihood import Unknown
+from posteriax.problem.likelihoods.numbers import (
+    NumberLikelihood,
+    Scale,
+    check_scale,
+    check_two_outputs,
+    location_and_scale,
+)
+from posteriax.problem.predictive.normals import NormalPredictive
+
+
+@dataclass(frozen=True)
+class Normal(NumberLikelihood):
+    """A real number (or D of them) with Gaussian noise.
+
+        log p(y | f) = -log(2 pi sigma^2) / 2 - (y - f)^2 / (2 sigma^2)
+
+    Args:
+        scale: the noise's standard deviation sigma, in the units of y. A number fixes it. ``"learned"`` makes it one
+            unknown with the prior log sigma ~ N(0, 1), inferred with the weights (standardise y first).
+            ``"predicted"`` reads it from the network, which then gives 2 D outputs for D targets: the means, then
+            values whose softplus is sigma.
+
+    >>> Normal(scale=1.0).log_prob({}, jnp.array([[0.0]]), jnp.array([[0.0]])).round(3).tolist()
+    [-0.919...]
+    """
+
+    scale: Scale = "learned"
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+
+    def unknowns(self) -> Unknown:
+        return {"log_scale": jnp.zeros(())} if self.scale == "learned" else {}
+
+    def priors(self) -> dict[str, dist.Distribution]:
+        return {"log_scale": dist.Normal(0.0, 1.0)} if self.scale == "learned" else {}
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        if self.scale == "predicted":
+            check_two_outputs("Normal", outputs.shape)
+        return super().check(outputs, y)
+
+    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Normal:
+        return dist.Normal(*location_and_scale(self.scale, unknowns, outputs))
+
+    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> NormalPredictive:
+        return NormalPredictive(self, outputs, unknowns)

@@ -1,0 +1,102 @@
+"""Likelihoods of numbers, real or counted: one NumPyro distribution for every target."""
+
+import math
+from abc import abstractmethod
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax._internal.checks import check_positive
+from posteriax.problem.likelihoods.likelihood import (
+    Likelihood,
+    Unknown,
+    at_least_float32,
+    check_shape,
+    sum_per_example,
+)
+from posteriax.problem.likelihoods.target_units import Units
+from posteriax.problem.predictive.counts import CountPredictive
+from posteriax.problem.predictive.numbers import NumberPredictive, NumberSums, ReducedNumberPredictive, sum_numbers
+
+
+class NumberLikelihood(Likelihood, namespace="likelihoods"):
+    """A number (or D of them) per example: a likelihood that derives from it gives the distribution of each.
+
+    Moments, quantiles, intervals, densities, scores and reports follow from :meth:`distribution`, which needs `mean`,
+    `variance`, `log_prob` and `cdf`. A discrete one is taken to be over the counts 0, 1, 2, ...
+
+    >>> from dataclasses import dataclass
+    >>> import posteriax as px
+    >>> @dataclass(frozen=True)
+    ... class Exponential(px.NumberLikelihood):
+    ...     '''Waiting times; the network gives the log rate.'''
+    ...     def distribution(self, unknowns, outputs):
+    ...         return dist.Exponential(jnp.exp(outputs))
+    >>> predictive = Exponential().predictive(np.zeros((1, 1, 1), np.float32), {})
+    >>> predictive.mean.item(), predictive.quantile(0.5).round(3).item()  # 1 and log(2)
+    (1.0, 0.693...)
+    """
+
+    @abstractmethod
+    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Distribution:
+        """The distribution of the targets, of the targets' shape (N, D); parameters may broadcast to it."""
+
+    @property
+    def units(self) -> Units:
+        """The units of the target, if they are not the outputs'."""
+        return Units()
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        shape = jax.eval_shape(lambda o: self.distribution(self.unknowns(), o).mean, outputs).shape
+        targets = y.astype(jax.dtypes.canonicalize_dtype(np.float64))
+        # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where it is certain what is meant
+        if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:
+            targets = targets.reshape(targets.shape[0], *shape[1:])
+        check_shape("targets", targets, shape)
+        return targets
+
+    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        return sum_per_example(self.distribution(unknowns, outputs).log_prob(y))
+
+    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> NumberPredictive:
+        one = jnp.zeros((1, *outputs.shape[2:]), outputs.dtype)
+        discrete = self.distribution(self.unknowns(), one).is_discrete
+        return (CountPredictive if discrete else NumberPredictive)(self, outputs, unknowns)
+
+    def sums(self, unknowns: Unknown, outputs: jax.Array) -> NumberSums:
+        return sum_numbers(self.distribution(unknowns, outputs))
+
+    def reduced_predictive(self, sums: NumberSums, output_shape: tuple[int, ...]) -> ReducedNumberPredictive:
+        return ReducedNumberPredictive(self, sums, output_shape)
+
+
+Scale = float | Literal["learned", "predicted"]
+
+
+def check_scale(scale: Scale) -> None:
+    if not isinstance(scale, str):
+        check_positive("scale", scale)
+    elif scale not in ("learned", "predicted"):
+        raise ValueError(f'scale must be a positive number, "learned" or "predicted", got {scale!r}')
+
+
+def check_two_outputs(name: str, shape: tuple[int, ...]) -> None:
+    """Of a network that predicts the scale."""
+    if len(shape) < 2 or shape[-1] % 2:
+        raise ValueError(
+            f'{name}(scale="predicted") needs two outputs per target (mean and scale), but the network gives '
+            f"{shape[1:]} per example"
+        )
+
+
+def location_and_scale(scale: Scale, unknowns: Unknown, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of the target's noise, both of the targets' shape."""
+    outputs = at_least_float32(outputs)
+    if scale == "predicted":
+        location, raw = jnp.split(outputs, 2, axis=-1)
+        return location, jax.nn.softplus(raw) + 1e-6  # a floor: an exact zero would make the density infinite
+    value: Any = jnp.exp(unknowns["log_scale"]) if scale == "learned" else scale
+    return outputs, jnp.broadcast_to(value, outputs.shape)

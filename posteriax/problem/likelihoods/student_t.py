@@ -1,0 +1,92 @@
+"""Robust regression: noise with heavy tails."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax.problem.likelihoods.likelihood import Unknown
+from posteriax.problem.likelihoods.numbers import (
+    NumberLikelihood,
+    Scale,
+    check_scale,
+    check_two_outputs,
+    location_and_scale,
+)
+
+SMALLEST_LEARNED_DF = 2.0  # above it the variance is finite
+TABLE, FARTHEST = 2048, 16.0  # of the distribution function: points, and the largest asinh of a standardised value
+
+
+@dataclass(frozen=True)
+class StudentT(NumberLikelihood):
+    """A real number (or D of them) with heavy-tailed noise, for data with outliers.
+
+        y = f + sigma t        t ~ Student's t with `df` degrees of freedom
+
+    An outlier k sigma away costs (df + 1) log(k) nats, not k^2 / 2: it bends the fit much less than with Gaussian noise
+    (Lange, Little and Taylor 1989).
+
+    Args:
+        df: degrees of freedom, above 1 (below, there is no mean; up to 2, no finite standard deviation). Few are
+            robust, many are Gaussian. A number fixes them. ``"learned"`` makes them one unknown above 2 with the prior
+            log(df - 2) ~ N(log 8, 1), 95 % of which lies between 3 and 60, inferred with the weights.
+        scale: sigma, in the units of y; a number, ``"learned"`` or ``"predicted"`` as for :class:`px.Normal`. The
+            standard deviation of y is sigma sqrt(df / (df - 2)).
+
+    >>> StudentT(df=4.0, scale=1.0).log_prob({}, jnp.array([[0.0]]), jnp.array([[0.0]])).round(3).tolist()
+    [-0.98...]
+    """
+
+    df: float | Literal["learned"] = 4.0
+    scale: Scale = "learned"
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        if self.df != "learned" and not (isinstance(self.df, int | float | np.number) and 1 < self.df < math.inf):
+            raise ValueError(f'df must be a number above 1 or "learned", got {self.df!r}')
+
+    def unknowns(self) -> Unknown:
+        df = {"log_df": jnp.full((), math.log(8.0))} if self.df == "learned" else {}
+        return df | ({"log_scale": jnp.zeros(())} if self.scale == "learned" else {})
+
+    def priors(self) -> dict[str, dist.Distribution]:
+        df: dict[str, Any] = {"log_df": dist.Normal(math.log(8.0), 1.0)} if self.df == "learned" else {}
+        return df | ({"log_scale": dist.Normal(0.0, 1.0)} if self.scale == "learned" else {})
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        if self.scale == "predicted":
+            check_two_outputs("StudentT", outputs.shape)
+        return super().check(outputs, y)
+
+    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.StudentT:
+        df: Any = self.df if self.df != "learned" else SMALLEST_LEARNED_DF + jnp.exp(unknowns["log_df"])
+        return _TabulatedStudentT(df, *location_and_scale(self.scale, unknowns, outputs))
+
+
+class _TabulatedStudentT(dist.StudentT):
+    """With one number of degrees of freedom, and a distribution function that is tabulated.
+
+    NumPyro's, by the incomplete beta function, is off by 2e-4 in float32 and takes half a microsecond per value.
+    """
+
+    pytree_data_fields = ("_beyond",)
+
+    def __init__(self, df: Any, loc: jax.Array, scale: jax.Array):
+        super().__init__(df, loc, scale)
+        # an even grid in asinh reaches far tails: x = sinh(u), dx = cosh(u) du
+        u = jnp.linspace(0.0, FARTHEST, TABLE, dtype=loc.dtype)
+        density = jnp.exp(-(df + 1) / 2 * jnp.log1p(jnp.square(jnp.sinh(u)) / df)) * jnp.cosh(u)
+        beyond = jnp.concatenate([jnp.zeros(1, u.dtype), jnp.cumsum(density[1:] + density[:-1])])
+        self._beyond = beyond / (2 * beyond[-1])  # the probability between 0 and x: from 0 to 1/2
+
+    def cdf(self, value: Any) -> jax.Array:
+        standard = (value - self.loc) / self.scale
+        place = jnp.minimum(jnp.arcsinh(jnp.abs(standard)) / FARTHEST, 1.0) * (TABLE - 1)
+        left = jnp.clip(place.astype(jnp.int32), 0, TABLE - 2)
+        found = self._beyond[left] + (place - left) * (self._beyond[left + 1] - self._beyond[left])
+        return 0.5 + jnp.sign(standard) * found

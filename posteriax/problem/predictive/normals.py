@@ -1,0 +1,93 @@
+"""Predictions of real numbers with Gaussian noise."""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+
+from posteriax._internal.compiler import jit
+from posteriax.problem.predictive.normal_mixtures import mixture_distance, mixture_entropy
+from posteriax.problem.predictive.numbers import NumberPredictive
+
+
+@dataclass(frozen=True, eq=False)
+class NormalPredictive(NumberPredictive):
+    """Predictions of real numbers: a mixture of one Gaussian per draw.
+
+    Where the likelihood has units of its own (a network that learned standardised targets), results are in these
+    units, restored in float64.
+
+    Args:
+        likelihood: the noise model.
+        outputs: the network's outputs for every draw, (S, N, ...).
+        unknowns: the likelihood's own unknowns for every draw.
+
+    >>> import posteriax as px
+    >>> predictive = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((5, 4, 1)), {})
+    >>> predictive.std[0].item(), predictive.quantile(0.5)[0].round(3).item()
+    (1.0, ...0.0)
+    """
+
+    @cached_property
+    def standard_moments(self) -> tuple[jax.Array, jax.Array]:
+        """Mean and noise scale of every draw, (S, N, D), in the network's units."""
+        return self._each(lambda d: (d.loc, d.scale))
+
+    def entropy(self) -> np.ndarray:
+        """Differential entropy of each target's mixture over all draws, in nats, (N, D).
+
+        Of an example with several targets, each one's own (its marginal distribution's): their sum is the joint
+        entropy only if the draws do not tie them together, and else above it.
+        """
+        return mixture_entropy(*map(np.asarray, self.standard_moments)) + self.likelihood.units.log_scale
+
+    def mutual_information(self) -> np.ndarray:
+        """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own.
+
+            I(y; w | x) = H[mean_s N(mu_s, sigma_s^2)] - mean_s log(2 pi e sigma_s^2) / 2
+
+        Of an example with several targets, each one's by itself, as for :meth:`entropy`.
+        """
+        mean, scale = map(np.asarray, self.standard_moments)
+        own = 0.5 * np.log(2 * np.pi * np.e) + np.log(scale).mean(axis=0, dtype=np.float64)
+        return np.maximum(mixture_entropy(mean, scale) - own, 0.0).astype(np.float32)
+
+    def distance(self, other: NumberPredictive) -> np.ndarray:
+        """1-Wasserstein distance of every target's mixture from another prediction's, in the target's units, (N, D)."""
+        if not isinstance(other, NormalPredictive):  # the exact integral is of Gaussians
+            return super().distance(other)
+        units = self.likelihood.units
+        ours: tuple[Any, Any] = self.standard_moments
+        theirs: tuple[Any, Any] = other.standard_moments
+        if other.likelihood.units != units:
+            mean, scale = other.moments_per_draw
+            theirs = (units.standardise(mean), np.asarray(scale, np.float64) / units.scale)
+        return units.restore_spread(mixture_distance(*map(np.asarray, (*ours, *theirs))))
+
+    def _standard_quantiles(self, levels: Any) -> jax.Array:
+        return _mixture_quantiles(*self.standard_moments, jnp.asarray(levels))
+
+
+@jit
+def _mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> jax.Array:
+    # one level after another: all at once would hold a copy of all draws for each
+    return jax.lax.map(partial(_mixture_quantile, mean, scale), levels)
+
+
+def _mixture_quantile(mean: jax.Array, scale: jax.Array, level: jax.Array) -> jax.Array:
+    components = mean + scale * norm.ppf(level)
+    # the mixture's quantile lies between the smallest and the largest of its components'
+    low, high = components.min(axis=0), components.max(axis=0)
+
+    def halve(_: Any, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = (low + high) / 2
+        below = norm.cdf((middle - mean) / scale).mean(axis=0) < level
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    low, high = jax.lax.fori_loop(0, 24, halve, (low, high))  # to float32's precision
+    return (low + high) / 2

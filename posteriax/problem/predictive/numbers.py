@@ -1,0 +1,240 @@
+"""Predictions of numbers: a mixture of one distribution per draw."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax.problem.predictive.mixtures import LEVEL_WEIGHTS, LEVELS, check_levels, each_entropy, mixture_quantiles
+from posteriax.problem.predictive.predictive import (
+    Predictive,
+    check_against,
+    log_mean,
+    mean_per_example,
+    needs_draws,
+)
+
+if TYPE_CHECKING:
+    from posteriax.problem.likelihoods.numbers import NumberLikelihood
+
+
+class NumberSums(NamedTuple):
+    """What predictions of numbers need to know of any number of draws, (N, D) each.
+
+    Means and summed squares of deviations from them, joined as Chan, Golub and LeVeque (1979) do: a difference of
+    large sums would lose a small spread of large numbers to rounding.
+    """
+
+    count: Any
+    mean: Any  # of the draws' means
+    squares: Any  # sum_s (mu_s - mean)^2
+    variance: Any  # mean_s sigma_s^2
+
+    def join(self, other: "NumberSums") -> "NumberSums":
+        """Of both sets of draws."""
+        count = self.count + other.count
+        share, difference = other.count / count, other.mean - self.mean
+        return NumberSums(
+            count,
+            self.mean + share * difference,
+            self.squares + other.squares + self.count * share * jnp.square(difference),
+            self.variance + share * (other.variance - self.variance),
+        )
+
+
+def sum_numbers(distribution: Any) -> NumberSums:
+    """The sums of one draw."""
+    mean = distribution.mean
+    return NumberSums(jnp.ones(()), mean, jnp.zeros_like(mean), jnp.broadcast_to(distribution.variance, mean.shape))
+
+
+class PredictsNumbers(Predictive):
+    """What predictions of numbers share, whether or not their draws were kept."""
+
+    scores: ClassVar[tuple[str, ...]] = ("rmse", "nll", "crps", "coverage_90")
+
+    likelihood: "NumberLikelihood"
+
+    @abstractmethod
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        """Of one draw, (N, ...)."""
+
+    def check(self, y: Any) -> np.ndarray:
+        """The targets as the likelihood takes them, checked against the predictions."""
+        return check_against(self.likelihood, self.shape_of_outputs(), y)
+
+    def targets(self, y: Any) -> np.ndarray:
+        """The targets as they were given, in float64 and the shape of `mean`, checked against the predictions."""
+        return np.asarray(y, np.float64).reshape(self.check(y).shape)
+
+    def uncertainties(self) -> dict[str, np.ndarray]:
+        """By "std": over several targets their root mean square."""
+        return {"std": np.sqrt(mean_per_example(np.square(self.std)))}
+
+
+@dataclass(frozen=True, eq=False)
+class NumberPredictive(PredictsNumbers):
+    """Predictions of numbers: a mixture of one distribution per draw, with equal weights.
+
+    Where the likelihood has units of its own (a network that learned standardised targets), results are in these
+    units, restored in float64.
+
+    Args:
+        likelihood: the noise model.
+        outputs: the network's outputs for every draw, (S, N, ...).
+        unknowns: the likelihood's own unknowns for every draw.
+
+    >>> import posteriax as px
+    >>> predictive = px.NumberPredictive(px.StudentT(df=4.0, scale=1.0), np.zeros((5, 4, 1), np.float32), {})
+    >>> predictive.std[0].round(3).item(), predictive.quantile(0.95)[0].round(3).item()
+    (1.41..., 2.13...)
+    """
+
+    likelihood: "NumberLikelihood"
+    outputs: np.ndarray
+    unknowns: dict[str, Any]
+
+    @cached_property
+    def standard_moments(self) -> tuple[jax.Array, jax.Array]:
+        """Mean and standard deviation of y under every draw, (S, N, D), in the network's units."""
+        mean, variance = self._each(lambda d: (d.mean, jnp.broadcast_to(d.variance, d.mean.shape)))
+        return mean, jnp.sqrt(variance)
+
+    @property
+    def sums(self) -> NumberSums:
+        """What ``reduce=True`` would have kept, in the network's units."""
+        mean, scale = self.standard_moments
+        middle = mean.mean(axis=0)
+        squares = jnp.square(mean - middle).sum(axis=0)
+        return NumberSums(jnp.float32(len(mean)), middle, squares, jnp.square(scale).mean(axis=0))
+
+    @property
+    def moments_per_draw(self) -> tuple[Any, Any]:
+        """Mean and standard deviation of y under every draw, (S, N, D)."""
+        mean, scale = self.standard_moments
+        units = self.likelihood.units
+        return (mean, scale) if units.are_standard else (units.restore(mean), units.restore_spread(scale))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y | x, D], (N, D)."""
+        each = np.asarray(self.standard_moments[0])
+        return self.likelihood.units.restore(each.mean(axis=0, dtype=np.float64).astype(each.dtype))
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
+
+        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
+        """
+        mean, scale = self.standard_moments
+        return self.likelihood.units.restore_spread(jnp.sqrt(jnp.square(scale).mean(axis=0) + mean.var(axis=0)))
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Quantiles of y, (len(q), N, D), or (N, D) for one q: of the exact mixture, found by bisection."""
+        levels = check_levels(q)
+        found = np.asarray(self._standard_quantiles(levels.reshape(-1)))
+        return self.likelihood.units.restore(found.reshape(*levels.shape, *found.shape[1:]))
+
+    def cdf(self, y: Any) -> np.ndarray:
+        """How probable targets up to y are, (N, D): uniform on 0 to 1 if the predictions are calibrated."""
+        targets = jnp.asarray(self.check(y))
+        return np.asarray(self._each(lambda d: d.cdf(targets)).mean(axis=0))
+
+    def entropy(self) -> np.ndarray:
+        """Differential entropy of each target's mixture over all draws, in nats, (N, D).
+
+        Of an example with several targets, each one's own (its marginal distribution's): their sum is the joint
+        entropy only if the draws do not tie them together, and else above it.
+        """
+        quantiles = self._standard_quantiles(LEVELS)
+        log_density = jax.lax.map(lambda y: log_mean(self._each(lambda d: d.log_prob(y))), quantiles)
+        return -np.tensordot(LEVEL_WEIGHTS, np.asarray(log_density, np.float64), 1) + self.likelihood.units.log_scale
+
+    def mutual_information(self) -> np.ndarray:
+        """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own.
+
+            I(y; w | x) = H[mean_s p_s] - mean_s H[p_s]
+
+        Of an example with several targets, each one's by itself, as for :meth:`entropy`.
+        """
+        own = np.mean(each_entropy(self.likelihood, self.unknowns, jnp.asarray(self.outputs)), axis=0)
+        return np.maximum(self.entropy() - self.likelihood.units.log_scale - own, 0.0)
+
+    def distance(self, other: "NumberPredictive") -> np.ndarray:
+        """1-Wasserstein distance of every target's mixture from another prediction's, in the target's units, (N, D).
+
+        W1 = int_0^1 |Q(u) - Q'(u)| du        Q, Q': quantile functions
+        """
+        return np.tensordot(LEVEL_WEIGHTS, np.abs(self.quantile(LEVELS) - other.quantile(LEVELS)), 1)
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
+        targets = jnp.asarray(self.check(y))
+        per_draw = jax.vmap(lambda u, outputs: self.likelihood.log_prob(u, outputs, targets))(
+            self.unknowns, jnp.asarray(self.outputs)
+        )
+        return np.asarray(log_mean(per_draw))
+
+    def per_draw(self) -> np.ndarray:
+        """The draws' means, (S, N, D), in the network's units."""
+        mean = np.asarray(self.standard_moments[0])
+        return mean.reshape(*mean.shape[:2], -1)
+
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        return self.outputs.shape[1:]
+
+    def _standard_quantiles(self, levels: Any) -> jax.Array:
+        """(levels, N, D), in the network's units."""
+        return mixture_quantiles(self.likelihood, self.unknowns, jnp.asarray(self.outputs), jnp.asarray(levels))
+
+    def _each(self, function: Callable[[Any], Any]) -> Any:
+        """A function of every draw's distribution."""
+        return jax.vmap(lambda u, o: function(self.likelihood.distribution(u, o)))(
+            self.unknowns, jnp.asarray(self.outputs)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedNumberPredictive(PredictsNumbers):
+    """Predictions of numbers of which only mean and variance were kept."""
+
+    likelihood: "NumberLikelihood"
+    sums: NumberSums
+    output_shape: tuple[int, ...]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y | x, D], (N, D)."""
+        return self.likelihood.units.restore(self.sums.mean)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
+
+        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
+        """
+        return self.likelihood.units.restore_spread(np.sqrt(self.sums.variance + self.sums.squares / self.sums.count))
+
+    def quantile(self, q: Any) -> np.ndarray:
+        raise needs_draws("quantile")
+
+    def entropy(self) -> np.ndarray:
+        raise needs_draws("entropy")
+
+    def mutual_information(self) -> np.ndarray:
+        raise needs_draws("mutual_information")
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        raise needs_draws("log_prob")
+
+    def per_draw(self) -> np.ndarray:
+        raise needs_draws("per_draw")
+
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        return self.output_shape

@@ -1,0 +1,201 @@
+"""Poisson, StudentT and the building blocks behind them, against SciPy."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import posteriax as px
+from posteriax._internal.settings import from_plain, to_plain
+from posteriax.problem import InUnits
+from posteriax.problem.predictive import NumberSums
+
+RNG = np.random.default_rng(0)
+LOG_RATES = RNG.normal(1.0, 0.7, size=(7, 5, 1)).astype(np.float32)
+RATES = np.exp(LOG_RATES.astype(np.float64))
+LOCATIONS = RNG.normal(size=(6, 4, 2)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return px.Poisson().predictive(LOG_RATES, {})
+
+
+def test_counts_are_a_mixture_of_poissons(counts):
+    y = RNG.poisson(3.0, size=5)
+    pmf = scipy.stats.poisson.pmf(y[:, None], RATES).mean(axis=0)[:, 0]
+    np.testing.assert_allclose(counts.log_prob(y), np.log(pmf), rtol=1e-4)
+    np.testing.assert_allclose(counts.mean, RATES.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(counts.std, np.sqrt(RATES.mean(axis=0) + RATES.var(axis=0)), rtol=1e-5)
+    k = np.arange(21)
+    table = scipy.stats.poisson.pmf(k, RATES[..., None]).mean(axis=0)
+    np.testing.assert_allclose(counts.pmf(20), table, rtol=1e-4, atol=1e-7)
+    levels = np.array([0.05, 0.5, 0.95])
+    below = scipy.stats.poisson.cdf(np.arange(60), RATES[..., None]).mean(axis=0)
+    expected = (below[None] < levels[:, None, None, None]).sum(axis=-1)
+    np.testing.assert_array_equal(counts.quantile(levels), expected)
+    low, high = counts.interval(0.9)
+    np.testing.assert_array_equal([low, high], expected[[0, 2]])
+
+
+def test_entropy_and_information_of_counts(counts):
+    k = np.arange(80)
+    each = scipy.stats.poisson.pmf(k, RATES[..., None])
+    entropy = scipy.stats.entropy(each.mean(axis=0), axis=-1)
+    np.testing.assert_allclose(counts.entropy(), entropy, rtol=1e-4)
+    own = scipy.stats.entropy(each, axis=-1).mean(axis=0)
+    np.testing.assert_allclose(counts.mutual_information(), entropy - own, atol=1e-4)
+
+
+def test_large_counts_are_found_without_a_table():
+    rates = np.full((2, 3, 1), 40_000.0)
+    predictive = px.Poisson().predictive(np.log(rates).astype(np.float32), {})
+    own = np.exp(np.log(rates).astype(np.float32).astype(np.float64))
+    expected = scipy.stats.poisson.ppf([0.1, 0.9], own[0, 0, 0])
+    # float32's incomplete gamma function is good to about 1e-5, where the distribution has steps of 2e-3
+    np.testing.assert_allclose(predictive.quantile([0.1, 0.9])[:, 0, 0], expected, atol=2)
+
+
+def test_a_poisson_keeps_its_gradient_where_the_rate_underflows():
+    gradient = jax.grad(lambda f: px.Poisson().log_prob({}, f, jnp.array([[3.0]])).sum())(jnp.array([[-200.0]]))
+    assert gradient.item() == pytest.approx(3.0)
+
+
+def test_counts_are_checked():
+    spec = jax.ShapeDtypeStruct((3, 1), jnp.float32)
+    assert px.Poisson().check(spec, np.array([0.0, 2.0, 5.0])).shape == (3, 1)
+    with pytest.raises(ValueError, match="y has the value -1, but counts start at 0"):
+        px.Poisson().check(spec, np.array([0, -1, 5]))
+    with pytest.raises(ValueError, match="with fractions"):
+        px.Poisson().check(spec, np.array([0.5, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="per example"):
+        px.Poisson().check(spec, np.zeros((3, 2), int))
+
+
+@pytest.fixture(scope="module", params=[3.0, "learned"], ids=["fixed", "learned"])
+def heavy(request):
+    """A predictive of Student's t, and its degrees of freedom and scale for every draw, (S, 1, 1)."""
+    likelihood = px.StudentT(df=request.param, scale="learned")
+    unknowns = {"log_scale": RNG.normal(0, 0.3, 6).astype(np.float32)}
+    df = np.full(6, 3.0)
+    if request.param == "learned":
+        unknowns["log_df"] = RNG.normal(1, 0.5, 6).astype(np.float32)
+        df = 2 + np.exp(unknowns["log_df"].astype(np.float64))
+    scale = np.exp(unknowns["log_scale"].astype(np.float64))
+    return likelihood.predictive(LOCATIONS, unknowns), df[:, None, None], scale[:, None, None]
+
+
+def test_robust_regression_is_a_mixture_of_students(heavy):
+    predictive, df, scale = heavy
+    y = 3 * RNG.normal(size=(4, 2))
+    density = scipy.stats.t.pdf(y, df, LOCATIONS, scale)
+    np.testing.assert_allclose(predictive.log_prob(y), np.log(density.prod(axis=2).mean(axis=0)), rtol=1e-4)
+    np.testing.assert_allclose(predictive.mean, LOCATIONS.mean(axis=0), rtol=1e-4, atol=1e-6)
+    variance = (scale**2 * df / (df - 2)).mean(axis=0) + LOCATIONS.var(axis=0)
+    np.testing.assert_allclose(predictive.std, np.sqrt(variance), rtol=1e-4)
+    np.testing.assert_allclose(predictive.cdf(y), scipy.stats.t.cdf(y, df, LOCATIONS, scale).mean(axis=0), atol=1e-5)
+    levels = np.array([0.001, 0.05, 0.5, 0.999])
+    below = scipy.stats.t.cdf(predictive.quantile(levels)[:, None], df, LOCATIONS, scale).mean(axis=1)
+    np.testing.assert_allclose(below, np.broadcast_to(levels[:, None, None], below.shape), atol=1e-5)
+
+
+def test_entropy_and_information_of_students_agree_with_quadrature(heavy):
+    predictive, df, scale = heavy
+    grid = np.sinh(np.linspace(-12, 12, 20_001))[:, None, None, None]  # reaches 8e4 scales
+    log_each = scipy.stats.t.logpdf(grid, df, LOCATIONS, scale)
+    each = np.exp(log_each)
+    mixture = each.mean(axis=1)
+    entropy = np.trapezoid(-mixture * np.log(mixture), grid[:, 0], axis=0)
+    np.testing.assert_allclose(predictive.entropy(), entropy, atol=2e-3)
+    own = np.trapezoid(-each * log_each, grid, axis=0).mean(axis=0)
+    np.testing.assert_allclose(predictive.mutual_information(), entropy - own, atol=4e-3)
+
+
+def test_distance_of_any_two_predictives_is_the_area_between_their_distribution_functions():
+    one, other = px.StudentT(3.0, 1.0).predictive(LOCATIONS, {}), px.Normal(0.5).predictive(LOCATIONS + 1, {})
+    grid = np.sinh(np.linspace(-10, 10, 40_001))
+    ours = scipy.stats.t.cdf(grid, 3.0, LOCATIONS[..., None]).mean(axis=0)
+    theirs = scipy.stats.norm.cdf(grid, LOCATIONS[..., None] + 1, 0.5).mean(axis=0)
+    truth = np.trapezoid(np.abs(ours - theirs), grid)
+    np.testing.assert_allclose(one.distance(other), truth, rtol=0.01)
+    np.testing.assert_allclose(other.distance(one), truth, rtol=0.01)
+    counts = [px.Poisson().predictive(np.log(np.full((1, 1, 1), rate, np.float32)), {}) for rate in (2.0, 3.5)]
+    assert counts[0].distance(counts[1]).item() == pytest.approx(1.5, abs=1e-4)  # ordered: the means' difference
+
+
+def test_many_degrees_of_freedom_are_gaussian_and_few_have_no_variance():
+    normal, student = px.Normal(0.7).predictive(LOCATIONS, {}), px.StudentT(1e6, 0.7).predictive(LOCATIONS, {})
+    np.testing.assert_allclose(student.quantile([0.05, 0.9]), normal.quantile([0.05, 0.9]), atol=1e-4)
+    few = px.StudentT(1.5, 1.0).predictive(np.zeros((1, 1, 1), np.float32), {})
+    assert np.isinf(few.std).all()
+    assert few.quantile(0.99).item() == pytest.approx(scipy.stats.t.ppf(0.99, 1.5), rel=1e-3)
+
+
+def test_reduced_draws_keep_mean_and_std(heavy):
+    predictive, _, _ = heavy
+    sums: NumberSums | None = None
+    for draw in range(6):
+        own = predictive.likelihood.sums({k: v[draw] for k, v in predictive.unknowns.items()}, LOCATIONS[draw])
+        sums = own if sums is None else sums.join(own)
+    reduced = predictive.likelihood.reduced_predictive(sums, (4, 2))
+    np.testing.assert_allclose(reduced.mean, predictive.mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(reduced.std, predictive.std, rtol=1e-4)
+    with pytest.raises(ValueError, match="predict with reduce=False"):
+        reduced.quantile(0.5)
+
+
+def test_units_are_restored_for_any_likelihood_of_real_numbers():
+    standard = px.StudentT(4.0, 0.5)
+    likelihood = InUnits(standard, offset=1e6, scale=20.0)
+    plain, scaled = standard.predictive(LOCATIONS, {}), likelihood.predictive(LOCATIONS, {})
+    y = RNG.normal(size=(4, 2))
+    np.testing.assert_allclose(scaled.mean, 1e6 + 20 * plain.mean.astype(np.float64))
+    np.testing.assert_allclose(scaled.quantile(0.9), 1e6 + 20 * plain.quantile(0.9).astype(np.float64))
+    np.testing.assert_allclose(scaled.log_prob(1e6 + 20 * y), plain.log_prob(y) - 2 * np.log(20), rtol=1e-5)
+    np.testing.assert_allclose(scaled.entropy(), plain.entropy() + np.log(20), rtol=1e-5)
+    assert from_plain(to_plain(likelihood)) == likelihood
+
+
+@pytest.mark.parametrize("df", [1.0, -3, "many", np.inf])
+def test_bad_degrees_of_freedom_are_named(df):
+    with pytest.raises(ValueError, match='df must be a number above 1 or "learned"'):
+        px.StudentT(df=df)
+
+
+def test_the_examples_of_the_documentation_run():
+    text = (Path(__file__).parents[2] / "docs" / "likelihoods.md").read_text()
+    names = {"__name__": "likelihoods_of_the_docs"}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), names)
+    assert names["posterior"].predict(names["x"]).probs.shape == (60, 4)
+    assert np.mean((names["low"] < names["y"]) & (names["y"] < names["high"])) > 0.7
+
+
+@dataclass(frozen=True)
+class Gamma(px.NumberLikelihood):
+    """Positive numbers of fixed shape, written by a stranger; the network gives the log of the mean."""
+
+    shape: float = 2.5
+
+    def distribution(self, unknowns, outputs):
+        return dist.Gamma(self.shape, self.shape / jnp.exp(outputs))
+
+
+def test_any_numpyro_distribution_brings_its_predictive():
+    predictive = Gamma().predictive(LOCATIONS, {})
+    own = scipy.stats.gamma(2.5, scale=np.exp(LOCATIONS.astype(np.float64)) / 2.5)
+    np.testing.assert_allclose(predictive.mean, own.mean().mean(axis=0), rtol=1e-5)
+    levels = np.array([0.1, 0.9])
+    np.testing.assert_allclose(
+        [own.cdf(q).mean(axis=0) for q in predictive.quantile(levels)],
+        np.full((2, 4, 2), levels[:, None, None]),
+        atol=1e-4,
+    )
+    one = Gamma().predictive(LOCATIONS[:1], {})
+    np.testing.assert_allclose(one.entropy(), scipy.stats.gamma(2.5, scale=own.kwds["scale"][0]).entropy(), atol=2e-3)
+    np.testing.assert_allclose(one.mutual_information(), 0.0, atol=1e-4)

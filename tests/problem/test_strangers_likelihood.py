@@ -1,0 +1,121 @@
+"""A likelihood that posteriax does not know: grades with an order, written in this file alone, works everywhere.
+
+So do `px.Poisson` and `px.StudentT`, by the same test.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import optax
+import pytest
+
+import posteriax as px
+from posteriax import priors as p
+
+
+@dataclass(frozen=True)
+class Ordinal(px.ClassLikelihood):
+    """One of several grades with an order, by a cumulative logit (McCullagh 1980); the network gives one score.
+
+    P(y <= k | f) = sigmoid(c_k - f)        cut points c_0 < c_1 < ..., inferred with the weights
+    """
+
+    grades: int = 4
+
+    def unknowns(self):
+        return {"first_cut": jnp.full((), -1.0), "log_gaps": jnp.zeros(self.grades - 2)}
+
+    def priors(self):
+        return {"first_cut": dist.Normal(0.0, 3.0), "log_gaps": dist.Normal(0.0, 1.0)}
+
+    def log_probs(self, unknowns, outputs):
+        gaps = jnp.concatenate([unknowns["first_cut"][None], jnp.exp(unknowns["log_gaps"])])
+        below = jax.nn.sigmoid(jnp.cumsum(gaps) - outputs.reshape(-1, 1))
+        ends = jnp.pad(below, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))
+        return jnp.log(jnp.maximum(jnp.diff(ends), 1e-30))
+
+
+X = np.random.default_rng(0).uniform(-2, 2, size=(80, 1)).astype(np.float32)
+NOISE = np.random.default_rng(1)
+F = np.sin(1.5 * X[:, 0])
+TARGETS = {
+    "ordinal": (Ordinal(), np.digitize(2 * F + NOISE.logistic(size=80), [-1.0, 0.0, 1.0])),
+    "Poisson": (px.Poisson(), NOISE.poisson(np.exp(1 + F))),
+    "StudentT": (px.StudentT(df="learned", scale="learned"), F + 0.2 * NOISE.standard_t(3, size=80)),
+}
+METHODS = {
+    "MAP": (px.MAP(optax.adam(1e-2)), dict(steps=300)),
+    "VI": (px.VI(), dict(steps=300)),
+    "HMC": (px.HMC(warmup=20), dict(draws=10, chains=2)),
+    "SWAG": (px.SWAG(), dict(steps=300)),
+}
+
+
+@pytest.fixture(scope="module", params=list(TARGETS))
+def fitted(request):
+    """The likelihood, its targets, the network, and a posterior by every method."""
+    likelihood, y = TARGETS[request.param]
+    net = eqx.nn.MLP(1, 1, 5, 1, key=jax.random.key(0))
+    problem = px.Problem(net, likelihood, prior=p.HeNormal())
+    found = {name: px.fit(problem, (X, y), method, key=0, **size) for name, (method, size) in METHODS.items()}
+    return likelihood, y, net, found
+
+
+def baseline(likelihood, y):
+    """The nll of the best network that is the same everywhere, by a grid of its output at the likelihood's start."""
+    check = likelihood.check(jax.ShapeDtypeStruct((80, 1), jnp.float32), y)
+    grid = np.linspace(-3, 3, 61, dtype=np.float32)
+    return min(-likelihood.log_prob(likelihood.unknowns(), jnp.full((80, 1), f), check).mean() for f in grid)
+
+
+def test_every_method_learns_and_draws_may_be_summed(fitted):
+    likelihood, y, _, posteriors = fitted
+    for posterior in posteriors.values():
+        kept, reduced = (posterior.predict(X, draws=10, reduce=reduce) for reduce in (False, True))
+        np.testing.assert_allclose(reduced.mean, kept.mean, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(reduced.std, kept.std, rtol=1e-2, atol=1e-4)
+        scores = px.evaluate(kept, y)
+        assert {"nll"} < set(scores) and all(np.isfinite(list(scores.values())))
+        assert scores["nll"] < baseline(likelihood, y)
+        assert kept.per_draw().shape[1] == len(X)
+
+
+def test_posteriors_are_compared_and_reported(fitted, tmp_path):
+    _, y, _, posteriors = fitted
+    comparison = px.compare(posteriors, (X, y), reference="HMC", out={"elsewhere": X + 5}, draws=10, costs=False)
+    assert set(comparison.rows) == set(METHODS)
+    assert "nll" in str(comparison) and "MAP" in comparison.to_markdown()
+    comparison.to_html(tmp_path / "report.html")
+    assert "SWAG" in (tmp_path / "report.html").read_text()
+    assert 0 <= px.drift(posteriors["VI"].predict(X, 10), posteriors["VI"].predict(X + 5, 10)).p_value <= 1
+    posteriors["HMC"].diagnose(X)
+
+
+def test_posteriors_are_saved_and_loaded(fitted, tmp_path):
+    likelihood, _, net, posteriors = fitted
+    for name, posterior in posteriors.items():
+        posterior.save(tmp_path / name)
+        again = px.load(tmp_path / name, net)
+        assert again.problem.likelihood == likelihood
+        if name in ("VI", "HMC"):  # of either kind
+            np.testing.assert_array_equal(again.predict(X, draws=10).mean, posterior.predict(X, draws=10).mean)
+
+
+def test_grades_are_attacked_and_recalibrated_as_classes_are():
+    likelihood, y = TARGETS["ordinal"]
+    net = eqx.nn.MLP(1, 1, 5, 1, key=jax.random.key(0))
+    posterior = px.fit(px.Problem(net, likelihood), (X, y), px.MAP(), steps=300, key=0)
+    attacked = px.PGD(0.1, iterations=5, bound=0.4, low=None, high=None).run(posterior, X, y)
+    assert attacked.accuracy[-1] < attacked.accuracy[0]
+    np.testing.assert_array_equal(attacked.labels[-1], posterior.predict(attacked.x).point())
+    table = px.compare({"MAP": posterior}, (X, y), recalibrate=(X, y), costs=False)
+    assert table.sets["recalibrated"]["MAP"]["nll"].value <= table.rows["MAP"]["nll"].value + 1e-4
+
+
+def test_labels_beyond_the_last_grade_are_named():
+    with pytest.raises(ValueError, match="labels up to 4, but Ordinal has 4 outcomes"):
+        Ordinal().check(jax.ShapeDtypeStruct((2, 1), jnp.float32), np.array([0, 4]))
