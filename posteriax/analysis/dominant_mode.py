@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_count
+from posteriax._internal.plot_style import PALETTE, subplots
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.leaf_paths import leaf_paths
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.run import FIELD
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.curvature import curvature_diagonal
 from posteriax.analysis.variational_leaves import mean_of, require_variational

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_count
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import check_size
 from posteriax.analysis.dominant_mode import DominantMode, dominant_mode
 from posteriax.analysis.wasserstein import wasserstein

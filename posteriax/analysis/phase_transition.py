@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_count, check_data
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.variational_leaves import mean_of
 from posteriax.families import DiagonalGaussian
 from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import heat_map, subplots
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
+from posteriax._internal.plot_style import heat_map, subplots
 from posteriax.analysis.chosen_leaves import check_size, chosen_weights
 from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
 from posteriax.posterior import Posterior, VariationalPosterior

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.variational_leaves import mean_unknowns
 from posteriax.posterior import Posterior

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.kappa import Kappa
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.families import DiagonalGaussian, SparseNormal

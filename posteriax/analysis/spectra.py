@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, heat_map, subplots
+from posteriax._internal.plot_style import PALETTE, heat_map, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights, leaf_moments
 from posteriax.analysis.truncation import truncate_matrix
 from posteriax.posterior import Posterior

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_data
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.elbo import elbo
 from posteriax.analysis.truncation import truncate
 from posteriax.analysis.variational_leaves import require_variational

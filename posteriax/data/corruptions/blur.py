@@ -13,8 +13,8 @@ from posteriax.data.corruptions.axis_maps import (
     on_both_axes,
     zoom_matrix,
 )
-from posteriax.data.corruptions.lengths import stretch_of
 from posteriax.data.corruptions.line_blur import line_blur
+from posteriax.data.corruptions.pixel_scale import stretch_of
 from posteriax.data.corruptions.uniforms import between, cut
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.data.corruptions.axis_maps import gaussian_matrix, on_both_axes, symmetric
-from posteriax.data.corruptions.lengths import SIDE
+from posteriax.data.corruptions.pixel_scale import SIDE
 from posteriax.data.corruptions.uniforms import between, cut
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from posteriax.data.corruptions.axis_maps import enlarge_matrix, on_both_axes, zoom_matrix
 from posteriax.data.corruptions.colour import luminance, with_value
-from posteriax.data.corruptions.lengths import stretch_of
 from posteriax.data.corruptions.line_blur import line_blur
+from posteriax.data.corruptions.pixel_scale import stretch_of
 from posteriax.data.corruptions.plasma import plasma, plasma_numbers
 from posteriax.data.corruptions.uniforms import between, cut, normal
 

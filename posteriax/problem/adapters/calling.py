@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SWITCHES = {"train": True, "training": True, "is_training": True, "deterministic": False, "inference": False}
+TRAINING_FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False, "inference": False}
 KEYS = ("key", "rng", "rngs")
 
 
@@ -52,24 +52,26 @@ class Call:
         return name in self.parameters or (by_keywords and self._takes(inspect.Parameter.VAR_KEYWORD))
 
     @property
-    def has_switch(self) -> bool:
+    def has_training_flag(self) -> bool:
         """Whether the call has a training switch, fixed or not."""
-        return any(name in self.parameters for name in SWITCHES)
+        return any(name in self.parameters for name in TRAINING_FLAGS)
 
     @property
-    def unswitched(self) -> "Call":
+    def without_fixed_flags(self) -> "Call":
         """The same call with no switch fixed: for networks whose batch normalisation is set apart from the switch."""
-        return Call(self.parameters, {name: value for name, value in self.fixed.items() if name not in SWITCHES})
+        return Call(self.parameters, {name: value for name, value in self.fixed.items() if name not in TRAINING_FLAGS})
 
-    def switches(self, *, training: bool) -> dict[str, bool]:
+    def training_flags(self, *, training: bool) -> dict[str, bool]:
         """The training switches, set."""
         return {
-            name: on is training for name, on in SWITCHES.items() if name in self.parameters and name not in self.fixed
+            name: on is training
+            for name, on in TRAINING_FLAGS.items()
+            if name in self.parameters and name not in self.fixed
         }
 
     def trains_by_default(self) -> bool:
         """Whether the call is one of training unless it is told otherwise; without a default it is not."""
-        for name, on in SWITCHES.items():
+        for name, on in TRAINING_FLAGS.items():
             if name in self.fixed:
                 return bool(self.fixed[name]) is on
             default = self.parameters[name].default if name in self.parameters else None
@@ -83,7 +85,7 @@ class Call:
         inputs = {
             name: p
             for name, p in self.parameters.items()
-            if name not in (*SWITCHES, *KEYS, *fixed) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+            if name not in (*TRAINING_FLAGS, *KEYS, *fixed) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         }
         required = [name for name, p in inputs.items() if p.default is p.empty]
         by_position = [name for name, p in inputs.items() if p.kind is not p.KEYWORD_ONLY]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.problem.adapters.adapted import Adapted, Params
-from posteriax.problem.adapters.calling import KEYS, SWITCHES, Call
+from posteriax.problem.adapters.calling import KEYS, TRAINING_FLAGS, Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
 
@@ -34,7 +34,7 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         filled: Any = eqx.combine(params, static)
         inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        keywords = calling.training_flags(training=key is not None) | keywords | ({"key": key} if takes_key else {})
         return (eqx.nn.inference_mode(filled) if key is None else filled)(*inputs, **keywords)
 
     return Adapted(apply, params, batched=False, out_axis=0)
@@ -49,15 +49,15 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
     held, rest = eqx.partition(state, eqx.is_inexact_array)
     # a switch of the call is one of dropout; batch normalisation stays as the module has it, or as the user fixed it
     running, fixed = calling, {}
-    if _norms(module) and calling.has_switch:
-        running = calling.unswitched
+    if _norms(module) and calling.has_training_flag:
+        running = calling.without_fixed_flags
         fixed = {} if running.fixed == calling.fixed else {"inference": not calling.trains_by_default()}
 
     def run(module: Any, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         if key is None:
             module = _without_noise(module)
         inputs, keywords = running.arguments(x)
-        keywords = running.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        keywords = running.training_flags(training=key is not None) | keywords | ({"key": key} if takes_key else {})
         return module(*inputs, **{state_name: state}, **keywords)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
@@ -97,7 +97,7 @@ def _name_of_state(module: eqx.Module) -> str:
     required = [
         name
         for name, p in parameters.items()
-        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name not in (*SWITCHES, *KEYS)
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name not in (*TRAINING_FLAGS, *KEYS)
     ]
     if "state" not in parameters and len(required) < 2:
         raise TypeError(f"the call of {type(module).__name__} takes no state, only {', '.join(parameters)}")

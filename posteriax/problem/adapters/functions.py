@@ -18,7 +18,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=key is not None) | keywords
+        keywords = calling.training_flags(training=key is not None) | keywords
         return function(params, *inputs, **keywords, **({by_name: key} if by_name else {}))
 
     return Adapted(apply, params)

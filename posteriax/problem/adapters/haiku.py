@@ -36,12 +36,12 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     # where there is batch normalisation, a switch is also its own: that part of it stays at the switch's default, or as
     # the user fixed it
     normed = bool(with_state and _norms(state))
-    follows = normed and calling.has_switch
-    running = calling.unswitched if follows else calling
+    follows = normed and calling.has_training_flag
+    running = calling.without_fixed_flags if follows else calling
 
     def run(params: Params, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         inputs, keywords = running.arguments(x)
-        keywords = running.switches(training=key is not None) | keywords
+        keywords = running.training_flags(training=key is not None) | keywords
         before = [params, *([state] if with_state else []), *([key] if takes_rng else [])]
         outputs = transformed.apply(*before, *inputs, **keywords)
         return outputs if with_state else (outputs, None)

@@ -27,7 +27,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     def run(given: Any, x: Any, key: Any, *, training: bool, mutable: Any) -> Any:
         inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=training) | keywords
+        keywords = calling.training_flags(training=training) | keywords
         keywords |= {name: key for name in KEYS if calling.takes(name)}
         # streams of other names fall back on "params"
         rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}

@@ -22,8 +22,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     graph, state, rest = nnx.split(obj, nnx.Param, ...)
     calling = Call.of(type(obj).__call__, call)
     # where there is batch normalisation, a switch of the call is also its own: that part stays at the switch's default
-    follows = calling.has_switch and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
-    running = calling.unswitched if follows else calling
+    follows = calling.has_training_flag and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
+    running = calling.without_fixed_flags if follows else calling
 
     def merge(params: Params, key: Any = None) -> Any:
         filled = nnx.clone(state)
@@ -37,7 +37,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     def run(module: Any, x: Any, key: Any = None) -> Any:
         inputs, keywords = running.arguments(x)
-        keywords = running.switches(training=key is not None) | keywords
+        keywords = running.training_flags(training=key is not None) | keywords
         if calling.takes("rngs"):
             keywords["rngs"] = None if key is None else nnx.Rngs(key)
         for name in ("key", "rng"):
