@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves
-from posteriax.analysis.running_covariance import chunks_of_draws
+from posteriax._internal.running_moments import mean_and_variance
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior, blocks_of_draws
 from posteriax.priors import Leaf
 from posteriax.problem import Problem
@@ -61,7 +62,13 @@ def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMomen
 
     In closed form where the leaf's family knows them; otherwise from draws: all there are, or a thousand.
     """
-    return [_closed_form(posterior, leaf.path) or _moments(_blocks(posterior, leaf.path)) for leaf in leaves]
+    return [_closed_form(posterior, leaf.path) or _from_draws(posterior, leaf.path) for leaf in leaves]
+
+
+def _from_draws(posterior: Posterior, name: str) -> LeafMoments:
+    rows = (block.reshape(-1, *block.shape[2:]) for block in _blocks(posterior, name))
+    mean, variance = mean_and_variance(rows)
+    return LeafMoments(mean, np.sqrt(variance))
 
 
 def _blocks(posterior: Posterior, name: str) -> Iterator[np.ndarray]:
@@ -72,18 +79,6 @@ def _blocks(posterior: Posterior, name: str) -> Iterator[np.ndarray]:
     else:  # drawn anew for every leaf, so that never more than a few are held
         for some in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
             yield np.asarray(jax.tree.leaves(some)[place])[None]
-
-
-def _moments(blocks: Iterator[np.ndarray]) -> LeafMoments:
-    """Of draws with two leading axes, that come in parts."""
-    count, shift, sums, squares = 0, None, 0.0, 0.0  # type: int, Any, Any, Any
-    for block in blocks:
-        flat = block.reshape(-1, *block.shape[2:]).astype(np.float64)
-        shift = flat.mean(axis=0) if shift is None else shift  # close to the mean, so that squares do not cancel
-        count, sums = count + len(flat), sums + (flat - shift).sum(axis=0)
-        squares = squares + np.square(flat - shift).sum(axis=0)
-    mean = sums / count
-    return LeafMoments(shift + mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0)))
 
 
 def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:

@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
-from posteriax.analysis.running_covariance import chunks_of_draws
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.data import Batch
 from posteriax.families.arrays import RandomArray

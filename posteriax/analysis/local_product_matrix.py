@@ -17,10 +17,11 @@ import numpy as np
 
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax._internal.compiler import jit
+from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.activation_patterns import activation_pattern
 from posteriax.analysis.chosen_leaves import as_bytes, check_size
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
-from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
 
@@ -50,10 +51,8 @@ class LocalProductMatrix:
         """
         draws, outputs, inputs = self.matrices.shape
         check_size(f"the covariance of {outputs} x {inputs} entries", outputs * inputs, SMALLER)
-        running = RunningCovariance(outputs * inputs)
-        running.add(self.matrices)
-        covariance = running.covariance.reshape((outputs, inputs) * 2)
-        return ProductMatrix(running.mean.reshape(outputs, inputs), covariance, draws)
+        mean, covariance = mean_and_covariance([self.matrices])
+        return ProductMatrix(mean, covariance.reshape((outputs, inputs) * 2), draws)
 
     @property
     def distinct_patterns(self) -> int:

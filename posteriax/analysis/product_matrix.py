@@ -25,8 +25,9 @@ import numpy as np
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
 from posteriax._internal.plot_style import heat_map, subplots
+from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.chosen_leaves import check_size, chosen_weights
-from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 
@@ -188,10 +189,12 @@ def sampled_product_matrix(
     rows, columns = _turned_shape(chain[-1])[0], _turned_shape(chain[0])[1]
     check_size(f"the covariance of a product with {rows * columns:,} entries", rows * columns, SMALLER)
     total = min(check_count("draws", draws), posterior.support or draws)
-    moments = RunningCovariance(rows * columns)
-    for some in chunks_of_draws(posterior, key, total):
-        moments.add(np.asarray(_products(tuple(chain), tuple(posterior.problem.leaf_names), some.network)))
-    return ProductMatrix(moments.mean.reshape(rows, columns), moments.covariance.reshape((rows, columns) * 2), total)
+    names = tuple(posterior.problem.leaf_names)
+    products = (
+        np.asarray(_products(tuple(chain), names, some.network)) for some in chunks_of_draws(posterior, key, total)
+    )
+    mean, covariance = mean_and_covariance(products)
+    return ProductMatrix(mean, covariance.reshape((rows, columns) * 2), total)
 
 
 @partial(jit, static_argnums=(0, 1))

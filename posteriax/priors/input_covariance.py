@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.checks import check_inputs
+from posteriax._internal.running_moments import mean_and_covariance
 
 CHUNK = 2**22  # numbers at once, 32 MB: the patches of a data set are many times larger than it
 
@@ -20,7 +21,7 @@ def covariance_of_inputs(x: Any, largest: int) -> np.ndarray:
     array = _inputs(x)
     inputs = math.prod(array.shape[1:])
     check_inputs_of_unit(inputs, largest)
-    return _covariance(_examples(array, inputs))
+    return mean_and_covariance(_examples(array, inputs))[1]
 
 
 def covariance_of_patches(
@@ -35,7 +36,7 @@ def covariance_of_patches(
     kernel = _per_axis("kernel", kernel, images.ndim - 2, least=1)
     pads = _per_axis("padding", padding, images.ndim - 2, least=0)
     check_inputs_of_unit(math.prod(kernel) * images.shape[-1], largest)
-    return kernel, _covariance(_patches(images, kernel, pads))
+    return kernel, mean_and_covariance(_patches(images, kernel, pads))[1]
 
 
 def check_inputs_of_unit(inputs: int, largest: int) -> None:
@@ -98,13 +99,3 @@ def _patches(images: np.ndarray, kernel: tuple[int, ...], padding: tuple[int, ..
         padded = np.pad(some, ((0, 0), *((pad, pad) for pad in padding), (0, 0)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=axes)
         yield np.moveaxis(windows, 1 + len(kernel), -1).reshape(-1, inputs)
-
-
-def _covariance(chunks: Iterator[np.ndarray]) -> np.ndarray:
-    """The covariance of rows that come some at a time, in double precision."""
-    count, total, products, shift = 0, np.zeros(()), np.zeros(()), None
-    for rows in chunks:
-        shift = rows[0] if shift is None else shift  # no digits cancel below, and what is constant has variance 0
-        centred = rows - shift
-        count, total, products = count + len(rows), total + centred.sum(axis=0), products + centred.T @ centred
-    return (products - np.outer(total, total) / count) / (count - 1)
