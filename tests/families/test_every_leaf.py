@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_family import FAMILIES, Case
 
 import posteriax as px
 from posteriax import families as q
@@ -45,19 +46,11 @@ def params():
 X = np.asarray(jax.random.normal(jax.random.key(1), (6, 3, 4)))
 Y = np.linspace(-1, 1, 6)[:, None].astype(np.float32)
 
-FAMILIES = [q.KTied(2), q.Dropout(0.2)]
-OTHERS = [
-    q.Normal(),
-    q.MatrixNormal(),
-    q.FullCovariance(),
-    q.LowRank(3),
-    q.LowRank(3, "network"),
-    q.Rank1(2),
-    q.Rank1(2, place="output"),
-    q.MultiplicativeNormal("neuron"),
-    q.ZeroMeanNormal(),
-    q.ZeroMeanNoise(),
-    q.Point(),
+QUICK = ("KTied", "Dropout")
+JOINT = {"LowRank, joint": Case(q.LowRank(3, "network"))}
+EVERY = [
+    pytest.param(case.family, id=name, marks=() if name in QUICK else pytest.mark.slow)
+    for name, case in (FAMILIES | JOINT).items()
 ]
 
 
@@ -67,9 +60,7 @@ def target_of():
     return problem, Target(problem, jax.ShapeDtypeStruct((3, 4), jnp.float32), 6, 2)
 
 
-@pytest.mark.parametrize(
-    "family", [*FAMILIES, *(pytest.param(family, marks=pytest.mark.slow) for family in OTHERS)], ids=repr
-)
+@pytest.mark.parametrize("family", EVERY)
 def test_a_family_for_all_leaves_serves_every_leaf(family):
     """A step is finite everywhere, and draws have the leaves' shapes."""
     problem, target = target_of()
