@@ -12,6 +12,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import KEYS, TRAINING_FLAGS, Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "an Equinox module or its (module, state) pair"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     if isinstance(obj, eqx.Module) and not isinstance(obj, eqx.nn.State):

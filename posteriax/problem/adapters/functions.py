@@ -6,6 +6,8 @@ from typing import Any
 from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import KEYS, Call
 
+ACCEPTS = "a (function, params) pair"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     if not (isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0])):

@@ -13,6 +13,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Haiku (transformed, params) or (transformed, params, state)"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     hk = sys.modules.get("haiku")

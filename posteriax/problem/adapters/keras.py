@@ -11,6 +11,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Keras model on JAX"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     keras: Any = sys.modules.get("keras")

@@ -11,6 +11,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import KEYS, Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Linen (module, variables) pair"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     nn = sys.modules.get("flax.linen")

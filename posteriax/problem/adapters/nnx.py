@@ -12,6 +12,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Flax NNX module"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     nnx = sys.modules.get("flax.nnx")
