@@ -1,4 +1,4 @@
-"""What the papers look at, as functions of a posterior."""
+"""Analyses of a fitted posterior: product matrices, spectra, curvature, signal and noise, phase transitions."""
 
 from posteriax.analysis.ablations import permute as permute
 from posteriax.analysis.ablations import zero_mean as zero_mean

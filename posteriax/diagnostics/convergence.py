@@ -34,7 +34,7 @@ def rhat(draws: Any) -> np.ndarray:
 
 
 def rhat_between(draws: Any) -> np.ndarray:
-    """R-hat from means and variances alone, without splitting, ranks or the square root. (METHODS C.4)
+    """R-hat from means and variances alone, without splitting, ranks or the square root.
 
     R = (M + 1) / M (W + B / n) / W - (n - 1) / (M n),   W of biased variances
 

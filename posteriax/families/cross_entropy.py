@@ -4,7 +4,8 @@
     ARD:             the same for m = 0, at the best s^2 = mu^2 + sigma^2:   1/2 log(2 pi (mu^2 + sigma^2)) + 1/2
     log-uniform:     E log|w|, up to the constant that lets the KL vanish as alpha = sigma^2 / mu^2 grows
 
-Only the marginal means and variances enter, so correlated Gaussians are served too. (METHODS D.2)
+Only marginal means and variances enter, so this holds for correlated Gaussians too. (Log-uniform: Molchanov et al.
+2017; ARD: Kharitonov et al. 2018)
 """
 
 import math

@@ -2,7 +2,7 @@
 
     q(w) = N(mu, L L'),   L lower triangular
 
-Parameters: D + D (D + 1) / 2 for D weights; for small leaves and networks. (METHODS A.5)
+Parameters: D + D (D + 1) / 2 for D weights; for small leaves and networks. (Barber and Bishop 1998)
 """
 
 import math

@@ -3,7 +3,7 @@
     q(W) = prod_ij N(W_ij; M_ij, A_ij^2),   A = U V',   U (m x k) and V (n x k) positive, learned in the log domain
 
 Parameters: m n + k (m + n) instead of 2 m n. The variances A^2 have rank k (k + 1) / 2, so the `local` estimator's
-variance of an output needs no matrix either. (METHODS E.1)
+variance of an output needs no matrix either. (Swiatkowski et al. 2020)
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
     q(W) = MN(M, A A', B B'),   W = M + A E B',   Cov(W_ab, W_cd) = (A A')_ac (B B')_bd
 
-A and B lower triangular. Parameters: m n + m (m + 1) / 2 + n (n + 1) / 2. (METHODS A.1)
+A and B lower triangular. Parameters: m n + m (m + 1) / 2 + n (n + 1) / 2. (Louizos and Welling 2016)
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
     q(w_ij) = N(mu_ij, alpha mu_ij^2),   alpha shared by a layer, by an output, or by none
 
 Under the log-uniform prior the KL depends on alpha alone and falls as alpha grows; past a phase transition the means no
-longer matter and the layer is a variance layer. (METHODS D.1, D.2)
+longer matter and the layer is a variance layer. (Kingma et al. 2015, Molchanov et al. 2017, Neklyudov et al. 2018)
 """
 
 import math

@@ -3,7 +3,7 @@
     w_ij = sigma_ij z_ij,   z ~ N(0, 1),   B(1/2) - 1/2   or   U(0, 1) - 1/2
 
 All that the network has learned is in the sizes; a single draw knows little, an average over draws knows it all.
-(METHODS D.1)
+(Neklyudov et al. 2018)
 """
 
 from dataclasses import dataclass

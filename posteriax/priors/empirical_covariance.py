@@ -4,7 +4,7 @@
 
 The data say nothing about a combination of inputs that is constant in training (a pixel that is always black), so
 under an ordinary prior the posterior there is the prior, and every draw adds noise as soon as a shift wakes the
-combination up. Here its weights are held at `floor`. (METHODS C.6)
+combination up. Here its weights are held at `floor`. (Izmailov et al. 2021b)
 
 This is the published form N(0, alpha S + eps I), with alpha = scale^2 / mean(diag S) and eps = floor^2. The published
 code adds up precisions instead, alpha^-1 S^-1 + I / s^2: with that, a direction has the variance of the narrower of

@@ -3,7 +3,7 @@
     for name, prior in p.scale_sweep().items():
         posteriors[name] = px.fit(px.Problem(net, likelihood, prior), data, px.HMC(), draws=40, key=0)
 
-The variances of every family are matched exactly, so that families differ in shape only. (METHODS C.5)
+The variances of every family are matched exactly, so that families differ in shape only. (Izmailov et al. 2021)
 """
 
 import math

@@ -90,7 +90,7 @@ def test_perfect_and_hopeless_predictions():
 @settings(max_examples=60, deadline=None)
 @given(arrays.arrays(np.float32, (2, 10, 3), elements=st.floats(0.0, 1.0, width=32)))
 def test_distances_to_a_reference(raw):
-    """T-C5: agreement 1 and total variation 0 for identical predictions; both lie in [0, 1] and are symmetric."""
+    """Agreement 1 and total variation 0 for identical predictions; both lie in [0, 1] and are symmetric."""
     a, b = (raw + 1e-3) / (raw + 1e-3).sum(axis=-1, keepdims=True)
     assert float(metrics.agreement(a, a)) == 1.0
     assert float(metrics.total_variation(a, a)) == 0.0

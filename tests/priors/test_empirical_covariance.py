@@ -173,7 +173,7 @@ def test_the_mass_is_the_priors_precision():
 
 
 def test_without_data_one_trajectory_forgets_the_start_in_every_direction():
-    """T-C2 with standard deviations from 2 to 2e-3: they only swing together because of the mass matrix."""
+    """A quarter period with standard deviations from 2 to 2e-3: they only swing together because of the mass matrix."""
     net = (lambda params, x: x[:, :1] * 0.0, {"w": np.zeros((5, 40), np.float32)})
     prior = p.EmpCov.from_covariance(WIDE, scale=1.0, floor=2e-4)
     problem = px.Problem(net, px.Normal(scale=1.0), prior)
@@ -223,7 +223,7 @@ def test_mean_field_has_the_precisions_of_the_posterior():
     np.testing.assert_allclose(draws.std(axis=0), scale, rtol=0.1)
 
 
-# T-C6: inputs 4 and 5 are always zero in training
+# inputs 4 and 5 are always zero in training
 
 
 def dead_pixels(n, seed, awake=0.0):

@@ -1,4 +1,4 @@
-"""The suite: every kind of corruption with its constants for severities 1 to 5, those of CIFAR-10-C. (METHODS G)"""
+"""The suite: every corruption with its constants in CIFAR-10-C, by severity. (Hendrycks and Dietterich 2019)"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
