@@ -84,13 +84,11 @@ def test_k_tied_falls_back_to_the_rank_there_is_and_says_so():
     _, target = target_of()
     notes = px.VI(q.KTied(2)).prepare(target)
     for name, shape in (("narrow", (1, 6)), ("rows", (4, 1)), ("head", (4, 1)), ("sum", (4, 1))):
-        expected = (
-            f"{name}: the scales of a {shape} matrix have rank 1 at the most, so that q.KTied(k=2) is q.KTied(k=1)"
-        )
+        expected = f"{name}: the scales of a {shape} matrix have rank 1 at most, so it gets q.KTied(k=1)"
         assert any(note.startswith(expected) for note in notes)
     assert not any(note.startswith(("token", "positions", "gain", "kernel")) and "rank" in note for note in notes)
     assert any("narrow" in note for note in px.VI({"**": q.Point(), "n*": q.KTied(2)}).prepare(target))  # no name of it
-    with pytest.raises(ValueError, match=r"KTied for narrow \(1, 6\): .* rank 1 at the most.*another family"):
+    with pytest.raises(ValueError, match=r"KTied for narrow \(1, 6\): .* rank 1 at most.*another family"):
         px.VI({"**": q.Point(), "narrow": q.KTied(2)}).prepare(target)
 
 

@@ -332,7 +332,7 @@ def test_a_batch_ensemble_has_as_many_draws_as_components(moons):
 
 
 BAD = {
-    "rank": ({"**": q.Normal(), "layers/0/weight": q.KTied(3)}, "layers/0/weight .* rank 2 at the most"),
+    "rank": ({"**": q.Normal(), "layers/0/weight": q.KTied(3)}, "layers/0/weight .* rank 2 at most"),
     "no density": (q.Point(), "needs a prior with a density"),
     "rank-1 without density": (q.Rank1(2), "needs a prior with a density"),
     "too large": (q.FullCovariance("network"), "q.FullCovariance for"),
