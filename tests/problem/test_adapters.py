@@ -172,7 +172,7 @@ def test_an_equinox_state_of_another_name_and_two_inputs():
 
 def test_an_equinox_module_without_its_state_says_so():
     module, _ = eqx.nn.make_with_state(Normed)(KEY, "batch")
-    with pytest.raises(TypeError, match=r"give the pair \(module, state\)"):
+    with pytest.raises(TypeError, match=r"pass the pair \(module, state\)"):
         px.network(module)
 
 

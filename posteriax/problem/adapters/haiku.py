@@ -27,7 +27,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     if len(given) != 1 + with_state:
         wanted = "(transformed, params, state)" if with_state else "(transformed, params)"
         raise TypeError(
-            f"a network of hk.{'transform_with_state' if with_state else 'transform'} is {wanted}, got {len(obj)} parts"
+            f"a network of hk.{'transform_with_state' if with_state else 'transform'} is {wanted}, got {len(obj)} items"
         )
     params, state = given[0], given[1] if with_state else None
     leading = ("params", "state", "rng") if with_state else ("params", "rng")
@@ -35,8 +35,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     takes_rng = "rng" in names[: len(leading)]  # not after hk.without_apply_rng
     calling = Call.of(transformed.apply, call, skip=len(leading) - (not takes_rng))
 
-    # where there is batch normalisation, a switch is also its own: that part of it stays at the switch's default, or as
-    # the user fixed it
+    # with batch normalisation the training flag also controls that: there it keeps its default, or what the user fixed
     normed = bool(with_state and _norms(state))
     follows = normed and calling.has_training_flag
     running = calling.without_fixed_flags if follows else calling
@@ -66,7 +65,7 @@ def _statistics(hk: Any, run: Any, state: Any) -> BatchStatistics:
     def averages(state: Any) -> Statistics:
         return {name: state[name]["average"] for name in _norms(state)}
 
-    # moving averages correct for their start: the first batch after it counts in full
+    # moving averages are bias-corrected: from zero, the first batch counts in full
     anew = {
         name: jax.tree.map(jnp.zeros_like, dict(own)) if name in _norms(state) else own for name, own in state.items()
     }
@@ -87,7 +86,7 @@ def _statistics(hk: Any, run: Any, state: Any) -> BatchStatistics:
 
 @contextmanager
 def _norm_layers(hk: Any, is_training: bool) -> Any:
-    """Within, batch normalisation normalises by the batch, or by what is stored, however it is called."""
+    """A context in which batch normalisation uses the batch's or the stored statistics, however it is called."""
 
     def interceptor(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if not isinstance(context.module, hk.BatchNorm) or context.method_name != "__call__":
