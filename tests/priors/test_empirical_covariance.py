@@ -304,7 +304,7 @@ REFUSED = {
     "floor": (lambda: p.EmpCov(X, floor=1e-9), "floor must be at least"),
     "scale": (lambda: p.EmpCov(X, scale=0.0), "scale must be a positive"),
     "padding alone": (lambda: p.EmpCov(X, padding=2), "kernel="),
-    "no channels": (lambda: p.EmpCov(X, kernel=3), "axis of channels"),
+    "no channels": (lambda: p.EmpCov(X, kernel=3), "channel axis"),
     "kernel of other axes": (lambda: p.EmpCov(IMAGES, kernel=(3, 3, 3)), "kernel must be"),
     "large kernel": (lambda: p.EmpCov(IMAGES, kernel=9), "larger than the padded images"),
     "channels": (lambda: p.EmpCov(IMAGES, kernel=3, channels="middle"), "channels must be"),

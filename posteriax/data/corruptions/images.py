@@ -8,7 +8,7 @@ import numpy as np
 
 Channels = Literal["first", "last"]
 
-SMALLEST = 4  # pixels along a side: below, blocks and borders mean nothing
+SMALLEST = 4  # pixels along a side: below that, blocks and borders make no sense
 VALUES_AT_ONCE = 2**22
 
 
@@ -53,7 +53,7 @@ def _check_shape(shape: tuple[int, ...], channels: Channels) -> None:
 
 
 def _check_range(array: np.ndarray) -> None:
-    rows = max(1, VALUES_AT_ONCE // array[0].size)  # by parts: the set may be a memory map
+    rows = max(1, VALUES_AT_ONCE // array[0].size)  # in chunks: the set may be a memory map
     for start in range(0, len(array), rows):
         part = array[start : start + rows].astype(np.float32)
         low, high = float(part.min()), float(part.max())

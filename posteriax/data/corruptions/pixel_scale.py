@@ -1,7 +1,7 @@
-"""Lengths in pixels: the suite's constants are for images of 32 x 32.
+"""Scaling lengths in pixels: the constants of the suite are for images of 32 x 32.
 
-Larger images stretch every length in proportion to their shorter side. Smaller ones keep it: most of the lengths are
-about a pixel, and a blur of less than a pixel is none.
+For larger images, lengths grow in proportion to the shorter side. For smaller ones they stay the same: most are about a
+pixel, and a blur of less than a pixel has no effect.
 """
 
 import jax
@@ -10,7 +10,7 @@ SIDE = 32
 
 
 def stretch_of(image: jax.Array) -> float:
-    """By how much the lengths of the constants grow for an image (channels, height, width).
+    """The factor by which lengths grow for an image (channels, height, width).
 
     >>> import jax.numpy as jnp
     >>> stretch_of(jnp.zeros((3, 64, 96))), stretch_of(jnp.zeros((1, 28, 28)))
