@@ -18,7 +18,7 @@ import optax
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, subplots
 
 matplotlib.use("Agg")
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "gallery"

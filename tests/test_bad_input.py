@@ -27,7 +27,7 @@ def posterior(problem):
 
 
 DATA = {
-    "wrong width": ((np.zeros((10, 5), np.float32), Y), ValueError, r"network does not take x of shape \(10, 5\)"),
+    "wrong width": ((np.zeros((10, 5), np.float32), Y), ValueError, r"network fails for x of shape \(10, 5\)"),
     "nan": ((NAN, Y), ValueError, r"x has 1 non-finite values, the first at index \(4, 1\)"),
     "nan in y": ((X, np.full(10, np.nan)), ValueError, "y has 10 non-finite values"),
     "label out of range": (

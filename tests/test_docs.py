@@ -4,12 +4,15 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
 import posteriax
 from posteriax import analysis, families, metrics, priors
 
+METHODS_PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 TYPES_ONLY = {
     "Family",
@@ -69,3 +72,41 @@ def test_public_name_has_a_docstring_with_an_example(name, value):
     if last in TYPES_ONLY or name.endswith("Error"):
         return
     assert ">>>" in text
+
+
+def documented_methods():
+    """What docs/methods.md must have an entry for."""
+    returned = {"Family", "Variational", "Prior", "Leaf"}  # contracts and types, which are in other pages
+    for module in (families, priors, analysis):
+        for name in getattr(module, "__all__", vars(module)):
+            value = getattr(module, name)
+            result = module is analysis and inspect.isclass(value)
+            if name not in returned and not result and (inspect.isclass(value) or inspect.isfunction(value)):
+                yield name
+    yield from (
+        "MAP",
+        "Ensemble",
+        "SWAG",
+        "VI",
+        "HMC",
+        "NUTS",
+        "MCLMC",
+        "SGLD",
+        "SGHMC",
+        "natural_gradient",
+        "FastSign",
+    )
+
+
+@pytest.mark.parametrize("name", list(documented_methods()))
+def test_the_page_of_methods_has_it(name):
+    assert re.search(rf"\b{name}\b", METHODS_PAGE.read_text())
+
+
+def test_every_paper_of_the_page_is_cited_in_it():
+    text, _, listed = METHODS_PAGE.read_text().partition("## Papers")
+    authors = {line.removeprefix("- ").split()[0].strip(",") for line in listed.splitlines() if line.startswith("- ")}
+    assert len(authors) > 50
+    assert {name for name in authors if not re.search(rf"\b{name}\b", text)} == set()
+    years = set(re.findall(r"(?<!=)\b(?:19|20)\d\d\b", text))
+    assert {year for year in years if year not in listed} == set()

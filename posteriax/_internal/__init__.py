@@ -1,1 +1,1 @@
-"""What every room uses and no user sees: checks, paths of leaves, files, progress, the compiler. Entered by module."""
+"""Shared internals: checks, leaf paths, files, progress, running moments, the compiler. Imported by module."""

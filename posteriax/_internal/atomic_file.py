@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written aside, flushed, and put in place by a rename."""
+"""Atomic files: written to a temporary file, flushed, and renamed into place."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ from typing import IO
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to. It takes the place of `path` at the end; an error or a crash leaves what was there before.
+    """A file to write to that replaces `path` at the end; an error or a crash leaves the previous file untouched.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with whole_file(Path(folder) / "a") as file:

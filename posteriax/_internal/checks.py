@@ -1,4 +1,4 @@
-"""Checks of what a user hands in: once, at the door, with an error that says what would be right."""
+"""Checks of user input, done once, with errors that say what would be right."""
 
 import math
 import os
@@ -36,7 +36,7 @@ def check_inputs(x: Any) -> Any:
     arrays = jax.tree.map(lambda leaf: _numeric("x", leaf), x)
     leaves = jax.tree.leaves(arrays)
     if not leaves:
-        raise ValueError("x holds no arrays")
+        raise ValueError("x has no arrays")
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
     if None in lengths or len(lengths) > 1:
         raise ValueError(
@@ -76,7 +76,9 @@ def _numeric(name: str, value: Any) -> np.ndarray:
 
 
 def _check_finite(name: str, array: np.ndarray) -> None:
-    rows = max(1, 2**24 // max(array[:1].size, 1)) if array.ndim else 1  # by parts: a mask of large data is large too
+    rows = (
+        max(1, 2**24 // max(array[:1].size, 1)) if array.ndim else 1
+    )  # in chunks: the mask of large data is large too
     count, first = 0, None
     for start in range(0, len(array) if array.ndim else 1, rows):
         bad = ~np.isfinite(array[start : start + rows] if array.ndim else array)

@@ -1,15 +1,15 @@
-"""What posteriax must know about XLA, JAX's compiler.
+"""Workarounds and options for XLA, JAX's compiler.
 
-jaxlib 0.10.2 began to hand parts of programs for CPUs to a library of kernels, YNNPACK (`__ynn_fusion` in compiled
-programs), and some of them return wrong numbers: pooled convolutions, products with small matrices, sums. No error is
-raised. See docs/decisions/2026-11-16-compiler.md.
+Since jaxlib 0.10.2, parts of CPU programs run in a kernel library, YNNPACK (`__ynn_fusion` in compiled programs), and
+some kernels silently return wrong numbers: pooled convolutions, products with small matrices, sums. See
+docs/decisions/2026-11-16-compiler.md.
 
-`pyproject.toml` excludes these releases. Where one is installed all the same, `guard`, which importing posteriax calls,
-switches the fusion off in two ways:
+`pyproject.toml` excludes these releases. If one is installed anyway, `guard`, called when posteriax is imported, turns
+the fusion off in two ways:
 
-- by `XLA_FLAGS`, which XLA reads once, when JAX's backend starts. This covers every program of the process: also array
-  operations outside `jit`, and the user's own programs.
-- by `jit`, which posteriax uses in place of `jax.jit`. This covers what posteriax compiles, also if the backend had
+- by `XLA_FLAGS`, which XLA reads once, when JAX's backend starts. This covers every program of the process, including
+  array operations outside `jit` and the user's own programs.
+- by `jit`, which posteriax uses in place of `jax.jit`. This covers what posteriax compiles, even if the backend had
   started before posteriax was imported.
 
 With all other releases `jit` is `jax.jit`, and nothing else happens.
@@ -27,17 +27,17 @@ import jax
 import jax.numpy as jnp
 import jaxlib.version
 
-# The first wrong release, and the first after the wrong ones. 0.10.2 was seen to be wrong here, 0.11.0 and 0.11.2 by
-# others; of those between nothing good is known. `posteriax doctor` tells.
+# The first affected release, and the first after them. 0.10.2 was found to be wrong here, 0.11.0 and 0.11.2 by others;
+# those in between are assumed to be. `posteriax doctor` checks an installation.
 WRONG_RELEASES = ((0, 10, 2), (0, 12, 0))
 FUSION = "xla_cpu_experimental_ynn_fusion_type"
 WITHOUT_FUSION = {FUSION: ""}
 FLAG = f"--{FUSION}="
-UNGUARDED = "POSTERIAX_UNGUARDED"  # an environment variable: to see what the compiler does by itself
+UNGUARDED = "POSTERIAX_UNGUARDED"  # an environment variable that turns the guard off
 
-# LLVM's third level makes steps no faster that could be measured, and the first one come half a second later
+# LLVM's level 3 makes steps no faster, and delays the first one by half a second
 CHUNK_OPTIONS = {"xla_backend_optimization_level": 2}
-RUN_ONCE = {"xla_backend_optimization_level": 0}  # a program that is not worth optimising
+RUN_ONCE = {"xla_backend_optimization_level": 0}  # for a program that is not worth optimising
 
 
 def computes_wrongly(version: tuple[int, ...]) -> bool:
@@ -50,7 +50,7 @@ def computes_wrongly(version: tuple[int, ...]) -> bool:
 
 
 def is_guarded() -> bool:
-    """Whether posteriax compiles without the fusion: the release is wrong, and `POSTERIAX_UNGUARDED` is not set."""
+    """Whether posteriax turns the fusion off: the release is affected, and `POSTERIAX_UNGUARDED` is not set."""
     return computes_wrongly(jaxlib.version.__version_info__) and not os.environ.get(UNGUARDED)
 
 
@@ -58,8 +58,8 @@ def jit(fun: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
     """`jax.jit`, without the fusion that some releases of jaxlib get wrong on CPUs.
 
     Args:
-        fun: what to compile.
-        **options: those of `jax.jit`.
+        fun: the function to compile.
+        **options: passed to `jax.jit`.
 
     >>> jit(lambda x: x + 1)(1.0)
     Array(2., dtype=float32, weak_type=True)
@@ -68,10 +68,10 @@ def jit(fun: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
 
 
 class GuardedJit:
-    """A compiled function that has the fusion switched off if it runs on a CPU by itself.
+    """A compiled function with the fusion turned off if it runs on a CPU as a program of its own.
 
-    A program for another platform must not get the option, which may be unknown there. Nor may a function that is part
-    of a larger program: options are for whole programs, and JAX refuses them.
+    Other platforms may not know the option. A function inside a larger program must not set it either: options are for
+    whole programs, and JAX rejects them.
     """
 
     def __init__(self, fun: Callable[..., Any], options: Mapping[str, Any]):
@@ -101,7 +101,7 @@ class GuardedJit:
 
 
 def platform_of(arguments: Any) -> str:
-    """Where a program of these arguments runs: where the first array among them is, else on JAX's default device.
+    """Where a program with these arguments runs: on the device of the first array, else on JAX's default device.
 
     >>> platform_of(jnp.zeros(3)) == jax.default_backend()
     True
@@ -116,10 +116,10 @@ def platform_of(arguments: Any) -> str:
 
 
 def guard() -> None:
-    """With a wrong release, switch the fusion off for this process if that can still be done, and warn.
+    """With an affected release, turn the fusion off for this process if that is still possible, and warn.
 
-    If there may be an accelerator nothing is done yet: the flag could be unknown to its compiler, and a warning is due
-    only when a program is compiled for a CPU.
+    If there may be an accelerator, nothing is done yet: its compiler may not know the flag, and the warning only
+    matters once a program is compiled for a CPU.
     """
     if not is_guarded() or accelerator_installed():
         return
@@ -130,14 +130,14 @@ def guard() -> None:
 
 
 def backend_started() -> bool:
-    """Whether JAX's backend has started, after which XLA reads no more flags."""
-    from jax._src import xla_bridge  # which has no public name; only reached with releases that are known to have it
+    """Whether JAX's backend has started, after which XLA no longer reads flags."""
+    from jax._src import xla_bridge  # no public name; only used with releases that have it
 
     return xla_bridge.backends_are_initialized()
 
 
 def accelerator_installed() -> bool:
-    """Whether this process may compile for something other than a CPU. Starts no backend."""
+    """Whether this process may compile for anything but a CPU. Does not start a backend."""
     platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     if platforms:
         return set(platforms.split(",")) != {"cpu"}
@@ -146,7 +146,7 @@ def accelerator_installed() -> bool:
 
 
 def environment_without_guard() -> dict[str, str]:
-    """The environment for a new process whose programs are compiled as JAX does it by itself."""
+    """The environment for a new process without the guard."""
     flags = os.environ.get("XLA_FLAGS", "")
     if _guarded["process"]:
         flags = flags.replace(FLAG, "").strip()
@@ -156,7 +156,7 @@ def environment_without_guard() -> dict[str, str]:
 _guarded = {
     "process": False,
     "warned": False,
-}  # once for each process: whether XLA_FLAGS was set, and the warning given
+}  # per process: whether XLA_FLAGS was set, and the warning given
 
 
 def warn_once() -> None:
@@ -165,7 +165,7 @@ def warn_once() -> None:
     _guarded["warned"] = True
     flags = os.environ.get("XLA_FLAGS", "").split()
     if FLAG in flags and not _guarded["process"]:
-        return  # the user has switched it off, and knows
+        return  # the user has turned it off already
     reach = (
         "for this whole process"
         if _guarded["process"]

@@ -1,4 +1,4 @@
-"""Ctrl-C: the chunk at hand is finished and what was done is kept."""
+"""Ctrl-C: the current chunk is finished, and the work so far is kept."""
 
 import contextlib
 import signal
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that was stopped by Ctrl-C.
+    """A run was stopped by Ctrl-C.
 
     Args:
-        message: how far it came and how to resume.
-        posterior: what it had inferred by then; None if a sampler had not drawn anything yet.
+        message: how far it got and how to resume.
+        posterior: the posterior so far; None if a sampler had no draws yet.
 
     >>> try:
     ...     raise Interrupted("MAP was stopped at step 10 of 100", posterior="what was done")
@@ -34,7 +34,7 @@ class Stop:
 
 @contextlib.contextmanager
 def listen() -> Iterator[Stop]:
-    """Turn the first Ctrl-C into a wish to stop; the second one interrupts at once. Only in the main thread."""
+    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once. Only in the main thread."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

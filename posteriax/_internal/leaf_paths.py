@@ -1,8 +1,8 @@
-"""Leaves of a network by path, and the patterns that pick them.
+"""Paths of leaves, and patterns that select them.
 
-A path joins the keys that lead to a leaf: ``layers/0/weight``. In a pattern ``*`` stands for any characters within
-one step of the path and ``**`` for any number of whole steps. A pattern that names something above a leaf takes all
-the leaves below it: ``**/conv*`` takes ``conv1/kernel`` and ``conv1/bias``.
+A path joins the keys that lead to a leaf: ``layers/0/weight``. In a pattern, ``*`` stands for any characters within one
+segment of the path and ``**`` for any number of segments. A pattern that matches a node selects all leaves below it:
+``**/conv*`` selects ``conv1/kernel`` and ``conv1/bias``.
 """
 
 import re
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def leaf_paths(tree: object) -> list[str]:
-    """The path of every leaf, in the order in which JAX flattens the tree.
+    """The path of each leaf, in flattening order.
 
     >>> leaf_paths({"fc": {"bias": 0.0, "kernel": 0.0}})
     ['fc/bias', 'fc/kernel']
@@ -31,16 +31,16 @@ def describe_leaves(tree: object) -> list[str]:
 
 
 def choose_by_path(patterns: Mapping[str, T], paths: Sequence[str], what: str, *, leaves: Sequence[str]) -> list[T]:
-    """The value of the most specific pattern for every path.
+    """The value of the most specific pattern for each path.
 
-    A pattern that names the leaf itself beats one that names something above it; then the one with more literal
-    characters wins; then the later one. So the order in which a user writes the patterns rarely matters.
+    A pattern that names the leaf itself beats one that names an ancestor; then the one with more literal characters
+    wins; then the later one. So the order of patterns rarely matters.
 
     Args:
-        patterns: value by pattern.
-        paths: the paths to cover; every one must be matched.
-        what: what the values are, for the errors ("prior", "family").
-        leaves: the leaves as lines, for the errors.
+        patterns: values by pattern.
+        paths: the paths to cover; each must be matched.
+        what: what the values are, for error messages ("prior", "family").
+        leaves: descriptions of the leaves, for error messages.
     """
     used = set()
     chosen = []
@@ -54,7 +54,7 @@ def choose_by_path(patterns: Mapping[str, T], paths: Sequence[str], what: str, *
         if not ranked:
             raise ValueError(
                 f"no {what} pattern matches the leaf {path}. Patterns: {', '.join(map(repr, patterns))}. "
-                f'Add "**" for all the others.'
+                f'Add "**" for all others.'
             )
         chosen.append(max(ranked, key=lambda r: r[:2])[2])
     for pattern in patterns:
@@ -68,7 +68,7 @@ def _specificity(pattern: str, path: str) -> tuple[bool, int] | None:
     regex = _regex(pattern)
     literal = len(re.sub(r"[*/]", "", pattern))
     if regex.fullmatch(path):
-        return bool(pattern.rsplit("/", 1)[-1].strip("*")), literal  # "**" matches a leaf, but does not name it
+        return bool(pattern.rsplit("/", 1)[-1].strip("*")), literal  # "**" matches a leaf but does not name it
     steps = path.split("/")
     if any(regex.fullmatch("/".join(steps[:n])) for n in range(1, len(steps))):
         return False, literal

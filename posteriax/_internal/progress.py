@@ -1,4 +1,4 @@
-"""Progress of a run, on standard error; silent where that is no terminal."""
+"""Progress of a run, on standard error; silent if that is not a terminal."""
 
 import sys
 from types import TracebackType
@@ -10,7 +10,7 @@ class Progress:
 
     Args:
         title: what is running.
-        total: how many steps it will take.
+        total: number of steps.
         show: True or False; None shows it if standard error is a terminal.
     """
 

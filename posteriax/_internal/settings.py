@@ -1,7 +1,7 @@
 """Settings as plain data: likelihoods, priors and families to JSON and back, without running any code.
 
-A class whose instances can be saved derives from :class:`Savable`; deriving is all it takes. Only classes that are
-already imported can come out of a file, so loading one imports nothing and runs nothing that the file names.
+Deriving from :class:`Savable` is all it takes for a class to be saved. Only classes that are already imported can be
+loaded, so a file cannot cause anything to be imported or run.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ _NUMPYRO = ("Normal", "Laplace", "Logistic", "StudentT", "Cauchy", "Uniform")
 
 
 class Savable:
-    """A frozen dataclass of plain settings that a posterior's file can hold.
+    """A frozen dataclass of plain settings that can be saved with a posterior.
 
-    A class of posteriax is saved as "namespace.Name", any other as "namespace.module:Name".
+    Classes of posteriax are saved as "namespace.Name", others as "namespace.module:Name".
     """
 
     saved_as: ClassVar[str]

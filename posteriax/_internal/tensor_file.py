@@ -1,7 +1,7 @@
-"""Arrays and a JSON description in one safetensors file, whole or not at all.
+"""Arrays and a JSON description in one safetensors file, written atomically.
 
-A digest of everything is stored with the arrays, so that a damaged or altered file is an error and never slightly
-different numbers. Files are written aside, flushed and renamed: a crash leaves the previous file whole.
+A digest of the contents is stored with the arrays, so a damaged or altered file is an error, never slightly different
+numbers. A crash while writing leaves the previous file intact.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class FileArray:
-    """An array in a file, read only where it is looked at."""
+    """An array in a file, of which only the requested part is read."""
 
     path: Path
     offset: int
@@ -39,12 +39,12 @@ class FileArray:
 
 
 def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) -> str:
-    """Write a file and return its digest. OSError if it cannot be written: the previous file is then untouched.
+    """Write a file and return its digest. If that raises OSError, the previous file is untouched.
 
-    Arrays that are not in memory (:class:`StoredDraws`) are taken piece by piece.
+    Arrays that are not in memory (:class:`StoredDraws`) are written piece by piece.
     """
     text = json.dumps(about)
-    order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps all aligned
+    order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps arrays aligned
     with whole_file(path) as file:
         file.write(_header("0" * 64, text, arrays, order))
         digests = {name: _digest_of(name, arrays[name], file) for name in order}
@@ -55,7 +55,7 @@ def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) 
 
 
 def file_arrays(path: Path) -> dict[str, FileArray]:
-    """The arrays of a file that was written here, unread and unchecked."""
+    """The arrays of a file written by `write_tensors`, without reading or checking them."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
@@ -68,11 +68,11 @@ def file_arrays(path: Path) -> dict[str, FileArray]:
 
 
 def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[str, Any], Arrays, str]:
-    """Read and check a file: what it says of itself, its arrays, its digest.
+    """Read and check a file; returns its description, its arrays and its digest.
 
     Args:
-        path: where it is; FileNotFoundError if it is not there.
-        kind: what it should be, by its "format" entry.
+        path: where it is; FileNotFoundError if it does not exist.
+        kind: what its "format" entry must say.
         error: what to raise if it is damaged or of another kind.
     """
     try:
@@ -85,7 +85,7 @@ def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[st
         raise error(f"{path} is not a {kind}, or is damaged: {problem}") from problem
     digest, _, text = metadata.get("posteriax", "").partition(" ")
     if not text:
-        raise error(f"{path} is a safetensors file, but not one that posteriax wrote")
+        raise error(f"{path} is a safetensors file, but was not written by posteriax")
     digests = {name: _digest_of(name, array) for name, array in arrays.items()}
     if _joint_digest(text, digests) != digest:
         raise error(f"{path} was damaged or altered after it was written: its digest does not match")
@@ -105,9 +105,9 @@ _LETTERS = {
 
 
 def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str]) -> bytes:
-    """Safetensors: the length of a JSON header, the header, then all arrays one after the other.
+    """Safetensors: the length of a JSON header, the header, then the arrays in order.
 
-    All that posteriax says of a file is one entry: several come back in a random order.
+    posteriax stores its metadata in a single entry, since several are read back in random order.
     """
     entries: dict[str, Any] = {"__metadata__": {"posteriax": f"{digest} {text}"}}
     end = 0
@@ -121,7 +121,7 @@ def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str])
 
 
 def _digest_of(name: str, array: Any, file: IO[bytes] | None = None) -> bytes:
-    """An array's digest; its bytes are written to the file on the way, if there is one."""
+    """The digest of an array; its bytes are also written to `file`, if given."""
     digest = hashlib.sha256(f"{name} {array.dtype} {tuple(array.shape)}".encode())
     for piece in _pieces(array):
         digest.update(piece)

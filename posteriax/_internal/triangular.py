@@ -1,8 +1,8 @@
-"""Lower triangular factors of a covariance, as the numbers that are learned.
+"""Lower triangular covariance factors, parameterised for learning.
 
     L = diag(exp(log_diagonal)) (I + S),   S strictly lower triangular
 
-Rows are scaled by their diagonal entry, so that one step size suits rows of any size.
+Each row is scaled by its diagonal entry, so one step size suits rows of any scale.
 """
 
 import math

@@ -1,5 +1,7 @@
-"""What the papers look at, as functions of a posterior."""
+"""Analyses of a fitted posterior: product matrices, spectra, curvature, signal and noise, phase transitions."""
 
+from posteriax.analysis.ablations import permute as permute
+from posteriax.analysis.ablations import zero_mean as zero_mean
 from posteriax.analysis.dominant_mode import DominantMode as DominantMode
 from posteriax.analysis.dominant_mode import dominant_mode as dominant_mode
 from posteriax.analysis.elbo import elbo as elbo
@@ -26,8 +28,6 @@ from posteriax.analysis.sparse_ensemble import sparse_ensemble as sparse_ensembl
 from posteriax.analysis.spectra import Spectra as Spectra
 from posteriax.analysis.spectra import Spectrum as Spectrum
 from posteriax.analysis.spectra import spectra as spectra
-from posteriax.analysis.switches import permute as permute
-from posteriax.analysis.switches import zero_mean as zero_mean
 from posteriax.analysis.truncation import truncate as truncate
 from posteriax.analysis.truncation_table import TruncationTable as TruncationTable
 from posteriax.analysis.truncation_table import truncation_table as truncation_table

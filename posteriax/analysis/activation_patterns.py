@@ -1,9 +1,8 @@
-"""Which side of its kink every activation of a piecewise-linear network is on, read off the network's own program.
+"""Which side of its kink each activation of a piecewise-linear network is on, read off the network's own program.
 
-ReLU and its kin are comparisons in the end: a maximum or minimum with a constant, a choice between two values, an
-absolute value, a clamp. The program is run once more, one operation at a time, and the outcome of every such comparison
-is kept, also of those that smooth functions make inside (softplus). Maxima over a window (max-pooling), and comparisons
-inside loops, are not.
+ReLU and its relatives compile to comparisons: a maximum or minimum with a constant, a select, an absolute value, a
+clamp. The program is evaluated one operation at a time, and the outcome of every such comparison is recorded, including
+those inside smooth functions (softplus). Max-pooling and comparisons inside loops are not recorded.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,11 @@ import jax.numpy as jnp
 from jax.extend import core
 
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2")
-_INNER = ("call_jaxpr", "fun_jaxpr", "jaxpr")  # their names for the program within
+_INNER = ("call_jaxpr", "fun_jaxpr", "jaxpr")  # where they keep their inner program
 
 
 def activation_pattern(function: Callable[[Any], Any], x: Any) -> jax.Array:
-    """Booleans, one for every comparison that `function` makes of its inner values at `x`.
+    """One boolean for each comparison that `function` makes at `x`.
 
     >>> pattern = activation_pattern(lambda x: jax.nn.relu(x - 1.0).sum(), jnp.array([0.0, 2.0, 3.0]))
     >>> pattern.tolist()

@@ -1,4 +1,4 @@
-"""Which leaves of a posterior an analysis is for, and what is known of their distribution."""
+"""Selecting leaves for an analysis, and the moments of their posterior."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,13 @@ import jax
 import numpy as np
 
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves
-from posteriax.analysis.running_covariance import chunks_of_draws
+from posteriax._internal.running_moments import mean_and_variance
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior, blocks_of_draws
 from posteriax.priors import Leaf
 from posteriax.problem import Problem
 
-DRAWS = 1000  # where moments have no closed form
+DRAWS = 1000  # for moments without a closed form
 
 
 class LeafMoments(NamedTuple):
@@ -24,9 +25,9 @@ class LeafMoments(NamedTuple):
 
 
 def chosen_leaves(problem: Problem, leaves: str | Sequence[str]) -> list[Leaf]:
-    """The leaves of a network that a pattern matches, or those named one by one, in the order given.
+    """The leaves of a network that a pattern matches, or those listed, in that order.
 
-    Leaves that differ only in their numbers come in the order of those: layer 10 after layer 9.
+    Leaves whose paths differ only in numbers are sorted by them: layer 10 comes after layer 9.
     """
     count = len(jax.tree.leaves(problem.network.params))
     infos = problem.leaf_infos[:count]
@@ -48,42 +49,36 @@ def chosen_weights(problem: Problem, leaves: str | Sequence[str]) -> list[Leaf]:
     """The chosen leaves that are weights, not biases.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there are none.
     """
     found = [leaf for leaf in chosen_leaves(problem, leaves) if not leaf.is_bias]
     if not found:
-        raise ValueError(f"no leaf that matches {leaves!r} is a weight: all are biases or normalisation scales")
+        raise ValueError(f"no leaf matching {leaves!r} is a weight: all are biases or normalisation scales")
     return found
 
 
 def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMoments]:
-    """Mean and standard deviation of every entry of these leaves; several members are a mixture.
+    """Mean and standard deviation of every entry of these leaves; several members form a mixture.
 
-    In closed form where the leaf's family knows them; otherwise from draws: all there are, or a thousand.
+    In closed form if the leaf's family has one, otherwise from draws: all stored draws, or a thousand new ones.
     """
-    return [_closed_form(posterior, leaf.path) or _moments(_blocks(posterior, leaf.path)) for leaf in leaves]
+    return [_closed_form(posterior, leaf.path) or _from_draws(posterior, leaf.path) for leaf in leaves]
+
+
+def _from_draws(posterior: Posterior, name: str) -> LeafMoments:
+    rows = (block.reshape(-1, *block.shape[2:]) for block in _blocks(posterior, name))
+    mean, variance = mean_and_variance(rows)
+    return LeafMoments(mean, np.sqrt(variance))
 
 
 def _blocks(posterior: Posterior, name: str) -> Iterator[np.ndarray]:
-    """Draws of a leaf with two leading axes, a few at a time."""
+    """Draws of a leaf with two leading axes, in blocks."""
     place = posterior.problem.leaf_names.index(name)
     if isinstance(posterior, DrawsPosterior):
         yield from blocks_of_draws(jax.tree.leaves(posterior.draws)[place])
-    else:  # drawn anew for every leaf, so that never more than a few are held
+    else:  # redrawn for each leaf, so that only a few are in memory
         for some in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
             yield np.asarray(jax.tree.leaves(some)[place])[None]
-
-
-def _moments(blocks: Iterator[np.ndarray]) -> LeafMoments:
-    """Of draws with two leading axes, that come in parts."""
-    count, shift, sums, squares = 0, None, 0.0, 0.0  # type: int, Any, Any, Any
-    for block in blocks:
-        flat = block.reshape(-1, *block.shape[2:]).astype(np.float64)
-        shift = flat.mean(axis=0) if shift is None else shift  # close to the mean, so that squares do not cancel
-        count, sums = count + len(flat), sums + (flat - shift).sum(axis=0)
-        squares = squares + np.square(flat - shift).sum(axis=0)
-    mean = sums / count
-    return LeafMoments(shift + mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0)))
 
 
 def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:
@@ -97,12 +92,12 @@ def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:
         means, variances = (np.asarray(jax.vmap(f)(own), np.float64) for f in (family.mean, family.variance))
     except NotImplementedError:
         return None
-    # a mixture of members: the mean of their variances, and the variance of their means
+    # law of total variance over members
     return LeafMoments(means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0)))
 
 
 def as_bytes(count: float) -> str:
-    """A size in words.
+    """A size in bytes, for people.
 
     >>> as_bytes(8 * 313_600**2)
     '787 GB'
@@ -115,14 +110,14 @@ def as_bytes(count: float) -> str:
 
 
 def check_size(what: str, entries: Any, instead: str, *, limit: int = 2**31) -> None:
-    """Refuse to form a matrix of entries x entries that would not fit.
+    """Refuse to form an entries x entries matrix that is too large.
 
     Raises:
-        ValueError: with the size it would need.
+        ValueError: stating the size it would need.
     """
     needed = 8 * int(entries) ** 2
     if needed > limit:
         raise ValueError(
-            f"{what} would be a matrix of {int(entries):,} x {int(entries):,}, {as_bytes(needed)} (at most "
+            f"{what} would be a {int(entries):,} x {int(entries):,} matrix of {as_bytes(needed)} (limit "
             f"{as_bytes(limit)}): {instead}"
         )

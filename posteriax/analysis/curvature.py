@@ -1,14 +1,14 @@
-"""Second derivatives of the negative log likelihood by single weights, without a Hessian.
+"""The diagonal of the Hessian of the negative log-likelihood, without the Hessian.
 
-A weight w_kc of a dense layer or a convolution enters the pre-activations b linearly, by the inputs a that it meets at
-each position p of an example n:  b_npc = sum_k a_npk w_kc. So exactly
+A weight w_kc of a dense layer or a convolution enters the pre-activations b linearly, through the inputs a at each
+position p of example n:  b_npc = sum_k a_npk w_kc. So exactly
 
     d2L / dw_kc^2  =  sum_n sum_pq a_npk a_nqk  d2L / (db_npc db_nqc)
 
-with one position in a dense layer:  sum_n a_nk^2 d2L / db_nc^2. All examples are independent, so that one
-Hessian-vector product of the layers above gives a whole column for every example: as many products as the layer has
-pre-activations, not weights. Where a leaf has fewer weights than that, or meets the data otherwise, products with the
-weights themselves are taken. Kinks (ReLU) have no curvature. (METHODS D.5)
+which in a dense layer, with its one position, is  sum_n a_nk^2 d2L / db_nc^2. Examples are independent, so one
+Hessian-vector product with respect to the pre-activations gives a column for every example at once: the layer needs
+one product per pre-activation instead of one per weight. A leaf with fewer weights than that, or used in another way,
+takes products with respect to its weights. Kinks (ReLU) contribute no curvature.
 """
 
 import math
@@ -28,8 +28,8 @@ from posteriax.priors import Leaf
 from posteriax.problem import Problem, Unknowns, couples_examples
 
 MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
-AT_ONCE = 16  # of them together
-EXAMPLES = 100  # together, at the most
+AT_ONCE = 16  # products in one vmap
+EXAMPLES = 100  # at most, in one chunk
 CHUNK_BYTES = 2**28
 
 
@@ -38,9 +38,9 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
 
     Args:
         problem: network and likelihood.
-        unknowns: where to take it.
+        unknowns: the point at which to evaluate it.
         data: ``(x, y)``.
-        leaf: which.
+        leaf: the leaf.
 
     Raises:
         ValueError: if it would take too many Hessian-vector products, or the network couples examples.
@@ -48,8 +48,8 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
     x, y = problem.check(data)
     if couples_examples(problem.network, x):
         raise ValueError(
-            "the network's outputs for one example depend on the others in its batch (batch statistics): the curvature "
-            "of its likelihood is no sum over examples"
+            "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
+            "curvature of its likelihood is not a sum over examples"
         )
     index, weights = problem.leaf_names.index(leaf.path), math.prod(leaf.shape)
     use = find_uses(problem.network.apply, problem.network.params, spec_of_example(x))[index]
@@ -57,10 +57,10 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
     by_push = layer is not None and layer.pushes < weights
     products = layer.pushes if layer is not None and by_push else weights
     if products > MOST_PRODUCTS:
-        why = f"; {use.reason}, so that every weight takes one" if use.reason else ""
+        why = f" ({use.reason}, so each weight needs one)" if use.reason else ""
         raise ValueError(
-            f"the curvature of {leaf.path} {leaf.shape} would take {products:,} Hessian-vector products, more than the "
-            f"{MOST_PRODUCTS:,} there is time for{why}: choose other leaves"
+            f"the curvature of {leaf.path} {leaf.shape} would take {products:,} Hessian-vector products{why}; the "
+            f"limit is {MOST_PRODUCTS:,}: choose smaller leaves"
         )
     patch = 4 * layer.inputs * (layer.positions + 2 * AT_ONCE) if layer is not None and by_push else 1
     size = int(np.clip(CHUNK_BYTES // patch, 1, min(EXAMPLES, len(y))))
@@ -76,7 +76,7 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
 
 
 class _Layer(NamedTuple):
-    """How a leaf meets the data: positions and channels of its pre-activations, and the inputs that each sums over."""
+    """Positions and channels of a layer's pre-activations, and the number of inputs that each sums over."""
 
     positions: int
     channels: int
@@ -88,31 +88,31 @@ class _Layer(NamedTuple):
 
 
 class _Meeting(NamedTuple):
-    """The product of a leaf with data, and the leaf as it was turned for it."""
+    """The product of a leaf with data, and the leaf in the layout that the product uses."""
 
     contraction: Contraction
     array: ProbeArray
 
     @property
     def axis(self) -> int:
-        """The array's axis of channels."""
+        """The array's channel axis."""
         return next(iter(self.contraction.outputs))
 
     def by_position(self, out: jax.Array) -> jax.Array:
-        """The product, or one of its shape, as (examples, positions, channels)."""
+        """The product, or an array of its shape, as (examples, positions, channels)."""
         own = (self.contraction.examples[1], self.contraction.outputs[self.axis])  # type: ignore[index]
         moved = jnp.moveaxis(out, own, (0, -1))
         return moved.reshape(moved.shape[0], -1, moved.shape[-1])
 
     def as_product(self, values: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """The inverse."""
+        """The inverse of `by_position`."""
         own = (self.contraction.examples[1], self.contraction.outputs[self.axis])  # type: ignore[index]
         between = [length for axis, length in enumerate(shape) if axis not in own]
         return jnp.moveaxis(values.reshape(shape[own[0]], *between, shape[own[1]]), (0, -1), own)
 
 
 def _layer(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -> _Layer | None:
-    """None if the identity does not apply."""
+    """The layer, or None if the identity above does not apply to this leaf."""
     if use.primitive not in ("dot_general", "conv_general_dilated") or use.example_axis is None:
         return None
     few = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jnp.asarray(a[:0]).dtype), x)
@@ -122,14 +122,14 @@ def _layer(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -
         met = _meet(problem, u, a, index, use)
         contraction = met.contraction
         if contraction.groups != 1 or len(contraction.outputs) != 1 or contraction.examples is None:
-            raise ValueError("one input of a leaf meets one output each")
+            raise ValueError("each input of the leaf must contribute to one output only")
         own = _patches(met)
         found.append(_Layer(own.shape[1], met.array.value.shape[met.axis], own.shape[2]))
         return own
 
     try:
         jax.eval_shape(patches, unknowns, few)
-    except (ValueError, jax.errors.UnexpectedTracerError):  # the latter: used within a function that is jitted
+    except (ValueError, jax.errors.UnexpectedTracerError):  # the latter: the leaf is used inside a jitted function
         return None
     return found[0]
 
@@ -140,7 +140,7 @@ def _meet(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) ->
         problem, unknowns, x, index, use, None, lambda contraction, array: seen.append(_Meeting(contraction, array))
     )
     if len(seen) != 1:
-        raise ValueError("the leaf was not seen to meet the data")
+        raise ValueError("the product of the leaf with data was not found")
     return seen[0]
 
 
@@ -154,9 +154,9 @@ def _outputs(
 
 
 def _patches(met: _Meeting) -> jax.Array:
-    """a_npk: what every input of the layer meets, (examples, positions, inputs).
+    """a_npk: the inputs of the layer, (examples, positions, inputs).
 
-    It is the product with one channel for every input, which passes just that one on.
+    Computed as the layer's own product with an identity kernel, one channel for each input.
     """
     shape = list(met.array.value.shape)
     shape.pop(met.axis)

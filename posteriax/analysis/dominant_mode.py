@@ -1,8 +1,8 @@
-"""The dominant mode of a set of draws: those of the heaviest component of a Gaussian mixture.
+"""The dominant mode of a set of draws: those assigned to the heaviest component of a Gaussian mixture.
 
-Mixtures with 1, 2, ... components are fitted to the draws in the space of their first principal components, and the one
-with the smallest Bayesian information criterion is taken. In the weights' own space a full covariance per component has
-more numbers than there are draws, and the criterion would only ever see the penalty. (METHODS A.4)
+Mixtures with 1, 2, ... components are fitted in the space of the first principal components, and the Bayesian
+information criterion chooses between them. In weight space a full covariance per component would have more parameters
+than there are draws, and the criterion's penalty would decide alone. (Farquhar et al. 2020, section 6.1)
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_count
+from posteriax._internal.plot_style import PALETTE, subplots
 
 
 @dataclass(frozen=True, eq=False)
 class DominantMode:
-    """Which draws are of the heaviest component.
+    """The draws of the heaviest component.
 
     Args:
-        members: indices of those draws, in their order.
-        components: how many components the chosen mixture has.
+        members: indices of those draws, in order.
+        components: number of components of the chosen mixture.
         bic: the criterion for 1, 2, ... components; smaller is better.
-        dimensions: of the space that the mixtures were fitted in.
-        explained: the share of the draws' variance that this space has.
+        dimensions: number of principal components used.
+        explained: the share of the variance that they explain.
     """
 
     members: np.ndarray
@@ -47,8 +47,8 @@ def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed
     Args:
         draws: (n, d).
         most: the largest number of components to try.
-        dimensions: principal components to fit in; fewer if the draws have fewer, or are too few for a covariance.
-        seed: of the mixtures' starts.
+        dimensions: number of principal components; reduced if the draws have fewer, or are too few for a covariance.
+        seed: for the initialisation of the mixtures.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = rng.normal(size=(300, 20)) + np.where(np.arange(300) < 200, 0.0, 9.0)[:, None]
@@ -66,15 +66,15 @@ def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed
         raise ValueError(f"a mixture needs at least 4 draws, got {n}")
     kept = max(1, min(dimensions, d, n // 20))
     centred = draws - draws.mean(axis=0)
-    # n x n where there are fewer draws than weights: nothing grows with the square of the weights
+    # with fewer draws than weights this is n x n: nothing is quadratic in the number of weights
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
     scores = left[:, :kept] * values[:kept]
     total = np.square(values).sum()
     if total == 0.0:
-        raise ValueError("all draws are the same: they have no modes")
+        raise ValueError("all draws are identical: there are no modes to find")
     models = []
     for components in range(1, most + 1):
-        if n < 2 * components * (kept + 1):  # too few draws for so many covariances
+        if n < 2 * components * (kept + 1):  # too few draws for that many covariances
             break
         models.append(GaussianMixture(components, n_init=3, random_state=seed, reg_covar=1e-6 * total / n).fit(scores))
     bic = np.array([model.bic(scores) for model in models])

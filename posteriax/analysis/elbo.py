@@ -2,8 +2,8 @@
 
     ELBO = E_q[log p(D | w)] - KL(q || p)        in nats, for the whole data set, at T = 1
 
-With ``q.Rank1(likelihood="mixture")`` an example's likelihood is that of the mixture, log 1/K sum_k p(y_i | x_i, w_k),
-as in training.
+With ``q.Rank1(likelihood="mixture")`` the likelihood of an example is that of the mixture, as in training:
+log 1/K sum_k p(y_i | x_i, w_k).
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
-from posteriax.analysis.running_covariance import chunks_of_draws
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.data import Batch
 from posteriax.families.arrays import RandomArray
@@ -25,13 +25,13 @@ from posteriax.problem import Problem, Unknowns
 
 
 def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> float:
-    """The ELBO, its likelihood averaged over draws; of several members, the mean of theirs.
+    """The ELBO, with the likelihood averaged over draws; for several members, the mean of theirs.
 
     Args:
-        posterior: of VI.
+        posterior: from VI.
         data: the training data, ``(x, y)``.
-        draws: to average the likelihood over.
-        key: what random draws are made from.
+        draws: number of draws to average the likelihood over.
+        key: for the draws.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -55,7 +55,7 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
 
 
 def kl(posterior: VariationalPosterior, *, key: Any = 0) -> float:
-    """KL(q || p) in nats, summed over all leaves; of several members, the mean of theirs."""
+    """KL(q || p) in nats, summed over all leaves; for several members, the mean of theirs."""
     priors, total = posterior.problem.leaf_priors, 0.0
     keys = jax.random.split(as_key(key), len(posterior.blocks))
     for block, block_key in zip(posterior.blocks, keys, strict=True):
@@ -66,7 +66,7 @@ def kl(posterior: VariationalPosterior, *, key: Any = 0) -> float:
 
 
 def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key: jax.Array) -> float:
-    """E_q of the mixtures' log-likelihood: every draw is one of each member's components."""
+    """E_q of the mixtures' log-likelihood: each round draws every component of every member."""
     members, components = posterior.members, posterior.components
     each = members * components
     rounds = 1 if posterior.support is not None else -(-count // each)
@@ -75,7 +75,7 @@ def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key:
     for first in range(0, rounds * each, each):
         draws = posterior.draw(key, np.arange(first, first + each), rounds * each)
         leaves, structure = jax.tree.flatten(draws, is_leaf=lambda leaf: isinstance(leaf, RandomArray))
-        # what is not of the mixture is the same in all components; draws go round the members first
+        # leaves outside the mixture are shared by all components; draws cycle through the members first
         firsts = np.arange(each) % members
         own = [leaf[firsts] if alike else leaf for leaf, alike in zip(leaves, shared, strict=True)]
         log_probs = _log_probs(posterior.problem, jax.tree.unflatten(structure, own), batch)
@@ -86,7 +86,7 @@ def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key:
 
 @partial(jit, static_argnums=0)
 def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
-    """Of every draw and example."""
+    """log p(y_i | x_i, w_s) for every draw and example."""
     return jax.lax.map(
         lambda unknowns: problem.likelihood.log_prob(
             unknowns.likelihood, outputs_of(problem, unknowns.network, batch.x), batch.y

@@ -1,25 +1,25 @@
-"""Reading the signal-to-noise ratios of gradients that a run recorded. (METHODS E.1)"""
+"""The signal-to-noise ratios of gradients that a run recorded. (Swiatkowski et al. 2020, section 3.2)"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.leaf_paths import leaf_paths
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.run import FIELD
 
 
 @dataclass(frozen=True, eq=False)
 class GradientSignal:
-    """Signal-to-noise ratios of a run's gradients; of several members, their means.
+    """Signal-to-noise ratios of a run's gradients, averaged over members.
 
     Args:
         steps: the step at which each window ended.
-        paper: E[g^2] / Var[g] by leaf of the parameters that were trained, (windows,) each; 1 is pure noise.
+        paper: E[g^2] / Var[g] by leaf of the trained parameters, (windows,) each; 1 is pure noise.
         plain: E[g]^2 / Var[g]; 0 is pure noise.
-        pooled: E[g^2] and Var[g] each summed over the leaf before they are divided; 1 is pure noise.
+        pooled: the sum of E[g^2] over the leaf, divided by that of Var[g]; 1 is pure noise.
     """
 
     steps: np.ndarray
@@ -28,7 +28,7 @@ class GradientSignal:
     pooled: dict[str, np.ndarray]
 
     def plot(self, ending: str = "") -> Any:
-        """The pooled ratio during training, one line for each leaf whose path ends so; returns the figure."""
+        """The pooled ratio during training, one line per leaf whose path ends in `ending`; returns the figure."""
         chosen = {name: values for name, values in self.pooled.items() if name.endswith(ending)}
         if not chosen:
             raise ValueError(f"no leaf ends in {ending!r}. Leaves: {', '.join(self.paper)}")
@@ -43,15 +43,15 @@ class GradientSignal:
 
 
 def gradient_noise(posterior: Posterior) -> GradientSignal:
-    """What ``px.fit(..., record=px.GradientNoise())`` recorded, by leaf.
+    """The ratios that ``px.fit(..., record=px.GradientNoise())`` recorded, by leaf.
 
-    Leaves are the parameters that the method trains: for VI, ``layers/0/weight/log_scale`` and the like.
+    Leaves are those of the parameters that the method trains: ``layers/0/weight/log_scale`` and so on for VI.
 
     Args:
-        posterior: of a run that recorded it, or loaded from a file.
+        posterior: from a run that recorded them, or loaded from a file.
 
     Raises:
-        ValueError: if the run did not record it.
+        ValueError: if the run did not record them.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()

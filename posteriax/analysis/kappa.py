@@ -2,8 +2,9 @@
 
     kappa = sigma^2 d2(-log p(D | w)) / dw^2      at the posterior's mean, summed over the data, in nats
 
-A weight whose kappa is small can vary, or not vary, or go: half its kappa is what its noise costs to second order. The
-phase transition of variance networks begins as weights with a kappa beyond 10^1.5 appear. (METHODS D.5)
+To second order, the noise of a weight costs half its kappa: weights with a small kappa can be fixed or removed. The
+phase transition of variance networks begins when weights with kappa above 10^1.5 appear. (Neklyudov et al. 2018,
+section 5, eq. 16)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,20 +14,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.curvature import curvature_diagonal
 from posteriax.analysis.variational_leaves import mean_of, require_variational
 from posteriax.posterior import Posterior
 
-SMALLEST = 1e-25  # what a kappa of 0 is shown as
+SMALLEST = 1e-25  # plotted in place of 0
 
 
 @dataclass(frozen=True, eq=False)
 class Kappa(Mapping[str, np.ndarray]):
     """kappa of every weight, by leaf: (members, ...) in the leaf's shape.
 
-    It is negative where the log likelihood is convex in that weight.
+    Negative where the log-likelihood is convex in the weight.
     """
 
     leaves: dict[str, np.ndarray]
@@ -41,7 +42,7 @@ class Kappa(Mapping[str, np.ndarray]):
         return len(self.leaves)
 
     def threshold(self, keep: float) -> float:
-        """The |kappa| that this share of all weights is at or beyond; fewer, if all others are 0."""
+        """The |kappa| that a share `keep` of all weights reaches; fewer weights, if the others have a kappa of 0."""
         if not 0.0 < keep <= 1.0:
             raise ValueError(f"keep must lie in (0, 1], got {keep}")
         values = np.concatenate([np.abs(own).reshape(-1) for own in self.leaves.values()])
@@ -52,7 +53,7 @@ class Kappa(Mapping[str, np.ndarray]):
         return float(max(np.quantile(values, 1.0 - keep, method="higher"), smallest))
 
     def plot(self, threshold: float | None = None) -> Any:
-        """A histogram of log10 |kappa| for every leaf; returns the figure. Zeros are left out, and counted."""
+        """Histograms of log10 |kappa| by leaf; returns the figure. Zeros are omitted, and counted in the legend."""
         figure, ((axis,),) = subplots(1, 1, 5.0, 3.2)
         logs = {name: np.log10(np.maximum(np.abs(own).reshape(-1), SMALLEST)) for name, own in self.leaves.items()}
         shown = {name: own[own > np.log10(SMALLEST)] for name, own in logs.items()}
@@ -74,9 +75,9 @@ def kappa(posterior: Posterior, data: Any, leaves: str | Sequence[str] = "**") -
     """kappa of every weight that a pattern matches.
 
     Args:
-        posterior: of VI, with families whose variances are known.
-        data: ``(x, y)``: the training data, or some of it.
-        leaves: the pattern of leaves; biases are left out.
+        posterior: from VI, with families whose variances are known.
+        data: ``(x, y)``: the training data, or part of it.
+        leaves: a pattern of leaves; biases are skipped.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -92,11 +93,11 @@ def kappa(posterior: Posterior, data: Any, leaves: str | Sequence[str] = "**") -
     for leaf in chosen:
         family = own.families[leaf.path]
         if family.joint or family.components or leaf.path not in own.variational:
-            raise TypeError(f"kappa needs the variance of every weight by itself, which {family!r} does not have")
+            raise TypeError(f"kappa needs the variance of each weight, which {family!r} does not have")
         try:
             variance = np.asarray(jax.vmap(family.variance)(own.variational[leaf.path]), np.float64)
         except NotImplementedError as error:
-            raise TypeError(f"kappa needs the variance of every weight: {error}") from error
+            raise TypeError(f"kappa needs the variance of each weight: {error}") from error
         each = [curvature_diagonal(own.problem, mean_of(own, m), data, leaf) for m in range(own.members)]
         found[leaf.path] = variance * np.stack(each)
     return Kappa(found)

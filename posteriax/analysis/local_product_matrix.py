@@ -1,9 +1,9 @@
-"""Local product matrices: the linear map that a network is around one input, for every draw of its weights.
+"""Local product matrices: the linear map that a network computes around one input, for every draw of its weights.
 
     P(x, w) = dy / dx        piecewise-linear networks:  W_L D_(L-1) W_(L-1) ... D_1 W_1,   y = P x + offset
 
-D holds the slopes of the activations. It is the network's Jacobian, so any network will do; the offset is 0 for a
-piecewise-linear network without biases. (METHODS A.2)
+D holds the slopes of the activations. P is the Jacobian, so this works for any network; the offset is 0 for
+piecewise-linear networks without biases. (Farquhar et al. 2020, section 4)
 """
 
 import math
@@ -17,14 +17,15 @@ import numpy as np
 
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax._internal.compiler import jit
+from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.activation_patterns import activation_pattern
 from posteriax.analysis.chosen_leaves import as_bytes, check_size
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
-from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
 
-LARGEST_BYTES = 2**31  # of all draws' matrices
+LARGEST_BYTES = 2**31  # for the matrices of all draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,9 @@ class LocalProductMatrix:
     """One matrix for every draw.
 
     Args:
-        matrices: (draws, outputs, inputs); inputs and outputs of any shape are raveled.
-        offsets: y - P x, (draws, outputs): what biases and curved activations add.
-        patterns: which activations were on, (draws, activations); none if the network has no kinks.
+        matrices: (draws, outputs, inputs), with inputs and outputs raveled.
+        offsets: y - P x, (draws, outputs): the contribution of biases and curved activations.
+        patterns: which activations were on, (draws, activations); empty if the network has no kinks.
     """
 
     matrices: np.ndarray
@@ -46,23 +47,21 @@ class LocalProductMatrix:
         """Mean and covariance over the draws.
 
         Raises:
-            ValueError: with the size it would need, if the covariance is too large.
+            ValueError: if the covariance is too large.
         """
         draws, outputs, inputs = self.matrices.shape
         check_size(f"the covariance of {outputs} x {inputs} entries", outputs * inputs, SMALLER)
-        running = RunningCovariance(outputs * inputs)
-        running.add(self.matrices)
-        covariance = running.covariance.reshape((outputs, inputs) * 2)
-        return ProductMatrix(running.mean.reshape(outputs, inputs), covariance, draws)
+        mean, covariance = mean_and_covariance([self.matrices])
+        return ProductMatrix(mean, covariance.reshape((outputs, inputs) * 2), draws)
 
     @property
     def distinct_patterns(self) -> int:
-        """How many different linear pieces the draws put this input on."""
+        """The number of different linear pieces that this input falls on, over draws."""
         return len(np.unique(np.packbits(self.patterns, axis=1), axis=0)) if self.patterns.size else 1
 
     @property
     def active_share(self) -> np.ndarray:
-        """For every activation, the share of draws in which it was on."""
+        """The share of draws in which each activation was on."""
         return self.patterns.mean(axis=0)
 
     def plot(self, axis: Any = None, *, limit: float = 1.0) -> Any:
@@ -74,10 +73,10 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
     """The local product matrix at one input, for draws of a posterior.
 
     Args:
-        posterior: of any method; the network as it predicts, without dropout of its own.
+        posterior: from any method; the network runs as in prediction, without its own dropout.
         x: one example, without an axis of examples.
-        draws: how many; all there are, at the most.
-        key: what random draws are made from.
+        draws: number of draws; at most those stored.
+        key: for the draws.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -90,14 +89,14 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
     """
     x = jax.tree.map(lambda a: jnp.asarray(a[0]), check_inputs(jax.tree.map(lambda a: np.asarray(a)[None], x)))
     if not (isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)):
-        raise TypeError("a Jacobian needs x to be one array of real numbers")
+        raise TypeError("x must be one array of real numbers to have a Jacobian")
     key, total = as_key(key), min(check_count("draws", draws), posterior.support or draws)
     outputs = math.prod(posterior.problem.output_spec(x[None]).shape)
     needed = 4 * total * outputs * x.size
     if needed > LARGEST_BYTES:
         raise ValueError(
-            f"{total:,} matrices of {outputs:,} x {x.size:,} would take {as_bytes(needed)} (at most "
-            f"{as_bytes(LARGEST_BYTES)}): ask for fewer draws"
+            f"{total:,} matrices of {outputs:,} x {x.size:,} would take {as_bytes(needed)} (limit "
+            f"{as_bytes(LARGEST_BYTES)}): use fewer draws"
         )
     parts = [_local(posterior.problem, x, some.network) for some in chunks_of_draws(posterior, key, total)]
     return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))

@@ -1,14 +1,14 @@
-"""How costly is mean-field? Full and diagonal Gaussians fitted to the draws of a posterior's dominant mode.
+"""The cost of mean-field: full and diagonal Gaussians fitted to the draws of a posterior's dominant mode.
 
     E_KL = KL(q_full || q_diag) = -1/2 log det(correlation matrix)
     E_W  = W2(p, q_diag) - W2(p, q_full)                p: the draws themselves
 
-Both are larger than 0 for finitely many draws of weights that are perfectly independent: E_KL by about
+With finitely many draws both are positive even if the weights are independent: E_KL is about
 
     d (d - 1) / (4 (n - 1 - (2 d + 5) / 6))             d weights, n independent draws
 
-so each is also computed for a *null*, the same draws with the dependence between weights taken out, and the difference
-reported. (METHODS A.4)
+so each is also computed for a *null*, the same draws with the dependence between weights removed, and the difference is
+reported. (Farquhar et al. 2020, section 6.1)
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_count
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import check_size
 from posteriax.analysis.dominant_mode import DominantMode, dominant_mode
 from posteriax.analysis.wasserstein import wasserstein
 from posteriax.posterior import DrawsPosterior, Posterior
 
 Null = Literal["shift", "permute"]
-POINTS = 1000  # matched draws of an assignment: its time grows with their cube
+POINTS = 1000  # draws matched by the assignment, whose time is cubic in their number
 
 
 class Interval(NamedTuple):
@@ -42,13 +42,13 @@ class MeanFieldCost:
     """The cost of a diagonal covariance, one value for every restart.
 
     Args:
-        kl: E_KL, in nats; infinite where there are no more draws than weights.
-        kl_null: the same without any dependence between weights.
-        w: E_W, in the weights' unit.
-        w_null: the same without any dependence between weights.
+        kl: E_KL, in nats; infinite if there are no more draws than weights.
+        kl_null: the same with the dependence between weights removed.
+        w: E_W, in the units of the weights.
+        w_null: the same with the dependence between weights removed.
         weights: d.
-        draws: n, of the dominant mode.
-        modes: how the dominant modes were found.
+        draws: n, in the dominant mode.
+        modes: the dominant modes.
     """
 
     kl: np.ndarray
@@ -61,30 +61,30 @@ class MeanFieldCost:
 
     @property
     def expected_null(self) -> np.ndarray:
-        """What `kl_null` is expected to be for independent draws; beyond it, the draws' autocorrelation shows."""
+        """The expectation of `kl_null` for independent draws; a larger null shows their autocorrelation."""
         return np.array([expected_null(self.weights, n) for n in self.draws])
 
     @property
     def kl_excess(self) -> Interval:
-        """E_KL less its null."""
-        with np.errstate(invalid="ignore"):  # infinite less infinite is unknown
+        """E_KL minus its null."""
+        with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN
             return interval(self.kl - self.kl_null)
 
     @property
     def w_excess(self) -> Interval:
-        """E_W less its null."""
+        """E_W minus its null."""
         return interval(self.w - self.w_null)
 
     def __str__(self) -> str:
         kl, w = self.kl_excess, self.w_excess
         return (
             f"{self.weights:,} weights, {len(self.kl)} restarts, {self.draws.mean():,.0f} draws of the dominant mode\n"
-            f"E_KL {_words(kl)} nats ({self.kl.mean():.4g} less a null of {self.kl_null.mean():.4g})\n"
-            f"E_W  {_words(w)} ({self.w.mean():.4g} less a null of {self.w_null.mean():.4g})"
+            f"E_KL {_words(kl)} nats ({self.kl.mean():.4g} minus a null of {self.kl_null.mean():.4g})\n"
+            f"E_W  {_words(w)} ({self.w.mean():.4g} minus a null of {self.w_null.mean():.4g})"
         )
 
     def plot(self) -> Any:
-        """Each restart's values beside their null; returns the figure."""
+        """The values of each restart beside their null; returns the figure."""
         figure, (axes,) = subplots(1, 2, 3.4, 3.2)
         for axis, name, value, null in (
             (axes[0], "$E_{KL}$ (nats)", self.kl, self.kl_null),
@@ -112,17 +112,17 @@ def mean_field_cost(
     """How much a diagonal covariance loses against a full one, on the dominant mode of every restart.
 
     Args:
-        posterior: of a sampler, each of its chains a restart; or draws, (restarts, n, d) or (n, d).
-        points: draws that E_W matches by exact assignment, at the most.
-        null: how the dependence between weights is taken out: "shift" moves every weight's draws round by a length of
-            its own, evenly spaced, which keeps the autocorrelation of chains (and some dependence, where that reaches
-            farther than draws / weights steps); "permute" shuffles them, as "shift" does for more weights than draws.
+        posterior: from a sampler, whose chains are the restarts; or draws, (restarts, n, d) or (n, d).
+        points: maximum number of draws that E_W matches by exact assignment.
+        null: how the dependence between weights is removed: "shift" rotates the draws of each weight by a different,
+            evenly spaced lag, which keeps the autocorrelation of chains (and some dependence, if that reaches further
+            than draws / weights steps); "permute" shuffles them, as "shift" does with more weights than draws.
         most_components: of the mixture that finds the dominant mode (:func:`px.analysis.dominant_mode`).
-        dimensions: principal components that it is fitted in.
-        seed: of shifts, mixtures and the Gaussians' draws.
+        dimensions: number of principal components it is fitted in.
+        seed: for the shifts, the mixtures and the draws of the Gaussians.
 
-    With no more draws than weights E_KL is infinite. E_W is there for any number of weights: no matrix of weights x
-    weights is formed for it.
+    E_KL is infinite if there are no more draws than weights. E_W works for any number of weights: it never forms a
+    weights x weights matrix.
 
     >>> rng = np.random.default_rng(0)
     >>> mixed = rng.normal(size=(3, 400, 4)) @ (np.eye(4) + 0.5)
@@ -148,7 +148,7 @@ def mean_field_cost(
 
 
 def kl_cost(draws: np.ndarray) -> float:
-    """-1/2 log det of the draws' correlation matrix; infinite if it is singular.
+    """-1/2 log det of the correlation matrix of the draws; infinite if it is singular.
 
     >>> kl_cost(np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]))
     0.0
@@ -156,7 +156,7 @@ def kl_cost(draws: np.ndarray) -> float:
     n, d = draws.shape
     if n <= d:  # the correlation matrix would be singular
         return float("inf")
-    check_size(f"the correlations of {d:,} weights", d, "E_KL is for fewer weights")
+    check_size(f"the correlations of {d:,} weights", d, "E_KL needs a smaller network")
     scale = draws.std(axis=0)
     if (scale == 0).any():
         return float("inf")
@@ -166,10 +166,10 @@ def kl_cost(draws: np.ndarray) -> float:
 
 
 def w_cost(draws: np.ndarray, noise: np.ndarray, chosen: np.ndarray) -> float:
-    """W2(p, q_diag) - W2(p, q_full), with both Gaussians drawn from the same noise and compared with the same draws.
+    """W2(p, q_diag) - W2(p, q_full), with the same noise for both Gaussians and the same draws to compare with.
 
-    q_full is drawn by the symmetric square root of the covariance, from the draws' singular vectors: no matrix of
-    weights x weights is formed.
+    q_full is sampled with the symmetric square root of the covariance, applied through the singular vectors of the
+    draws, so no weights x weights matrix is formed.
     """
     mean, n = draws.mean(axis=0), len(draws)
     _, values, directions = np.linalg.svd(draws - mean, full_matrices=False)
@@ -180,7 +180,7 @@ def w_cost(draws: np.ndarray, noise: np.ndarray, chosen: np.ndarray) -> float:
 
 
 def expected_null(weights: int, draws: int) -> float:
-    """E[E_KL] of independent Gaussian weights from so many independent draws; infinite if there are too few.
+    """E[E_KL] for independent Gaussian weights and independent draws; infinite if there are too few draws.
 
     >>> round(expected_null(200, 2000), 2)
     5.15
@@ -190,16 +190,16 @@ def expected_null(weights: int, draws: int) -> float:
 
 
 def without_dependence(draws: np.ndarray, null: Null, rng: np.random.Generator) -> np.ndarray:
-    """The draws of every weight, each in an order of its own."""
+    """The draws, with those of each weight in a different order."""
     n, d = draws.shape
-    if null == "permute" or d > n:  # more weights than lengths to shift by
+    if null == "permute" or d > n:  # more weights than lags to shift by
         return rng.permuted(draws, axis=0)
     shifts = rng.permutation(np.arange(d) * n // d)  # as far apart as they can be
     return np.take_along_axis(draws, (np.arange(n)[:, None] + shifts) % n, axis=0)
 
 
 def interval(values: np.ndarray, level: float = 0.95) -> Interval:
-    """The mean and Student's interval of values that are independent of each other."""
+    """The mean of independent values and its Student-t interval."""
     from scipy.special import stdtrit
 
     if len(values) < 2:
@@ -217,18 +217,17 @@ def _restarts(posterior: Any) -> Iterator[np.ndarray]:
             np.concatenate([_chain(leaf, i).reshape(each, -1) for leaf in stored], axis=1) for i in range(chains)
         )
     elif isinstance(posterior, Posterior):
-        raise TypeError(
-            f"mean-field's cost is measured on draws: of a sampler's posterior, or as an array; got "
-            f"{type(posterior).__name__}"
-        )
+        raise TypeError(f"mean_field_cost needs draws, from a sampler or as an array; got {type(posterior).__name__}")
     else:
         given = np.asarray(posterior, np.float64)
         restarts = given[None] if given.ndim == 2 else given
     for draws in restarts:
         if draws.ndim != 2 or draws.shape[0] < 4 or draws.shape[1] < 2:
-            raise ValueError(f"draws must be (restarts, n, d), n of at least 4 and d of at least 2, got {draws.shape}")
+            raise ValueError(
+                f"draws must be (restarts, n, d) with n of at least 4 and d of at least 2, got {draws.shape}"
+            )
         if not np.isfinite(draws).all():
-            raise ValueError("draws has values that are not finite")
+            raise ValueError("draws has non-finite values")
         yield draws
 
 

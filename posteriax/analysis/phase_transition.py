@@ -1,7 +1,8 @@
-"""The phase transition of variance networks: where a network's knowledge leaves its means for its variances.
+"""The phase transition of variance networks: the point at which information moves from the means to the variances.
 
-While the noise of a multiplicative posterior grows, the network at its mean weights works at first as well as the
-average over draws does. Then it falls to chance, and the average does not notice. (METHODS D.4)
+As the noise of a multiplicative posterior grows, the network at its mean weights is at first as accurate as the average
+over draws. Then its accuracy drops to chance, while that of the average is unaffected. (Neklyudov et al. 2018,
+section 4.1)
 """
 
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_count, check_data
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.variational_leaves import mean_of
 from posteriax.families import DiagonalGaussian
 from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
@@ -25,12 +26,12 @@ class PhaseTransition:
     """Accuracies along a run.
 
     Args:
-        steps: at which they were taken.
-        stochastic: of single draws, on average.
-        deterministic: of the network at the posterior's mean weights.
-        ensemble: of the average over draws.
-        log_alpha: the median of log(variance / mean^2) over all weights with a mean of their own; NaN if there is none.
-        chance: what always naming the commonest class would have.
+        steps: at which they were measured.
+        stochastic: mean accuracy of single draws.
+        deterministic: accuracy at the posterior mean weights.
+        ensemble: accuracy of the average over draws.
+        log_alpha: the median of log(variance / mean^2) over all weights with a nonzero mean; NaN if there are none.
+        chance: accuracy of always predicting the most common class.
     """
 
     steps: np.ndarray
@@ -42,7 +43,7 @@ class PhaseTransition:
 
     @property
     def transition(self) -> int | None:
-        """The first step from which the means know less than half of what the ensemble does, above chance, to the end.
+        """The first step after which the mean weights stay below half of the ensemble's accuracy above chance.
 
         None if there was no transition.
         """
@@ -53,7 +54,7 @@ class PhaseTransition:
         return int(self.steps[first]) if first < len(lost) else None
 
     def plot(self) -> Any:
-        """All accuracies along the run, and below them log alpha; returns the figure."""
+        """The accuracies along the run, with log alpha below; returns the figure."""
         rows = 2 if np.isfinite(self.log_alpha).any() else 1
         figure, axes = subplots(rows, 1, 5.4, 2.6, sharex=True)
         top = axes[0, 0]
@@ -72,12 +73,12 @@ class PhaseTransition:
 
 
 def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posterior], dict[str, float]]:
-    """What to watch for a phase transition: stochastic, deterministic and ensemble accuracy on test data.
+    """A function for ``px.Watch``: stochastic, deterministic and ensemble accuracy on test data.
 
     Args:
-        test: ``(x, y)``, of classes.
-        draws: to predict with.
-        key: what they are made from.
+        test: ``(x, y)``, with class labels.
+        draws: number of draws per prediction.
+        key: for the draws.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q, priors as p
@@ -91,7 +92,7 @@ def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posteri
     x, y = check_data(test)
     check_count("draws", draws)
 
-    def look(posterior: Posterior) -> dict[str, float]:
+    def measure(posterior: Posterior) -> dict[str, float]:
         predictive: Any = posterior.predict(x, draws, key=key)
         labels = np.asarray(predictive.check(y))
         log_probs = predictive.log_probs_per_draw
@@ -106,22 +107,22 @@ def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posteri
         )
         return dict(zip(NAMES, map(float, values), strict=True))
 
-    return look
+    return measure
 
 
 def at_mean(posterior: Posterior) -> DrawsPosterior:
-    """The network at the posterior's mean weights, as a posterior of one draw for every member."""
+    """The network at its posterior mean weights, as a posterior with one draw per member."""
     if isinstance(posterior, VariationalPosterior):
         means = [mean_of(posterior, member) for member in range(posterior.members)]
         draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)
         return DrawsPosterior(posterior.problem, Trace({}), draws)
     if isinstance(posterior, DrawsPosterior):
         return DrawsPosterior(posterior.problem, Trace({}), jax.tree.map(_mean_of_each, posterior.draws))
-    raise TypeError(f"no mean weights of a {type(posterior).__name__}")
+    raise TypeError(f"{type(posterior).__name__} has no mean weights")
 
 
 def _mean_of_each(leaf: Any) -> np.ndarray:
-    """The mean of every member's draws, in memory or on disk, as one draw."""
+    """The mean of each member's draws, in memory or on disk, as one draw."""
     members, each = leaf.shape[:2]
     means = [np.asarray(leaf[i, np.arange(each)], np.float64).mean(axis=0) for i in range(members)]
     return np.stack(means)[:, None].astype(leaf.dtype)
@@ -131,7 +132,7 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
     """The accuracies that a run with ``watch=px.Watch(px.analysis.accuracies(test), every=...)`` recorded.
 
     Raises:
-        ValueError: if it recorded none.
+        ValueError: if the run recorded none.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, test = px.data.two_moons()
@@ -145,7 +146,7 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
     missing = [name for name in ("watched_step", *NAMES) if name not in trace]
     if missing:
         raise ValueError(
-            "this run watched no accuracies: fit with watch=px.Watch(px.analysis.accuracies(test), every=)"
+            "this run recorded no accuracies: fit with watch=px.Watch(px.analysis.accuracies(test), every=)"
         )
     stochastic, deterministic, ensemble, log_alpha, chance = (np.asarray(trace[name]) for name in NAMES)
     steps = np.asarray(trace["watched_step"])
@@ -153,7 +154,7 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
 
 
 def _log_alpha(posterior: Posterior) -> float:
-    """The median of log(variance / mean^2) over the weights of all leaves with independent Gaussian entries."""
+    """The median of log(variance / mean^2) over all weights with independent Gaussian entries."""
     if not isinstance(posterior, VariationalPosterior):
         return float("nan")
     found = []

@@ -1,15 +1,15 @@
-"""Product matrices: what a stack of linear layers with independent weights is as one random matrix.
+"""Product matrices: a stack of linear layers with independent weights as one random matrix.
 
     M = A B C ...        y = M x
 
-Though the entries of every layer are independent, those of the product are not: with two layers, entries that share a
-row or a column correlate; with three, all do. With M' = M W, W independent of M with means w, variances omega,
+Even if the entries of each layer are independent, those of the product are not: with two layers, entries that share a
+row or a column are correlated; with three, all are. For M' = M W, with W independent of M, means w, variances omega,
 
     E m'_ab = sum_i mu_ai w_ib
     Cov(m'_ab, m'_cd) = sum_ij S[ai, cj] w_ib w_jd + [b = d] sum_i omega_ib (S[ai, ci] + mu_ai mu_ci)
 
-for any distribution of W; a layer with covariances Omega of its own has sum_ij Omega[ib, jd] (S[ai, cj] + mu_ai mu_cj)
-for the second term. (METHODS A.1)
+for any distribution of W. If the entries of W have a covariance Omega, the second term is
+sum_ij Omega[ib, jd] (S[ai, cj] + mu_ai mu_cj). (Farquhar et al. 2020, section 3 and appendix D.1)
 """
 
 import itertools
@@ -22,23 +22,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import heat_map, subplots
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
+from posteriax._internal.plot_style import heat_map, subplots
+from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.chosen_leaves import check_size, chosen_weights
-from posteriax.analysis.running_covariance import RunningCovariance, chunks_of_draws
+from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.priors import Leaf
 
-SMALLER = "choose fewer or narrower layers"
+SMALLER = "choose narrower layers"
 
 
 class LayerMoments(NamedTuple):
-    """What is known of one random matrix.
+    """The moments of one random matrix.
 
     Args:
         mean: (rows, columns).
-        variance: of every entry, if all are independent.
+        variance: of each entry, if they are independent.
         covariance: (rows, columns, rows, columns), if they are not.
     """
 
@@ -54,7 +55,7 @@ class ProductMatrix:
     Args:
         mean: (outputs, inputs).
         covariance: Cov(m_ab, m_cd), (outputs, inputs, outputs, inputs).
-        draws: how many draws they were estimated from; None if they are exact.
+        draws: number of draws they were estimated from; None if exact.
     """
 
     mean: np.ndarray
@@ -63,7 +64,7 @@ class ProductMatrix:
 
     @property
     def correlation(self) -> np.ndarray:
-        """Correlations of all entries, row by row: a square matrix. 0 for an entry that does not vary."""
+        """Correlations between all entries in row-major order, as a square matrix; 0 for an entry that is constant."""
         size = self.mean.size
         flat = self.covariance.reshape(size, size)
         scale = np.sqrt(np.diag(flat))
@@ -72,9 +73,9 @@ class ProductMatrix:
 
     @property
     def outside_share(self) -> float:
-        """Of the absolute covariance between different entries, the share of pairs with no row and no column in common.
+        """The share of the absolute covariance between entries that share neither a row nor a column.
 
-        It is 0 for one or two layers of independent entries.
+        It is 0 for one or two layers with independent entries.
         """
         outputs, inputs = map(np.arange, self.mean.shape)
         size = np.abs(self.covariance)
@@ -84,13 +85,13 @@ class ProductMatrix:
         return float(size.sum() / between) if between > 0 else 0.0
 
     def correlated_share(self, threshold: float = 0.05) -> float:
-        """The share of pairs of different entries whose correlation is beyond the threshold in size."""
+        """The share of pairs of entries whose absolute correlation exceeds the threshold."""
         size = self.mean.size
         beyond = (np.abs(self.correlation) > threshold).sum() - (np.diag(self.correlation) > threshold).sum()
         return float(beyond / max(size * (size - 1), 1))
 
     def plot(self, axis: Any = None, *, limit: float = 1.0) -> Any:
-        """A heat map of the correlations; returns its figure. The diagonal is left white."""
+        """A heat map of the correlations, without the diagonal; returns the figure."""
         figure, axis = (axis.figure, axis) if axis is not None else _one_axis()
         shown = self.correlation
         np.fill_diagonal(shown, 0.0)
@@ -105,7 +106,7 @@ def product_of(layers: Sequence[LayerMoments | tuple[Any, Any]]) -> ProductMatri
     """Mean and covariance of the product of independent random matrices, exactly.
 
     Args:
-        layers: the moments of A, B, C, ... of M = A B C ...; a pair is (mean, variance) of independent entries.
+        layers: the moments of A, B, C, ... in M = A B C ...; a pair is (mean, variance) of independent entries.
 
     >>> ones = np.ones((2, 2))
     >>> two, three = (product_of([(ones, 0.1 * ones)] * n) for n in (2, 3))
@@ -114,13 +115,13 @@ def product_of(layers: Sequence[LayerMoments | tuple[Any, Any]]) -> ProductMatri
     """
     moments = [_as_moments(layer) for layer in layers]
     if not moments:
-        raise ValueError("layers holds no matrix")
+        raise ValueError("layers is empty")
     for left, right in itertools.pairwise(moments):
         if left.mean.shape[1] != right.mean.shape[0]:
-            raise ValueError(f"a matrix of shape {left.mean.shape} cannot be multiplied with one of {right.mean.shape}")
+            raise ValueError(f"shapes {left.mean.shape} and {right.mean.shape} cannot be multiplied")
     rows, columns = moments[0].mean.shape[0], moments[-1].mean.shape[1]
     inner = [layer.mean.shape[1] for layer in moments[:-1]]
-    # from the left, products have all rows of the first; from the right, all columns of the last: take the smaller
+    # from the left, products have the rows of the first factor; from the right, the columns of the last
     from_left = rows <= columns
     peak = max(min(rows, columns) * max(inner, default=0), rows * columns)
     check_size(f"the covariance of a product with {peak:,} entries", peak, SMALLER)
@@ -132,12 +133,12 @@ def product_of(layers: Sequence[LayerMoments | tuple[Any, Any]]) -> ProductMatri
 
 
 def product_matrix(posterior: Posterior, leaves: str | Sequence[str]) -> ProductMatrix:
-    """The exact moments of the product of a posterior's weight matrices, biases and activations left aside.
+    """The exact moments of the product of a posterior's weight matrices, ignoring biases and activations.
 
     Args:
-        posterior: of VI. Families with independent entries of known variance, or with a known covariance in each leaf
-            (MatrixNormal, FullCovariance and LowRank over leaves); several members are a mixture.
-        leaves: the paths of the matrices in the order that data meets them, or a pattern.
+        posterior: from VI, with families that know the variances of independent entries, or the covariance within a
+            leaf (MatrixNormal, FullCovariance and LowRank over leaves); several members form a mixture.
+        leaves: the paths of the matrices from input to output, or a pattern.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -159,7 +160,7 @@ def product_matrix(posterior: Posterior, leaves: str | Sequence[str]) -> Product
     covariance = each[0].covariance / len(each)
     for one in each[1:]:
         covariance += one.covariance / len(each)
-    if len(each) > 1:  # one draw of the network is of one member: the spread of their means counts too
+    if len(each) > 1:  # a mixture: the spread between members counts too
         for one in each:
             apart = one.mean - mean
             covariance += np.multiply.outer(apart, apart) / len(each)
@@ -169,13 +170,13 @@ def product_matrix(posterior: Posterior, leaves: str | Sequence[str]) -> Product
 def sampled_product_matrix(
     posterior: Posterior, leaves: str | Sequence[str], draws: int = 10_000, *, key: Any = 0
 ) -> ProductMatrix:
-    """The same from draws: for any posterior, whatever the dependence between and within its layers.
+    """The same, estimated from draws: for any posterior, however its layers depend on each other.
 
     Args:
-        posterior: of any method.
-        leaves: the paths of the matrices in the order that data meets them, or a pattern.
-        draws: how many; all there are, at the most.
-        key: what random draws are made from.
+        posterior: from any method.
+        leaves: the paths of the matrices from input to output, or a pattern.
+        draws: number of draws; at most those stored.
+        key: for the draws.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
@@ -188,10 +189,12 @@ def sampled_product_matrix(
     rows, columns = _turned_shape(chain[-1])[0], _turned_shape(chain[0])[1]
     check_size(f"the covariance of a product with {rows * columns:,} entries", rows * columns, SMALLER)
     total = min(check_count("draws", draws), posterior.support or draws)
-    moments = RunningCovariance(rows * columns)
-    for some in chunks_of_draws(posterior, key, total):
-        moments.add(np.asarray(_products(tuple(chain), tuple(posterior.problem.leaf_names), some.network)))
-    return ProductMatrix(moments.mean.reshape(rows, columns), moments.covariance.reshape((rows, columns) * 2), total)
+    names = tuple(posterior.problem.leaf_names)
+    products = (
+        np.asarray(_products(tuple(chain), names, some.network)) for some in chunks_of_draws(posterior, key, total)
+    )
+    mean, covariance = mean_and_covariance(products)
+    return ProductMatrix(mean, covariance.reshape((rows, columns) * 2), total)
 
 
 @partial(jit, static_argnums=(0, 1))
@@ -218,13 +221,13 @@ def _chain(posterior: Posterior, leaves: str | Sequence[str]) -> list[Leaf]:
     chain = chosen_weights(posterior.problem, leaves)
     for leaf in chain:
         if len(leaf.shape) != 2:
-            raise ValueError(f"leaf {leaf.path} {leaf.shape} is no matrix: a product matrix is of dense layers")
+            raise ValueError(f"leaf {leaf.path} {leaf.shape} is not a matrix: product matrices are for dense layers")
     for first, second in itertools.pairwise(chain):
         outputs, inputs = _turned_shape(first), _turned_shape(second)
         if outputs[0] != inputs[1]:
             raise ValueError(
-                f"{first.path} has {outputs[0]} outputs, but {second.path} takes {inputs[1]} inputs: give leaves= as a "
-                f"list of paths in the order that data meets them"
+                f"{first.path} has {outputs[0]} outputs, but {second.path} takes {inputs[1]} inputs: pass leaves= as a "
+                f"list of paths from input to output"
             )
     return chain
 
@@ -232,9 +235,7 @@ def _chain(posterior: Posterior, leaves: str | Sequence[str]) -> list[Leaf]:
 def _layer(posterior: VariationalPosterior, leaf: Leaf, member: int) -> LayerMoments:
     family = posterior.families[leaf.path]
     if family.joint or family.components:
-        raise TypeError(
-            f"the layers of {family!r} are not independent of each other: use px.analysis.sampled_product_matrix"
-        )
+        raise TypeError(f"the layers of {family!r} depend on each other: use px.analysis.sampled_product_matrix")
     own = jax.tree.map(lambda a: a[member], posterior.variational[leaf.path])
     mean = np.asarray(_matrix(family.mean(own), leaf), np.float64)
     try:
@@ -254,8 +255,8 @@ def _as_moments(layer: LayerMoments | tuple[Any, Any]) -> LayerMoments:
     given = [value for value in filled[1:] if value is not None]
     if mean.ndim != 2 or len(given) != 1 or given[0].shape not in (mean.shape, mean.shape * 2):
         raise ValueError(
-            f"a layer is a mean (rows, columns) with a variance of that shape or a covariance of that shape twice, got "
-            f"mean {mean.shape} and {[value.shape for value in given]}"
+            f"a layer is a mean (rows, columns) with either a variance of that shape or a covariance (rows, columns, "
+            f"rows, columns), got mean {mean.shape} and {[value.shape for value in given]}"
         )
     return filled
 
@@ -273,7 +274,7 @@ def _multiply(layers: list[LayerMoments]) -> LayerMoments:
         if layer.variance is not None:
             second = np.einsum("aici->aci", covariance) + mean[:, None, :] * mean
             columns = np.arange(layer.mean.shape[1])
-            # indexed in both places, the axis of columns comes first
+            # with two index arrays, NumPy puts the indexed axis first
             carried[:, columns, :, columns] += np.moveaxis(second @ layer.variance, -1, 0)
         else:
             assert layer.covariance is not None

@@ -1,16 +1,16 @@
-"""Variance of the score under a rank-1 perturbation of a weight matrix, and under the full-rank one it stands for.
+"""Variance of the score under a rank-1 perturbation of a weight matrix, and under the matching full-rank one.
 
-A rank-1 perturbation scales the inputs of a layer by s around 1:  W = W* diag(s), Cov(s) = Sigma. The matrix then has
+A rank-1 perturbation scales the inputs of a layer by s, with mean 1:  W = W* diag(s), Cov(s) = Sigma. Then
 
     E[(W - W*)_ij (W - W*)_kl] = W*_ij Sigma_jl W*_kl
 
-and any perturbation of the matrix with that covariance, whatever its distribution, gives the score f, here the log
-likelihood of each example, the same variance near W*: with G = df/dW and g = df/ds, g_j = sum_i G_ij W*_ij,
+and any perturbation of the matrix with that covariance gives the score f, here the log-likelihood of an example, the
+same variance near W*: with G = df/dW and g = df/ds, g_j = sum_i G_ij W*_ij,
 
     sum_ijkl G_ij (W*_ij Sigma_jl W*_kl) G_kl  =  g' Sigma g
 
-The full-rank side is a sum over pairs of weights, the rank-1 side one over pairs of inputs. (Theorem 1 of the rank-1
-paper, where the covariance is printed with Sigma_jk.)
+The full-rank side sums over pairs of weights, the rank-1 side over pairs of inputs. (Dusenberry et al. 2020, theorem 1,
+which prints the covariance with Sigma_jk)
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.variational_leaves import mean_unknowns
 from posteriax.posterior import Posterior
@@ -33,14 +33,13 @@ from posteriax.problem import Problem, Unknowns
 
 @dataclass(frozen=True, eq=False)
 class ScoreVariance:
-    """The variance of every example's log likelihood.
+    """The variance of the log-likelihood of each example.
 
     Args:
         rank1: from draws of the factors, through the whole network.
         rank1_error: its Monte-Carlo standard error.
-        full_rank: to first order, by the covariance of the weight matrix.
-        independent: to first order, if the weights had the same variances but were independent: what is lost without
-            the rank-1 structure.
+        full_rank: to first order, from the covariance of the weight matrix.
+        independent: to first order, for independent weights with the same variances: without the rank-1 structure.
     """
 
     rank1: np.ndarray
@@ -49,7 +48,7 @@ class ScoreVariance:
     independent: np.ndarray
 
     def plot(self) -> Any:
-        """Rank-1 against full-rank and independent weights, one point for each example; returns the figure."""
+        """Rank-1 against full-rank and independent weights, one point per example; returns the figure."""
         figure, ((axis,),) = subplots(1, 1, 4.2, 3.8)
         values = np.concatenate([self.rank1, self.full_rank, self.independent])
         ends = [values[values > 0].min(), values.max()]
@@ -72,15 +71,15 @@ def score_variance(
     draws: int = 4000,
     key: Any = 0,
 ) -> ScoreVariance:
-    """Compare the two perturbations of one weight matrix, numerically.
+    """Compare the two perturbations of one weight matrix numerically.
 
     Args:
-        posterior: of any method; W* and all other weights are its mean. (A MAP estimate is a local minimum.)
+        posterior: from any method; W* and all other weights are its mean.
         data: ``(x, y)``.
-        leaf: the path of the matrix; its inputs are perturbed.
-        covariance: Sigma, (inputs, inputs), or a number for Sigma = number I. Small: the theorem is a local one.
-        draws: of the factors.
-        key: what they are made from.
+        leaf: the path of the matrix, whose inputs are perturbed.
+        covariance: Sigma, (inputs, inputs), or a number c for Sigma = c I. Keep it small: the theorem is local.
+        draws: number of draws of the factors.
+        key: for the draws.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
@@ -93,7 +92,7 @@ def score_variance(
     problem, params = posterior.problem, mean_unknowns(posterior)
     (chosen,) = chosen_weights(problem, [leaf])
     if len(chosen.shape) != 2:
-        raise ValueError(f"leaf {chosen.path} {chosen.shape} is no matrix")
+        raise ValueError(f"leaf {chosen.path} {chosen.shape} is not a matrix")
     inputs = chosen.shape[chosen.in_axis]
     sigma = np.asarray(covariance, np.float32)
     sigma = sigma * np.eye(inputs, dtype=np.float32) if sigma.ndim == 0 else sigma
@@ -121,7 +120,7 @@ def _with_matrix(params: Unknowns, index: int, matrix: Any) -> Unknowns:
 
 
 def _log_likelihoods(problem: Problem, params: Unknowns, data: Any) -> jax.Array:
-    """Of each example."""
+    """The log-likelihood of each example."""
     x, y = data
     return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
 
@@ -144,8 +143,7 @@ def _first_order(problem: Problem, leaf: Leaf, index: int, params: Unknowns, dat
     def one(example: Any) -> tuple[jax.Array, jax.Array]:
         own = jax.tree.map(lambda a: a[None], example)
         gradient = jax.grad(lambda m: _log_likelihoods(problem, _with_matrix(params, index, m), own)[0])(matrix)
-        # sum_ijkl G_ij W_ij Sigma_jl W_kl G_kl: the sum over i and over k is done first, so that no covariance of all
-        # pairs of weights is formed
+        # sum_ijkl G_ij W_ij Sigma_jl W_kl G_kl: summing over i and k first avoids a matrix over pairs of weights
         moved = jnp.moveaxis(gradient * matrix, leaf.in_axis, 0)
         by_input = moved.sum(axis=1)
         alone = jnp.square(moved).sum(axis=1)

@@ -1,7 +1,8 @@
-"""Sparse ensembles: a posterior of which only the weights that matter are still random. (METHODS D.5)
+"""Sparse ensembles: posteriors in which only the weights that matter are random.
 
-Weights with |kappa| below a threshold are set to their mean, or to zero. Of a variance layer most can go so and its
-predictions stay: the paper says some 98 %; docs/gallery.md shows nine tenths of a smaller one.
+Weights with |kappa| below a threshold are set to their mean, or to zero. Most weights of a variance layer can be
+removed without changing its predictions: 98 % in Neklyudov et al. 2018, section 6.4; 90 % of a smaller one in
+docs/gallery.md.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.kappa import Kappa
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.families import DiagonalGaussian, SparseNormal
@@ -23,10 +24,10 @@ class SparseEnsemble:
     """A posterior with few random weights, and what that saves.
 
     Args:
-        posterior: draws, predicts, saves; :func:`px.load` reads its file back.
-        kept: how many weights of each sparse leaf are still random, of all members.
-        weights: how many there were.
-        dense_numbers: how many numbers those leaves consisted of before.
+        posterior: draws, predicts and saves like any other; :func:`px.load` reads it back.
+        kept: number of random weights in each sparse leaf, over all members.
+        weights: number of weights before.
+        dense_numbers: how many numbers those leaves took before.
     """
 
     posterior: VariationalPosterior
@@ -36,12 +37,12 @@ class SparseEnsemble:
 
     @property
     def removed(self) -> float:
-        """The share of the weights of those leaves that are random no more."""
+        """The share of the weights in those leaves that are no longer random."""
         return 1.0 - sum(self.kept.values()) / sum(self.weights.values())
 
     @property
     def compression(self) -> float:
-        """How many times fewer numbers its sparse leaves consist of, places of the kept weights included."""
+        """How many times fewer numbers the sparse leaves take, counting the indices of kept weights."""
         own = sum(a.size for name in self.kept for a in self.posterior.variational[name].values())
         return self.dense_numbers / own
 
@@ -50,11 +51,11 @@ class SparseEnsemble:
         return self.posterior.predict(x, draws, reduce=reduce, key=key)
 
     def save(self, path: Any) -> None:
-        """As :meth:`px.Posterior.save`: only what is left is written."""
+        """As :meth:`px.Posterior.save`; only the remaining weights are written."""
         self.posterior.save(path)
 
     def plot(self) -> Any:
-        """The share of every leaf's weights that is still random; returns the figure."""
+        """The share of random weights by leaf; returns the figure."""
         figure, ((axis,),) = subplots(1, 1, 4.6, 1.0 + 0.35 * len(self.kept))
         for place, (name, kept) in enumerate(reversed(self.kept.items())):
             axis.barh(place, kept / self.weights[name], color=PALETTE[0], height=0.6)
@@ -74,10 +75,10 @@ def sparse_ensemble(
     """Fix all weights whose |kappa| is below a threshold.
 
     Args:
-        posterior: of VI, with independent Gaussian entries in the leaves that `kappa` has.
+        posterior: from VI, with independent Gaussian entries in the leaves of `kappa`.
         kappa: of the same posterior.
-        threshold: such as ``kappa.threshold(keep=0.02)``; a leaf of which nothing is beyond it is all fixed.
-        rest: what the others become: "zero", or their "mean".
+        threshold: for example ``kappa.threshold(keep=0.02)``; a leaf without any weight above it is fixed entirely.
+        rest: the value of the others: "zero", or their "mean".
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -99,10 +100,10 @@ def sparse_ensemble(
     for name, values in kappa.items():
         family = families.get(name)
         if not isinstance(family, DiagonalGaussian):
-            raise TypeError(f"leaf {name} has no independent Gaussian entries to choose from, but {family!r}")
+            raise TypeError(f"leaf {name} must have independent Gaussian entries, but has {family!r}")
         mean, scale = (np.asarray(a) for a in jax.vmap(family.moments)(variational[name]))
         if mean.shape != values.shape:
-            raise ValueError(f"kappa of {name} is of shape {values.shape}, the posterior's leaf of {mean.shape}")
+            raise ValueError(f"kappa of {name} has shape {values.shape}, but the posterior's leaf has {mean.shape}")
         chosen = np.abs(values) >= threshold
         families[name] = SparseNormal(mean.shape[1:])
         variational[name] = _sparse(mean, scale, chosen, keep_rest=rest == "mean")
@@ -116,7 +117,7 @@ def _sparse(mean: np.ndarray, scale: np.ndarray, chosen: np.ndarray, *, keep_res
     members, size = len(mean), mean[0].size
     places = [np.flatnonzero(own) for own in chosen]
     room = max(1, *(len(own) for own in places))
-    index = np.full((members, room), size, np.int32)  # beyond the end: no place
+    index = np.full((members, room), size, np.int32)  # beyond the end: unused
     values = {"mean": np.zeros((members, room), mean.dtype), "log_scale": np.zeros((members, room), mean.dtype)}
     tiny = np.finfo(scale.dtype).tiny
     for m, own in enumerate(places):

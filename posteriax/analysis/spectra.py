@@ -1,8 +1,9 @@
-"""Spectra of a posterior's means and standard deviations: how few directions would do.
+"""Spectra of a posterior's means and standard deviations as matrices.
 
-    A = sum_r gamma_r u_r v_r'        explained by the first r:  gamma_1^2 + ... + gamma_r^2 over all
+    A = sum_r gamma_r u_r v_r'        explained by the first r: (gamma_1^2 + ... + gamma_r^2) / sum of all gamma^2
 
-Trained standard deviations of mean-field posteriors are close to rank one or two, means are not. (METHODS E.1)
+The standard deviations of trained mean-field posteriors are close to rank one or two; their means are not.
+(Swiatkowski et al. 2020, section 2)
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.canvas import PALETTE, heat_map, subplots
+from posteriax._internal.plot_style import PALETTE, heat_map, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights, leaf_moments
 from posteriax.analysis.truncation import truncate_matrix
 from posteriax.posterior import Posterior
@@ -23,7 +24,7 @@ class Spectrum:
     """Means and standard deviations of one leaf as matrices, and their singular values.
 
     Args:
-        mean: the matrix of means; a convolution kernel has positions and channels of its inputs along one axis.
+        mean: the matrix of means; the positions and input channels of a convolution kernel share one axis.
         scale: the matrix of standard deviations.
         mean_values: singular values of the means, largest first.
         scale_values: singular values of the standard deviations.
@@ -36,18 +37,18 @@ class Spectrum:
 
     @property
     def mean_explained(self) -> np.ndarray:
-        """The share of the means' squares that each singular value stands for."""
+        """The share of the squared means that each singular value explains."""
         return _shares(self.mean_values)
 
     @property
     def scale_explained(self) -> np.ndarray:
-        """The share of the standard deviations' squares that each singular value stands for."""
+        """The share of the squared standard deviations that each singular value explains."""
         return _shares(self.scale_values)
 
     def approximation(self, k: int) -> np.ndarray:
-        """The standard deviations truncated to rank k, clipped at 0: what :func:`px.analysis.truncate` makes of them.
+        """The standard deviations truncated to rank k and clipped at 0, as :func:`px.analysis.truncate` does.
 
-        Of several members, those of the mixture, in which the spread of the members' means counts too.
+        For several members these are those of the mixture, which include the spread between members.
         """
         return np.asarray(truncate_matrix(jnp.asarray(self.scale), k))
 
@@ -68,7 +69,7 @@ class Spectra(Mapping[str, Spectrum]):
         return len(self.leaves)
 
     def plot(self, first: int = 10) -> Any:
-        """For every leaf, the share explained by the first singular values; returns the figure."""
+        """The share explained by the first singular values, by leaf; returns the figure."""
         figure, (axes,) = subplots(1, len(self), 2.7, 2.7, sharey=True)
         for axis, (name, spectrum) in zip(axes, self.leaves.items(), strict=True):
             for colour, label, shares in (
@@ -84,7 +85,7 @@ class Spectra(Mapping[str, Spectrum]):
         return figure
 
     def plot_approximations(self, ranks: Sequence[int] = (1, 2, 3)) -> Any:
-        """For every leaf, the standard deviations and their approximations side by side; returns the figure."""
+        """The standard deviations of each leaf beside their approximations; returns the figure."""
         figure, axes = subplots(len(self), len(ranks) + 1, 2.5, 2.3)
         for row, (name, spectrum) in zip(axes, self.leaves.items(), strict=True):
             low, high = np.quantile(spectrum.scale, [0.01, 0.99])
@@ -103,8 +104,8 @@ def spectra(posterior: Posterior, leaves: str | Sequence[str] = "**") -> Spectra
     """Singular values of the posterior means and standard deviations of every weight that a pattern matches.
 
     Args:
-        posterior: of any method: families that know their moments give them; of the others, and of samplers, draws do.
-        leaves: the pattern of leaves; biases are left out.
+        posterior: from any method. Moments come from the family if it knows them, otherwise from draws.
+        leaves: a pattern of leaves; biases are skipped.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q

@@ -2,7 +2,8 @@
 
     sigma ~ sum_(r <= k) gamma_r u_r v_r',   clipped at 0
 
-A mean-field posterior whose scales survive this needs only k (m + n) numbers for them. (METHODS E.1)
+If predictions survive this, the scales of an m x n matrix need only k (m + n) numbers. (Swiatkowski et al. 2020,
+section 2.4)
 """
 
 import jax
@@ -15,15 +16,15 @@ from posteriax.priors import Leaf
 
 
 def truncate(posterior: Posterior, k: int, leaves: str = "**") -> VariationalPosterior:
-    """The posterior with the standard deviations of every weight matrix truncated to their first k singular values.
+    """The posterior with the standard deviations of each weight matrix truncated to rank k. Means are unchanged.
 
-    Convolution kernels are taken as matrices of inputs (positions and channels) by output channels; biases are left
-    as they are. The means do not change.
+    Convolution kernels are treated as matrices of inputs (positions and channels) by output channels; biases are
+    left alone.
 
     Args:
-        posterior: of mean-field VI, or of another family with independent Gaussian entries.
-        k: the rank; a rank as large as a matrix changes nothing of it.
-        leaves: the pattern of leaves to truncate.
+        posterior: from mean-field VI, or another family with independent Gaussian entries.
+        k: the rank; at full rank nothing changes.
+        leaves: a pattern of leaves to truncate.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q

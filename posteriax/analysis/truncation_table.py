@@ -1,11 +1,11 @@
-"""What truncated standard deviations cost: a table of a posterior and its truncations. (METHODS E.2)"""
+"""The cost of truncating standard deviations to low rank, as a table. (Swiatkowski et al. 2020, table 2)"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posteriax._internal.canvas import PALETTE, subplots
 from posteriax._internal.checks import check_data
+from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.elbo import elbo
 from posteriax.analysis.truncation import truncate
 from posteriax.analysis.variational_leaves import require_variational
@@ -15,12 +15,12 @@ from posteriax.posterior import Posterior, VariationalPosterior
 
 @dataclass(frozen=True, eq=False)
 class TruncationTable:
-    """One row for the posterior as it was trained and one for each rank.
+    """One row for the trained posterior and one for each rank.
 
     Args:
-        rows: by name ("trained", "rank 1", ...): "negative_elbo" per example in nats, where training data were given,
-            and what :func:`px.evaluate` gives for the test data.
-        parameters: how many numbers each row's means and standard deviations are.
+        rows: by name ("trained", "rank 1", ...): "negative_elbo" per example in nats, if training data were given,
+            and the scores of :func:`px.evaluate` on the test data.
+        parameters: how many numbers the means and standard deviations of each row take.
     """
 
     rows: dict[str, dict[str, float]]
@@ -36,7 +36,7 @@ class TruncationTable:
         return "\n".join(lines)
 
     def plot(self) -> Any:
-        """The test score of every row; returns the figure."""
+        """The test NLL of each row; returns the figure."""
         score = "nll"
         figure, ((axis,),) = subplots(1, 1, 4.0, 1.2 + 0.3 * len(self.rows))
         for place, (name, row) in enumerate(reversed(self.rows.items())):
@@ -58,16 +58,16 @@ def truncation_table(
     draws: int = 100,
     key: Any = 0,
 ) -> TruncationTable:
-    """Evaluate a mean-field posterior and its truncations to low ranks.
+    """Evaluate a mean-field posterior and its truncations to low rank.
 
     Args:
-        posterior: of VI, with independent Gaussian entries.
+        posterior: from VI, with independent Gaussian entries.
         test: ``(x, y)``.
         train: the training data, for the ELBO.
         ranks: the ranks to truncate to.
-        leaves: the pattern of leaves to truncate.
-        draws: for predictions and for the ELBO's likelihood.
-        key: what random draws are made from; all rows see the same noise.
+        leaves: a pattern of leaves to truncate.
+        draws: number of draws for predictions and for the ELBO.
+        key: for the draws; all rows share the same noise.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -93,7 +93,7 @@ def truncation_table(
 
 
 def _parameters(trained: VariationalPosterior, truncated: VariationalPosterior, k: int) -> int:
-    """Means, and k factors of rows and of columns in place of the standard deviations."""
+    """Means, and k row and column factors in place of the standard deviations."""
     count = 0
     for name, own in trained.variational.items():
         leaf = trained.problem.leaf_infos[trained.problem.leaf_names.index(name)]

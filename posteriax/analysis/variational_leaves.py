@@ -1,4 +1,4 @@
-"""Which leaves of a variational posterior an analysis is for, and the posterior with some of them changed."""
+"""Variational posteriors with some leaves changed, and their mean weights."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,12 +18,12 @@ Change = Callable[[Leaf, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def change_leaves(posterior: Posterior, leaves: str, change: Change) -> VariationalPosterior:
-    """The posterior with the weights of independent Gaussian entries that a pattern matches changed to mean-field.
+    """The posterior with new means and scales in the matching weights that have independent Gaussian entries.
 
-    Biases are left alone. A scale of 0 becomes the smallest that has a logarithm.
+    Changed leaves become mean-field; biases are left alone. A scale of 0 becomes the smallest positive float.
 
     Raises:
-        TypeError: if the posterior is not variational, or none of the leaves is such a weight.
+        TypeError: if the posterior is not variational, or no matching leaf is such a weight.
         ValueError: if the pattern matches no leaf.
     """
     posterior = require_variational(posterior)
@@ -36,19 +36,19 @@ def change_leaves(posterior: Posterior, leaves: str, change: Change) -> Variatio
             families[name], variational[name] = Normal(), {"mean": mean, "log_scale": log_scale}
             changed += 1
     if not changed:
-        raise TypeError(f"no leaf that matches {leaves!r} is a weight with independent Gaussian entries")
+        raise TypeError(f"no leaf matching {leaves!r} is a weight with independent Gaussian entries")
     return replace(posterior, families=families, variational=variational)
 
 
 def require_variational(posterior: Posterior) -> VariationalPosterior:
-    """Raise TypeError if it is not of VI."""
+    """Raise TypeError if the posterior is not from VI."""
     if not isinstance(posterior, VariationalPosterior):
         raise TypeError(f"this analysis needs a variational posterior (px.VI), got {type(posterior).__name__}")
     return posterior
 
 
 def mean_unknowns(posterior: Posterior) -> Unknowns:
-    """The posterior mean of all unknowns, the likelihood's own among them."""
+    """The posterior mean of all unknowns, including those of the likelihood."""
     if isinstance(posterior, VariationalPosterior):
         means = [mean_of(posterior, member) for member in range(posterior.members)]
         return jax.tree.map(lambda *own: sum(own) / len(own), *means)
@@ -56,11 +56,11 @@ def mean_unknowns(posterior: Posterior) -> Unknowns:
         return Unknowns(
             posterior.mean, jax.tree.map(lambda leaf: jnp.asarray(leaf).mean((0, 1)), posterior.draws.likelihood)
         )
-    raise TypeError(f"no mean weights of a {type(posterior).__name__}")
+    raise TypeError(f"{type(posterior).__name__} has no mean weights")
 
 
 def mean_of(posterior: VariationalPosterior, member: int) -> Unknowns:
-    """The mean of all unknowns in one member."""
+    """The mean of all unknowns of one member."""
     means: list[Any] = [None] * len(posterior.families)
     for block in posterior.blocks:
         variational = jax.tree.map(lambda a: a[member], posterior.variational[block.name])

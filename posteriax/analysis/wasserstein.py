@@ -1,10 +1,10 @@
-"""The L2-Wasserstein distance between two sets of as many points each, and between two Gaussians."""
+"""The L2-Wasserstein distance between two sets of equally many points, and between two Gaussians."""
 
 import numpy as np
 
 
 def wasserstein(first: np.ndarray, second: np.ndarray) -> float:
-    """W2 of two empirical distributions: the cheapest assignment of points to points, exactly.
+    """W2 of two empirical distributions with equally many points, by exact assignment.
 
         W2^2 = min over permutations s of mean_i |a_i - b_s(i)|^2
 
@@ -20,7 +20,7 @@ def wasserstein(first: np.ndarray, second: np.ndarray) -> float:
     from scipy.spatial.distance import cdist
 
     if first.shape != second.shape or first.ndim != 2:
-        raise ValueError(f"W2 here is of as many points in the same space, got {first.shape} and {second.shape}")
+        raise ValueError(f"W2 needs two arrays of the same shape (n, d), got {first.shape} and {second.shape}")
     costs = cdist(first, second, "sqeuclidean")
     rows, columns = linear_sum_assignment(costs)
     return float(np.sqrt(costs[rows, columns].mean()))

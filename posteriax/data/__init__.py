@@ -1,4 +1,4 @@
-"""Data: batches for the driver, and small data sets that ship with the package."""
+"""Data: batches for training, small data sets that ship with the package, and image corruptions."""
 
 from posteriax.data.batches import Batch as Batch
 from posteriax.data.batches import Minibatches as Minibatches

@@ -1,4 +1,4 @@
-"""Minibatches: every example once an epoch, in an order that only the key and the epoch decide."""
+"""Minibatches: each example once per epoch, in an order that depends on the key and the epoch only."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Minibatches:
-    """K batches an epoch whose sizes differ by at most one, padded to one shape with examples of weight 0.
+    """K batches per epoch whose sizes differ by at most one, padded to the same shape with examples of weight 0.
 
-    An example in a batch has the weight K, so that the batches' estimates of a sum over the data average to the exact
-    sum over an epoch, whether or not the batch size divides N. (K is N / B where it does.)
+    Each example has weight K, so the estimates of a sum over the data average to the exact sum over an epoch, whether
+    or not the batch size divides N. (K is N / B if it does.)
 
     >>> Minibatches.of(10, 4)
     Minibatches(num_examples=10, per_epoch=3, size=4)
@@ -37,10 +37,10 @@ class Minibatches:
         return cls(num_examples, per_epoch, -(-num_examples // per_epoch))
 
     def order(self, key: jax.Array, epoch: Any) -> jax.Array:
-        """The examples of every batch of an epoch, (K, size)."""
+        """The indices of the examples in each batch of an epoch, (K, size)."""
         order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
         padded = jnp.resize(order, (self.per_epoch * self.size,)).astype(jnp.int32)
-        return padded.reshape(self.size, self.per_epoch).T  # the padding falls on different batches
+        return padded.reshape(self.size, self.per_epoch).T  # spreads the padding over batches
 
     def take(self, data: tuple[Any, Any], order: jax.Array, index: Any) -> Batch:
         """Batch number `index` of the epoch with this order."""
@@ -49,13 +49,13 @@ class Minibatches:
         return Batch(x, y, jnp.asarray(self.weights())[index])
 
     def weights(self) -> np.ndarray:
-        """How many examples each place of each batch stands for, (K, size): K, or 0 for padding."""
+        """The weight of each place in each batch, (K, size): K, or 0 for padding."""
         real = np.arange(self.per_epoch * self.size) < self.num_examples
         return (self.per_epoch * real.astype(np.float32)).reshape(self.size, self.per_epoch).T
 
 
 def full_batch(data: tuple[Any, Any], parts: int = 1) -> Batch:
-    """All examples, each standing for itself; the last one repeated with weight 0 until `parts` divide their number."""
+    """All examples with weight 1; the last one is repeated with weight 0 until `parts` divides their number."""
     n = len(data[1])
     weight = np.ones(n, np.float32)
     missing = -n % parts

@@ -1,4 +1,4 @@
-"""A test set and its corruptions, made one at a time as they are looked at."""
+"""A test set and its corruptions, each generated when it is accessed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,15 +23,15 @@ class Corruption(NamedTuple):
 
 
 class CorruptedSet(tuple[Any, Any]):
-    """A test set ``(x, y)`` that was corrupted, and how: :func:`px.compare` averages such sets by severity.
+    """A corrupted test set ``(x, y)``: :func:`px.compare` averages such sets by severity.
 
-    :func:`px.corrupted` makes them; make them yourself for corruptions of your own. It is the type that says so, never
-    a test set's name.
+    :func:`px.corrupted` makes them; make your own for other corruptions. What counts is this type, never the name of a
+    test set.
 
     Args:
         x, y: inputs as the network takes them, and targets.
-        kind: what was done.
-        severity: how much of it, from 1 on; 0 is the main test set.
+        kind: the corruption.
+        severity: from 1; 0 is the main test set.
 
     >>> x, y = worse = CorruptedSet(np.zeros((5, 2)), np.zeros(5, int), kind="fog", severity=3)
     >>> worse.corruption, x.shape
@@ -48,7 +48,7 @@ class CorruptedSet(tuple[Any, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
-    """Test sets by name: "clean", and a :class:`CorruptedSet` "kind severity" for every kind and severity.
+    """Test sets by name: "clean", and a :class:`CorruptedSet` "kind severity" for each kind and severity.
 
     Made by :func:`corrupted`.
     """
@@ -92,8 +92,8 @@ def corrupted(
     Args:
         data: ``(images, y)`` with images as :func:`px.corrupt` takes them.
         kinds, severities: which corruptions.
-        key: what they are drawn from.
-        prepare: what is done to images before the network sees them (scaling, flattening); nothing if not given.
+        key: for the random part of corruptions.
+        prepare: preprocessing of the images for the network (scaling, flattening); none by default.
         channels: "first" for images (N, channels, height, width).
 
     >>> import posteriax as px
@@ -104,7 +104,7 @@ def corrupted(
     """
     images, y = check_data(data)
     sets = Corrupted(images, y, tuple(kinds), tuple(severities), key, prepare or (lambda a: a), channels)
-    for kind in sets.kinds:  # a wrong name is told now, not after minutes of predictions
+    for kind in sets.kinds:  # a wrong name should fail now, not after minutes of predictions
         for severity in sets.severities:
             check_corruption(kind, severity)
     return sets

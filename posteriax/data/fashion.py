@@ -1,4 +1,4 @@
-"""A small part of Fashion-MNIST that ships with the package (MIT licence, fashion_small.LICENSE)."""
+"""A small part of Fashion-MNIST that ships with the package (Xiao et al. 2017; MIT licence, fashion_small.LICENSE)."""
 
 from importlib.resources import as_file, files
 

@@ -1,4 +1,4 @@
-"""Two moons: two interleaved half circles, the smallest data on which a network can be unsure in a visible way."""
+"""Two moons: two interleaved half circles, the simplest data on which predictive uncertainty is easy to see."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ def two_moons(train: int = 500, test: int = 500, noise: float = 0.2, seed: int =
     """Points (N, 2) of two interleaved half circles with Gaussian noise, and their labels 0 and 1.
 
     Args:
-        train, test: how many points.
+        train, test: number of points.
         noise: standard deviation of the noise; the circles have radius 1.
-        seed: of NumPy's generator.
+        seed: for NumPy's generator.
 
     Returns:
         ``(x, y), (x_test, y_test)``.

@@ -1,8 +1,8 @@
-"""Where a run's data come from: arrays on the device, arrays in host memory or on disk, or a user's own batches.
+"""Sources of a run's data: arrays on the device, arrays in host memory or on disk, or a user's loader.
 
-Small data live on the device, and a step cuts its batch out there. Data that are larger than `RESIDENT_BYTES`, or
-memory maps, stay where they are: batches for a chunk of steps are gathered on the host and handed over together. A
-loader (anything with a length that can be iterated anew every epoch) brings its own batches.
+Small data live on the device, where each step takes its batch. Data larger than `RESIDENT_BYTES`, and memory maps, stay
+where they are: the batches for a chunk of steps are gathered on the host and transferred together. A loader (anything
+with a length that can be iterated once per epoch) provides its own batches.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,9 +24,9 @@ def is_large(x: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class HostArrays:
-    """Batches gathered from host arrays or memory maps, in the order that data on the device would have.
+    """Batches gathered from host arrays or memory maps, in the same order as for data on the device.
 
-    Members of an ensemble share the order of the first one: each batch crosses to the device once.
+    Members of an ensemble share one order, so that each batch is transferred once.
     """
 
     data: tuple[Any, Any]
@@ -46,22 +46,22 @@ class HostArrays:
                 epoch = step // self.per_epoch
                 order = np.asarray(self.minibatches.order(self.key, epoch))
             index = step % self.per_epoch
-            arrange = np.argsort(order[index], kind="stable")  # sorted rows read a memory map front to back
+            arrange = np.argsort(order[index], kind="stable")  # sorted, to read a memory map sequentially
             x, y = jax.tree.map(lambda a, rows=order[index][arrange]: np.asarray(a[rows]), self.data)
             yield Batch(x, y, weights[index][arrange])
 
 
 @dataclass(frozen=True, eq=False)
 class Loader:
-    """Batches of a user's own: ``len(loader)`` batches ``(x, y)`` an epoch, iterated anew for every epoch.
+    """A user's loader: ``len(loader)`` batches ``(x, y)`` per epoch, iterated once per epoch.
 
-    Each example has the weight ``len(loader)``, so that an epoch's batches average to the exact sum. The first batch
-    sets the size; smaller ones are padded. A loader that shuffles should do it by epoch alone, in ``set_epoch(epoch)``
-    if it has that method: a resumed run then sees the same batches.
+    Each example has weight ``len(loader)``, so the batches of an epoch average to the exact sum. The first batch sets
+    the size; smaller ones are padded. A loader that shuffles should depend on the epoch alone, through
+    ``set_epoch(epoch)`` if it has that method, so that a resumed run sees the same batches.
     """
 
     loader: Any
-    check: Callable[[Any], tuple[Any, Any]]  # of one batch (x, y), as the problem checks data
+    check: Callable[[Any], tuple[Any, Any]]  # checks one batch (x, y), as the problem does
     size: int
 
     @property
@@ -85,25 +85,25 @@ class Loader:
                 yield self._padded(self.check(pair))
                 step += 1
             if seen < self.per_epoch:
-                raise ValueError(f"the loader says it has {self.per_epoch} batches, but gave {seen}")
+                raise ValueError(f"the loader has length {self.per_epoch}, but yielded {seen} batches")
 
     def _padded(self, data: tuple[Any, Any]) -> Batch:
         n = len(data[1])
         if n > self.size:
-            raise ValueError(f"the loader gave a batch of {n} examples after a first one of {self.size}")
+            raise ValueError(f"the loader yielded a batch of {n} examples, but its first batch had {self.size}")
         rows = np.minimum(np.arange(self.size), n - 1)
         x, y = jax.tree.map(lambda a: np.asarray(a)[rows], data)
         return Batch(x, y, np.where(np.arange(self.size) < n, self.per_epoch, 0).astype(np.float32))
 
 
 def is_loader(data: Any) -> bool:
-    """Whether `data` is a loader of batches rather than a pair of arrays (or something that is neither)."""
+    """Whether `data` is a loader of batches, rather than a pair of arrays or something else."""
     other = isinstance(data, (tuple, list, dict, str, bytes)) or hasattr(data, "shape")
     return not other and hasattr(data, "__iter__") and hasattr(data, "__len__")
 
 
 class Feed:
-    """Stacks a source's batches into chunks of steps, without starting over where the last chunk ended."""
+    """Stacks the batches of a source into chunks of steps, continuing where the last chunk ended."""
 
     def __init__(self, source: HostArrays | Loader, capacity: int, total: int):
         self.source, self.capacity, self.total = source, capacity, total
@@ -111,7 +111,7 @@ class Feed:
         self._next = -1
 
     def take(self, first: int, last: int) -> Batch:
-        """The batches of steps `first` to `last` along a leading axis, padded to the chunk's capacity."""
+        """The batches of steps `first` to `last` along a leading axis, padded to the capacity of a chunk."""
         if first != self._next:
             self._batches = self.source.batches(first, self.total)
         taken = [next(self._batches) for _ in range(first, last)]

@@ -1,4 +1,4 @@
-"""Diagnostics of chains and of training: have chains met, are there enough draws, had the objective levelled off?"""
+"""Diagnostics of chains and of training: have chains mixed, are there enough draws, has training converged?"""
 
 from posteriax.diagnostics.agreement import Agreement as Agreement
 from posteriax.diagnostics.arviz_data import to_arviz as to_arviz

@@ -1,4 +1,4 @@
-"""The worst place of a sampled posterior, and the one thing to try first."""
+"""Where a sampled posterior is worst, and the one thing to try first."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from posteriax.diagnostics.wording import shown
 
 
 def worst_place(summaries: Sequence[Agreement]) -> str:
-    """The weight or test point with the largest R-hat, or of one chain with the fewest effective draws.
+    """The weight or test point with the largest R-hat or, for one chain, the fewest effective draws.
 
     >>> worst_place([Agreement("w", 6, 6, 1.62, 1.1, 1.0, 0.5, 9.0, 80.0, 12.0, worst="w[2, 0]")])
     'Worst: w[2, 0], R-hat 1.62; fewest effective draws in w, 9.'
@@ -39,16 +39,16 @@ def try_first(
     """What is most likely to help; None if nothing is wrong.
 
     Args:
-        summaries: of what counts: predictions where there are any, else leaves.
+        summaries: of predictions if there are any, otherwise of leaves.
         sampler: what the sampler recorded.
         stuck: how many chains never moved.
-        apart: whether chains lie in different places, rather than move slowly through the same.
-        warmup: how long it was.
+        apart: whether chains are in different places, rather than mixing slowly in the same one.
+        warmup: its length.
     """
     if sampler is not None and sampler.cut is not None and max(sampler.cut) > 0:
         return f"max_leapfrogs= at least {math.ceil(10 / (1 - max(sampler.cut))) / 10:g} times as large"
     if stuck:
-        return "leave step_size= to the warm-up, or give a tenth of it"
+        return "let the warm-up find step_size=, or use a tenth of it"
     if sampler is not None and sampler.divergences is not None and any(sampler.divergences):
         return "target_acceptance=0.95"
     rhats = [summary.worst_rhat for summary in summaries if not np.isnan(summary.worst_rhat)]

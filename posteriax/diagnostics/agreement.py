@@ -1,4 +1,4 @@
-"""How far chains agree on many columns at once, in a few numbers, and which chains agree with which."""
+"""How well chains agree, summarised over many columns, and which chains agree with which."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from scipy.special import chdtri
 from posteriax.diagnostics.convergence import rhat
 from posteriax.diagnostics.effective_draws import ess_bulk, ess_tail
 
-GOOD = 1.01  # R-hat: below it chains agree (Vehtari et al. 2021)
-BAD = 1.1  # above it they do not
+GOOD = 1.01  # R-hat below this: chains agree (Vehtari et al. 2021)
+BAD = 1.1  # above this they do not
 # two chains whose means lie further apart than this, in standard deviations within chains, have an R-hat above BAD
 FAR = np.sqrt(2 * (BAD**2 - 1))
-COLUMNS_PER_CHAIN = 200  # to see how well single chains move
+COLUMNS_PER_CHAIN = 200  # for the effective draws of single chains
 
 
 class Columns(NamedTuple):
-    """What is known of every column; the last axes of `means` and `variances` are columns too."""
+    """Statistics of every column; the last axis of `means` and `variances` is columns too."""
 
-    rhat: np.ndarray  # nan for one chain, and where nothing ever changes
+    rhat: np.ndarray  # nan for one chain, and for constant columns
     ess: np.ndarray
     tail_ess: np.ndarray
     means: np.ndarray  # (chains, columns)
     variances: np.ndarray  # (chains, columns)
-    alone: np.ndarray  # effective draws of every chain by itself, (chains, some columns)
+    alone: np.ndarray  # effective draws of each chain alone, (chains, some columns)
 
     def join(self, other: "Columns") -> "Columns":
         return Columns(*(np.concatenate(both, axis=-1) for both in zip(self, other, strict=True)))
@@ -33,17 +33,17 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the chains agree on the weights of one leaf, or on predictions.
+    """How well the chains agree on the weights of one leaf, or on predictions.
 
     Args:
         name: the leaf's path, or "predictions".
-        size: how many weights, or test points, there are.
-        looked_at: how many of them were looked at; a seeded sample if there are many.
-        worst_rhat, median_rhat: over all columns; of a test point all classes count. nan for one chain.
+        size: number of weights, or of test points.
+        looked_at: how many of them were examined; a seeded sample if there are many.
+        worst_rhat, median_rhat: over all columns, which for a test point are its classes. nan for one chain.
         above_good, above_bad: the share of weights (or test points) with an R-hat above 1.01, above 1.1.
-        smallest_ess, median_ess: effective draws, for the bulk.
-        smallest_tail_ess: for the 5 % and 95 % quantiles.
-        worst: the weight or test point with the largest R-hat (of one chain, the fewest effective draws), by name:
+        smallest_ess, median_ess: effective draws (bulk).
+        smallest_tail_ess: effective draws for the 5 % and 95 % quantiles.
+        worst: the weight or test point with the largest R-hat (for one chain, the fewest effective draws), such as
             ``layers/0/weight[3, 1]``.
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
@@ -65,7 +65,7 @@ class Agreement:
 
 
 def look_at(draws: np.ndarray) -> Columns:
-    """All there is to know of the columns of `draws`, (chains, draws, columns)."""
+    """The statistics of all columns of `draws`, (chains, draws, columns)."""
     chains, _, count = draws.shape
     some = np.unique(np.linspace(0, count - 1, min(count, COLUMNS_PER_CHAIN)).astype(int))
     return Columns(
@@ -73,7 +73,7 @@ def look_at(draws: np.ndarray) -> Columns:
         ess=ess_bulk(draws),
         tail_ess=ess_tail(draws),
         means=draws.mean(axis=1, dtype=np.float64),
-        # exact: equal numbers have a variance of zero
+        # exactly zero for equal numbers
         variances=np.where(np.ptp(draws, axis=1) == 0, 0.0, draws.var(axis=1, dtype=np.float64)),
         alone=np.stack([ess_bulk(draws[chain : chain + 1, :, some]) for chain in range(chains)]),
     )
@@ -82,7 +82,7 @@ def look_at(draws: np.ndarray) -> Columns:
 def agreement(
     name: str, size: int, columns: Columns, per_entry: int = 1, name_entry: Callable[[int], str] = str
 ) -> Agreement:
-    """The summary of columns, of which each weight or test point, named by `name_entry`, has `per_entry` neighbours."""
+    """Summarise columns; each weight or test point has `per_entry` adjacent ones, and `name_entry` names it."""
     of_entry = np.fmax.reduce(columns.rhat.reshape(-1, per_entry), axis=1)
     known = columns.rhat[~np.isnan(columns.rhat)]
     ess_of_entry = columns.ess.reshape(-1, per_entry).min(axis=1)
@@ -103,11 +103,11 @@ def agreement(
 
 
 def rhat_by_chance(columns: Columns) -> float:
-    """About the largest R-hat that so many columns show in one of a hundred runs whose chains have met.
+    """Roughly the largest R-hat over this many columns that mixed chains exceed in one run of a hundred.
 
-    Of M half chains with n effective draws each, B / n over W is about chi-squared with M - 1 degrees of freedom, over
-    (M - 1) (n - 1). The effective draws are counted within chains: between chains that have not met there are none.
-    Below some twenty of them they are overrated, and the number is too small.
+    For M half chains with n effective draws each, (M - 1) (n - 1) (B / n) / W is about chi-squared with M - 1 degrees
+    of freedom. Effective draws are counted within chains, since chains that have not mixed have none between them.
+    With fewer than about twenty they are overestimated, and the result is too small.
     """
     halves = 2 * len(columns.alone)
     effective = np.quantile(columns.alone.mean(axis=0), 0.25) / 2  # slow columns have the largest R-hat
@@ -116,10 +116,10 @@ def rhat_by_chance(columns: Columns) -> float:
 
 
 def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
-    """Chains that have met, by their numbers, largest group first.
+    """Groups of chains that have mixed, by index, largest group first.
 
-    Two chains have met if, where R-hat is bad, the mean square of their means' differences, over the variance within
-    chains, is at most FAR^2 and twice what chance gives; and so have all that are connected by such pairs.
+    Two chains are in one group if, over the columns with a bad R-hat, the mean squared difference of their means in
+    units of the variance within chains is at most FAR^2 plus twice what chance gives; groups are connected components.
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
     >>> draws[2] += 5.0
@@ -132,10 +132,10 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
     means, within = columns.means[:, bad], columns.variances[:, bad].mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         squares = np.square(means[:, None] - means[None]) / within
-    # where no chain moves, any difference is a whole one
+    # if no chain moves, any difference is infinite
     distances = np.nan_to_num(squares, nan=0.0, posinf=1e6).mean(axis=-1)
     by_chance = 2.0 / np.median(columns.alone)
-    from scipy.sparse.csgraph import connected_components  # slow to import, and seldom needed
+    from scipy.sparse.csgraph import connected_components  # slow to import and rarely needed
 
     _, labels = connected_components(distances <= FAR**2 + 2 * by_chance, directed=False)
     groups = [tuple(int(c) for c in np.flatnonzero(labels == label)) for label in np.unique(labels)]

@@ -1,7 +1,7 @@
-"""Draws of chains as columns: checked, taken in blocks, split in halves and rank-normalised.
+"""Draws of chains as columns: checked, processed in blocks, split in halves and rank-normalised.
 
-A column is one number of the model (a weight, a probability) in every draw of every chain. Statistics are functions of
-blocks of columns, (columns, chains, draws) in float64, so that their working memory does not grow with the model.
+A column is one quantity (a weight, a probability) in every draw of every chain. Statistics are functions of blocks of
+columns, (columns, chains, draws) in float64, so that their memory does not grow with the model.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-BLOCK_VALUES = 2**19  # 4 MB in float64; ranks and Fourier transforms need some copies of it
+BLOCK_VALUES = 2**19  # 4 MB in float64; ranks and Fourier transforms need a few copies
 FEWEST_DRAWS = 4
 
 
@@ -18,9 +18,9 @@ def by_columns(statistic: Callable[[np.ndarray], np.ndarray], draws: Any, *, cha
     """A statistic of every column of `draws`, (chains, draws, ...), in the shape of its trailing axes.
 
     Args:
-        statistic: of a block (columns, chains, draws), one number for each column.
+        statistic: maps a block (columns, chains, draws) to one number per column.
         draws: an array.
-        chains: how many chains the statistic needs.
+        chains: minimum number of chains.
     """
     draws = np.asarray(draws)
     _check(draws, chains)
@@ -32,13 +32,13 @@ def by_columns(statistic: Callable[[np.ndarray], np.ndarray], draws: Any, *, cha
         if not np.isfinite(block).all():
             column, chain, draw = np.argwhere(~np.isfinite(block))[0]
             entry = tuple(int(i) for i in np.unravel_index(first + column, draws.shape[2:])) if draws.ndim > 2 else ()
-            raise ValueError(f"draws has a value that is not finite: draw {draw} of chain {chain}, entry {entry}")
+            raise ValueError(f"draws has a non-finite value: draw {draw} of chain {chain}, entry {entry}")
         values[first : first + size] = statistic(block)
     return values.reshape(draws.shape[2:])[()]
 
 
 def split(block: np.ndarray) -> np.ndarray:
-    """Each chain as two, its first and its second half, (columns, 2 chains, draws // 2), without an odd middle draw.
+    """Split each chain into its first and second half, (columns, 2 chains, draws // 2), dropping an odd middle draw.
 
     A chain that drifts then disagrees with itself.
     """
@@ -47,19 +47,19 @@ def split(block: np.ndarray) -> np.ndarray:
 
 
 def rank_normal(block: np.ndarray) -> np.ndarray:
-    """Every value by the normal quantile of its rank among all draws of its column: heavy tails cannot hide anything.
+    """Replace each value by the normal quantile of its rank in its column, which is robust to heavy tails.
 
-    z = Phi^-1((rank - 3/8) / (S + 1/4)), equal values sharing their mean rank
+    z = Phi^-1((rank - 3/8) / (S + 1/4)), with mean ranks for ties
     """
     flat = block.reshape(len(block), -1)
     size = flat.shape[1]
     order = np.argsort(flat, axis=1)
     ordered = np.take_along_axis(flat, order, axis=1)
-    starts = np.ones(flat.shape, bool)  # of runs of equal values, in every row
+    starts = np.ones(flat.shape, bool)  # starts of runs of equal values, by row
     starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     first = np.flatnonzero(starts)
     lengths = np.diff(first, append=flat.size)
-    twice_mean_rank = 2 * (first % size) + lengths + 1  # whole numbers, so that the quantiles can be looked up
+    twice_mean_rank = 2 * (first % size) + lengths + 1  # an integer, so that quantiles can be looked up
     quantiles = ndtri((np.arange(2 * size + 1) / 2 - 0.375).clip(0.0) / (size + 0.25))
     z = np.empty_like(flat)
     np.put_along_axis(z, order, np.repeat(quantiles[twice_mean_rank], lengths).reshape(flat.shape), axis=1)
@@ -71,9 +71,9 @@ def _check(draws: np.ndarray, chains: int) -> None:
         raise ValueError(f"draws must be an array (chains, draws, ...), got shape {draws.shape}")
     if draws.shape[0] < chains:
         raise ValueError(
-            f"draws has {draws.shape[0]} chain: one chain cannot show that it has met others. Run several, chains=4."
+            f"draws has {draws.shape[0]} chain, but mixing takes at least two to check: run several, chains=4."
         )
     if draws.shape[1] < FEWEST_DRAWS:
         raise ValueError(
-            f"draws has {draws.shape[1]} draws a chain, and at least {FEWEST_DRAWS} are needed: raise draws="
+            f"draws has {draws.shape[1]} draws per chain, but at least {FEWEST_DRAWS} are needed: raise draws="
         )

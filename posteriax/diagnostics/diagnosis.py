@@ -1,4 +1,4 @@
-"""Diagnosis: can this posterior be trusted, and if not, what to do."""
+"""Diagnosis: whether a posterior can be trusted and, if not, what to do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class Diagnosis:
 
     Args:
         verdict: what it means and what to do, one line each.
-        chains: how many, or members of an ensemble.
-        draws: how many of each chain were looked at.
-        predictions: how far the chains agree on predictions; None without test inputs.
-        leaves: how far they agree on the weights of every leaf.
-        sampler: acceptance, step size, divergences and energy, if they were recorded.
-        training: how the objective moved, for what was optimised.
+        chains: number of chains, or of members of an ensemble.
+        draws: how many draws of each chain were examined.
+        predictions: how well the chains agree on predictions; None without test inputs.
+        leaves: how well they agree on the weights of each leaf.
+        sampler: acceptance, step size, divergences and energy, if recorded.
+        training: how the objective changed, if the posterior was optimised.
 
     >>> print(Diagnosis("All is well.", chains=4, draws=500))
     All is well.
@@ -53,15 +53,15 @@ class Diagnosis:
 
 
 def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> Diagnosis:
-    """Have the chains met, and are there enough draws? Or, for what was optimised: had it converged?
+    """Have the chains mixed, and are there enough draws? Or, for a posterior that was optimised: has it converged?
 
     Args:
-        posterior: any.
-        x: test inputs. With them, chains are compared by what they predict, which is what counts: probabilities of
-            classes, or means. Without, only weights can be compared.
-        draws: how many draws of each chain to look at, evenly spread; all by default.
+        posterior: from any method.
+        x: test inputs. With them, chains are compared by their predictions, which are what counts: class probabilities
+            or means. Without them, only weights can be compared.
+        draws: how many draws of each chain to examine, evenly spaced; all by default.
 
-    Of leaves with more than 2,000 weights, and of more than 2,000 test points, a seeded sample is looked at.
+    At most 2,000 weights of a leaf and 2,000 test points are examined: a seeded sample if there are more.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), (x_test, _) = px.data.two_moons(train=50, test=20)
@@ -71,7 +71,7 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     >>> diagnosis.chains, diagnosis.predictions.size, len(diagnosis.leaves)
     (2, 20, 4)
     """
-    source = getattr(posterior, "weights", posterior)  # draws with batch statistics are another posterior's weights
+    source = getattr(posterior, "weights", posterior)  # draws with batch statistics wrap another posterior's weights
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         training = summarize_training(posterior.trace)
         members = max((np.atleast_2d(values).shape[0] for values in posterior.trace.values()), default=1)
@@ -80,7 +80,7 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     taken = each if draws is None else min(check_count("draws", draws), each)
     sampler = summarize_sampler(posterior.trace)
     if taken < FEWEST_DRAWS:
-        few = f"Too few draws: {taken} of each chain, and nothing can be said below {FEWEST_DRAWS}. Raise draws=."
+        few = f"Too few draws: {taken} per chain, but at least {FEWEST_DRAWS} are needed. Raise draws=."
         return Diagnosis("\n".join([few, *say.of_sampler(sampler)]), chains, taken, sampler=sampler)
     leaves, columns = look_at_weights(source, taken)
     predictions, predicted = None, None
@@ -108,7 +108,7 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
 
 
 def is_sampled(posterior: DrawsPosterior) -> bool:
-    """Whether draws are the states of chains, and not the ends of training."""
+    """Whether draws are states of chains rather than the results of training runs."""
     several = jax.tree.leaves(posterior.draws)[0].shape[1] > 1
     return several or posterior.trace.warmup > 0 or "acceptance" in posterior.trace
 

@@ -1,9 +1,9 @@
-"""Effective draws: how many independent draws would tell as much.
+"""Effective draws: the number of independent draws with the same information.
 
     ESS = M n / tau,   tau = 1 + 2 sum_t rho_t      rho_t: the correlation of draws t steps apart, over all chains
 
-Chains that disagree count as correlated. The sum ends where pairs of neighbouring correlations are no longer positive,
-and pairs are made to fall (Geyer 1992; Vehtari et al. 2021). Each chain is split in halves first.
+Disagreement between chains counts as correlation. The sum is truncated by Geyer's initial monotone sequence (Geyer
+1992; Vehtari et al. 2021). Each chain is split in halves first.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ TAILS = (0.05, 0.95)
 
 
 def ess_bulk(draws: Any) -> np.ndarray:
-    """Effective draws of every column after rank normalisation: for where the distribution lies.
+    """Effective draws of each column after rank normalisation: for the location of the distribution.
 
     Args:
         draws: (chains, draws, ...), at least four draws.
 
     Returns:
-        an array of the trailing axes' shape. A column that never changes counts all its draws.
+        an array in the shape of the trailing axes. For a constant column, the number of draws.
 
     >>> chains = np.random.default_rng(0).normal(size=(4, 500))
     >>> bool(1500 < ess_bulk(chains) < 2500)
@@ -34,7 +34,7 @@ def ess_bulk(draws: Any) -> np.ndarray:
 
 
 def ess_tail(draws: Any) -> np.ndarray:
-    """Effective draws for the 5 % and the 95 % quantile of every column, the smaller of both.
+    """Effective draws for the 5 % and 95 % quantiles of each column, whichever is smaller.
 
     Args:
         draws: (chains, draws, ...), at least four draws.
@@ -47,7 +47,7 @@ def ess_tail(draws: Any) -> np.ndarray:
 
 
 def ess_mean(draws: Any) -> np.ndarray:
-    """Effective draws for the mean of every column: of the values themselves, which must have a variance.
+    """Effective draws for the mean of each column, from the values themselves, which must have a finite variance.
 
     Args:
         draws: (chains, draws, ...), at least four draws.
@@ -60,7 +60,7 @@ def ess_mean(draws: Any) -> np.ndarray:
 
 
 def mcse_mean(draws: Any) -> np.ndarray:
-    """The Monte-Carlo standard error of the mean of every column: sd / sqrt(ESS).
+    """The Monte-Carlo standard error of the mean of each column: sd / sqrt(ESS).
 
     Args:
         draws: (chains, draws, ...), at least four draws.
@@ -78,7 +78,7 @@ def _tail(block: np.ndarray) -> np.ndarray:
 
 
 def _quantile(block: np.ndarray, level: float) -> np.ndarray:
-    """The quantile of every column, linear between order statistics, and exactly one where it falls on one."""
+    """The quantile of each column, interpolated linearly, and exact where it coincides with an order statistic."""
     flat = block.reshape(len(block), -1)
     place = flat.shape[1] * level + (1.0 - level) - 1.0
     lower = min(int(place), flat.shape[1] - 2)
@@ -106,7 +106,7 @@ def _effective(block: np.ndarray) -> np.ndarray:
 
 
 def _sum_of_correlations(correlation: np.ndarray) -> np.ndarray:
-    """tau of every column, from correlations (columns, lags)."""
+    """tau of each column, from correlations (columns, lags)."""
     last = max(0, (correlation.shape[1] - 3) // 2)  # pairs of lags (2k, 2k + 1) up to here
     even = correlation[:, 0 : 2 * last + 1 : 2]
     pairs = even + correlation[:, 1 : 2 * last + 2 : 2]
@@ -115,6 +115,6 @@ def _sum_of_correlations(correlation: np.ndarray) -> np.ndarray:
     end = ended.argmax(axis=1)[:, None]  # the first pair that is not counted
     falling = np.minimum.accumulate(pairs, axis=1)
     counted = np.where(np.arange(last + 1) < end, falling, 0.0).sum(axis=1)
-    # of the pair at the end, its even lag counts once, if it says anything
+    # the even lag of the last pair counts once, if it is positive
     at_end, pair_at_end = np.take_along_axis(even, end, axis=1)[:, 0], np.take_along_axis(pairs, end, axis=1)[:, 0]
     return -1.0 + 2.0 * counted + np.where((at_end > 0.0) | (pair_at_end >= 0.0), at_end, 0.0)

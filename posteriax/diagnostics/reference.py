@@ -1,4 +1,4 @@
-"""Can a posterior serve as a reference? Only if its chains agree on what they predict."""
+"""Can a posterior serve as a reference? Only if its chains agree on their predictions."""
 
 import math
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from posteriax.diagnostics.diagnosis import is_sampled
 from posteriax.diagnostics.observed import worst_rhat_of_predictions
 from posteriax.posterior import DrawsPosterior, Posterior
 
-LIMIT = 1.05  # of R-hat in function space
+LIMIT = 1.05  # for R-hat in function space
 
 
 @dataclass(frozen=True)
 class ReferenceCheck:
-    """Whether distances to a reference mean what they seem to.
+    """Whether distances to a reference can be trusted.
 
     Args:
         name: of the reference.
-        rhat: the largest R-hat of its predictions (rank-normalised, split), NaN where there is none.
-        unknown: why there is none.
+        rhat: the largest R-hat of its predictions (rank-normalised, split); NaN if unknown.
+        unknown: why it is unknown.
 
     >>> ReferenceCheck("HMC", 1.62).note
     'HMC has not converged: R-hat 1.62 in function space (limit 1.05). Distances to it say little.'
@@ -35,7 +35,7 @@ class ReferenceCheck:
 
     @property
     def converged(self) -> bool | None:
-        """Whether R-hat is at most 1.05; None if it cannot be told."""
+        """Whether R-hat is at most 1.05; None if unknown."""
         return None if math.isnan(self.rhat) else self.rhat <= LIMIT
 
     @property
@@ -52,7 +52,7 @@ class ReferenceCheck:
 
     @property
     def distance_words(self) -> str:
-        """What distances are to."""
+        """A heading for distances to the reference."""
         doubt = f", which has not converged: R-hat {self.rhat:.2f}" if self.converged is False else ""
         return f"distance to {self.name}{doubt}"
 
@@ -61,14 +61,16 @@ def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None)
     """Compare a reference's chains by their predictions: probabilities of classes, or means.
 
     Args:
-        name: how it is called.
-        posterior: the reference, or a predictive, which does not say which chain a draw is of.
-        x: test inputs. Of more than 2,000, a seeded sample is looked at.
-        draws: how many draws of all chains together to look at; all by default.
+        name: of the reference.
+        posterior: the reference, or a predictive, whose draws do not say which chain they came from.
+        x: test inputs; at most 2,000 are examined, a seeded sample if there are more.
+        draws: how many draws of all chains together to examine; all by default.
     """
-    source = getattr(posterior, "weights", posterior)  # draws with batch statistics are another posterior's weights
+    source = getattr(posterior, "weights", posterior)  # draws with batch statistics wrap another posterior's weights
     if not isinstance(posterior, Posterior):
-        return ReferenceCheck(name, unknown="predictions do not say which chain a draw is of; give the posterior")
+        return ReferenceCheck(
+            name, unknown="a predictive does not say which chain a draw came from; pass the posterior"
+        )
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         return ReferenceCheck(name, unknown="it was not sampled, so there are no chains to compare")
     chains, each = jax.tree.leaves(source.draws)[0].shape[:2]
@@ -78,4 +80,4 @@ def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None)
     if taken < FEWEST_DRAWS:
         return ReferenceCheck(name, unknown=f"its chains have fewer than {FEWEST_DRAWS} draws each")
     rhat = worst_rhat_of_predictions(posterior, x, chains, taken)
-    return ReferenceCheck(name, rhat, "its predictions are the same in every draw" if math.isnan(rhat) else "")
+    return ReferenceCheck(name, rhat, "its predictions are identical in every draw" if math.isnan(rhat) else "")

@@ -1,4 +1,4 @@
-"""What a sampler recorded after its warm-up, chain by chain."""
+"""What a sampler recorded after its warm-up, by chain."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,17 +9,18 @@ from posteriax.posterior import Trace
 
 
 def ebfmi(energy: Any) -> np.ndarray:
-    """The energy Bayesian fraction of missing information of every chain.
+    """The energy Bayesian fraction of missing information of each chain.
 
     E-BFMI = mean (E_t - E_{t-1})^2 / Var[E]
 
-    Below about 0.3 fresh momenta change the energy so little that chains take long from the middle to the tails.
+    Below about 0.3, resampling the momentum changes the energy so little that chains explore the tails slowly.
+    (Betancourt 2016)
 
     Args:
-        energy: the Hamiltonian at every draw, (chains, draws), or (draws,) of one chain.
+        energy: the Hamiltonian at each draw, (chains, draws), or (draws,) for one chain.
 
     Returns:
-        (chains,), or a number for one chain's (draws,). nan where the energy never changes.
+        (chains,), or a number for one chain. nan if the energy is constant.
 
     >>> energy = np.random.default_rng(0).normal(size=(2, 10_000))
     >>> ebfmi(energy).round(1)
@@ -34,15 +35,15 @@ def ebfmi(energy: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SamplerSummary:
-    """What the transitions after warm-up were like, one number per chain; None for what was not recorded.
+    """The transitions after warm-up, one number per chain; None for what was not recorded.
 
     Args:
-        transitions: how many each chain made.
+        transitions: number of transitions per chain.
         acceptance: mean acceptance probability.
         step_size: median step size of the integrator.
-        divergences: transitions whose energy error was beyond all bounds.
+        divergences: number of divergent transitions.
         ebfmi: see :func:`ebfmi`.
-        cut: the largest share of a trajectory that `max_leapfrogs` left out.
+        cut: the largest share of a trajectory that `max_leapfrogs` cut off.
 
     >>> trace = Trace({"acceptance": np.full((2, 50), 0.9), "divergent": np.zeros((2, 50), bool)}, warmup=10)
     >>> print(summarize_sampler(trace))
@@ -71,7 +72,7 @@ class SamplerSummary:
 
 
 def summarize_sampler(trace: Trace) -> SamplerSummary | None:
-    """The summary of a trace; None if it records nothing of transitions."""
+    """Summarise a trace; None if it records no transitions."""
     after = after_warmup(trace)
     if not {"acceptance", "divergent", "energy"} & set(after):
         return None
@@ -79,7 +80,7 @@ def summarize_sampler(trace: Trace) -> SamplerSummary | None:
     def of(name: str, reduce: Any, kind: Any) -> Any:
         if name not in after:
             return None
-        # a saved trace may be laid out otherwise, and sums of single precision would then differ
+        # a loaded trace may have another memory layout, and single-precision sums would then differ
         return tuple(map(kind, reduce(np.asarray(after[name], np.float64, order="C"), axis=1)))
 
     transitions = next(iter(after.values())).shape[1]
@@ -94,7 +95,7 @@ def summarize_sampler(trace: Trace) -> SamplerSummary | None:
 
 
 def after_warmup(trace: Trace) -> dict[str, np.ndarray]:
-    """What was recorded after the warm-up, by name, (chains, steps)."""
+    """The statistics recorded after the warm-up, by name, (chains, steps)."""
     return {name: np.atleast_2d(np.asarray(values))[:, trace.warmup :] for name, values in trace.items()}
 
 

@@ -1,8 +1,8 @@
-"""Had an optimised posterior converged when training ended?
+"""Has an optimised posterior converged?
 
-Variational inference records how far its gradients were from those of an optimum (see methods/stationarity.py), which
-tells whatever the learning rate was. Of other methods there is the objective: a line through the last quarter of the
-trace, in eight means of equally many steps, its rise and its standard error.
+Variational inference records the gradients of its last steps in the posterior's own units (methods/stationarity.py),
+which works whatever the learning rate was. For other methods, a line is fitted to the objective over the last quarter
+of the trace, averaged in eight parts, and its rise compared with its standard error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,27 @@ import numpy as np
 
 OBJECTIVES = ("elbo", "log_joint")
 PARTS = 8
-FEWEST_STEPS = 4 * PARTS  # so that the last quarter has a step in every part
-CLEAR = 4.0  # standard errors; with 6 degrees of freedom, exceeded by chance in 4 of 1,000
-WORTH = 1.0  # nats: a smaller change of the objective means nothing
-CLOSE = 0.01  # a mean square of whitened gradients: parameters typically within 0.1 standard deviations of the optimum
-UNSURE = 0.03  # a standard error of it, from which on nothing can be said
+FEWEST_STEPS = 4 * PARTS  # so that each part of the last quarter has a step
+CLEAR = 4.0  # standard errors; with 6 degrees of freedom, exceeded by chance 4 times in 1,000
+WORTH = 1.0  # nats: smaller changes of the objective do not matter
+CLOSE = 0.01  # mean square of whitened gradients: parameters typically within 0.1 standard deviations of the optimum
+UNSURE = 0.03  # standard error of it above which no verdict is possible
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """How the objective moved over the last quarter of training, one number per member.
+    """How the objective changed over the last quarter of training, one number per member.
 
     Args:
         objective: its name in the trace.
         rise: in nats; negative if it fell.
         error: the rise's standard error.
-        rise_before: the rise over the quarter before. Under a learning rate that falls to zero everything levels off in
-            the end; what had found its optimum had levelled off before.
+        rise_before: the rise over the quarter before. A learning rate that decays to zero ends any rise, so a run that
+            has converged must have levelled off before that.
         error_before: its standard error.
-        steps: how long the run was.
-        stationarity: the mean square of the whitened gradients over the last tenth of the steps, about the squared
-            distance to the optimum in standard deviations; none if it was not recorded.
+        steps: length of the run.
+        stationarity: the mean square of the whitened gradients over the last tenth of the steps, roughly the squared
+            distance to the optimum in standard deviations; empty if it was not recorded.
         stationarity_error: its standard error.
 
     >>> summarize_training({"elbo": -100.0 * np.exp(-np.arange(400) / 200)}).rising
@@ -50,34 +50,34 @@ class TrainingSummary:
 
     @property
     def not_stationary(self) -> tuple[int, ...]:
-        """The members that were clearly not at an optimum."""
+        """Members that were clearly not at an optimum."""
         both = enumerate(zip(self.stationarity, self.stationarity_error, strict=True))
         return tuple(member for member, (value, error) in both if value > max(CLEAR * error, CLOSE))
 
     @property
     def unsure(self) -> tuple[int, ...]:
-        """The members whose gradients were too noisy to tell."""
+        """Members whose gradients were too noisy to tell."""
         noisy = [member for member, error in enumerate(self.stationarity_error) if error > UNSURE]
         return tuple(member for member in noisy if member not in self.not_stationary)
 
     @property
     def rising(self) -> tuple[int, ...]:
-        """The members whose objective was clearly still going up."""
+        """Members whose objective was clearly still rising."""
         return _clear(self.rise, self.error)
 
     @property
     def falling(self) -> tuple[int, ...]:
-        """The members whose objective was clearly going down."""
+        """Members whose objective was clearly falling."""
         return _clear([-rise for rise in self.rise], self.error)
 
     @property
     def rising_before(self) -> tuple[int, ...]:
-        """The members whose objective was clearly going up in the quarter before the last."""
+        """Members whose objective was clearly rising in the quarter before the last."""
         return _clear(self.rise_before, self.error_before)
 
 
 def summarize_training(trace: Mapping[str, np.ndarray]) -> TrainingSummary | None:
-    """The summary of a trace; None if it has no objective, or too few steps to tell."""
+    """Summarise a trace; None if it has no objective or too few steps."""
     name = next((name for name in OBJECTIVES if name in trace), None)
     if name is None or np.shape(trace[name])[-1] < FEWEST_STEPS:
         return None
@@ -88,7 +88,7 @@ def summarize_training(trace: Mapping[str, np.ndarray]) -> TrainingSummary | Non
 
 
 def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean of what was recorded, and its standard error; nothing if there is too little."""
+    """The mean of the recorded stationarity and its standard error; empty if there is too little of it."""
     values = np.atleast_2d(np.asarray(trace.get("stationarity", ()), np.float64))
     each = values.shape[1] // PARTS
     if each == 0:
@@ -99,7 +99,7 @@ def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], t
 
 
 def _line(values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """By how much a line through values, (members, steps), rises from end to end, and its standard error."""
+    """The rise of a line through values (members, steps) from end to end, and its standard error."""
     means = values.reshape(len(values), PARTS, -1).mean(axis=2)
     time = (np.arange(PARTS) - (PARTS - 1) / 2) / PARTS
     rise = means @ time / np.sum(time**2)

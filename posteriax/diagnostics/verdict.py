@@ -1,7 +1,7 @@
-"""What the numbers of a diagnosis mean, in sentences that say what to do.
+"""The verdict of a diagnosis: what the numbers mean, and what to do.
 
-Predictions outrank weights. Neurons can be permuted and scaled against each other, so that chains may lie in different
-places of weight space and yet be the same functions; what matters is whether they predict the same.
+Predictions outrank weights. Networks have symmetries (neurons can be permuted and rescaled), so chains may be in
+different parts of weight space and still be the same functions; what matters is whether their predictions agree.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LOW_EBFMI = 0.3
 
 
 def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
-    """About chains whose weights never change."""
+    """Chains whose weights never change."""
     if not stuck:
         return []
     some = f"{which_chains(stuck)} of {number(chains)}"
@@ -30,9 +30,9 @@ def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
 def of_predictions(
     summary: Agreement, groups: tuple[tuple[int, ...], ...], by_chance: float, chains: int, draws: int
 ) -> list[str]:
-    """About several chains' predictions."""
+    """The predictions of several chains."""
     if np.isnan(summary.worst_rhat):
-        return ["The predictions are the same in every draw: there is nothing to compare. Look at other inputs."]
+        return ["The predictions are identical in every draw, so there is nothing to compare. Use other inputs."]
     if summary.worst_rhat <= max(BAD, by_chance):
         good = f"above {GOOD} on {percent(summary.above_good)} of test points"
         line = _agreement("function-space R-hat", summary.worst_rhat, summary.smallest_ess, good, by_chance, chains)
@@ -40,25 +40,25 @@ def of_predictions(
     extent = f"function-space R-hat above {BAD} on {percent(summary.above_bad)} of test points, at most "
     extent += shown(summary.worst_rhat)
     if len(groups) == 1:
-        text = f"The {number(chains)} chains lie in the same place but move through it too slowly: {extent}."
+        text = f"The {number(chains)} chains are in the same place but mix too slowly: {extent}."
         return [f"{text} Take more draws, or longer trajectories."]
     todo = "Lengthen the warm-up (warmup=)."
-    return [f"{_who_has_not_met(groups, chains)}: {extent}. {todo}"]
+    return [f"{_which_have_not_mixed(groups, chains)}: {extent}. {todo}"]
 
 
 def of_weights(leaves: Sequence[Agreement], by_chance: float, chains: int, draws: int, *, predicted: bool) -> list[str]:
-    """About several chains' weights; a side note where predictions were looked at."""
+    """The weights of several chains; a side note if predictions were examined."""
     worst = max(leaves, key=lambda leaf: np.nan_to_num(leaf.worst_rhat, nan=0.0, posinf=np.inf))
     good, bad = (percent(_share(leaves, field)) for field in ("above_good", "above_bad"))
     apart = worst.worst_rhat > max(BAD, by_chance)
     extent = f"R-hat above {BAD} for {bad} of the weights, at most {shown(worst.worst_rhat)} in {worst.name}"
     if predicted:
-        note = f"In weight space the chains differ ({extent}). Networks have symmetries: predictions are what counts."
+        note = f"In weight space the chains differ ({extent}). Networks have symmetries: predictions are what count."
         return [note] if apart else []
     if apart:
         return [
-            f"In weight space the {number(chains)} chains have not met: {extent}. Networks have symmetries, so that "
-            f"they may still be the same functions: look at predictions, diagnose(x)."
+            f"In weight space the {number(chains)} chains have not mixed: {extent}. Networks have symmetries, so they "
+            f"may still be the same functions: check their predictions with diagnose(x)."
         ]
     least = min(leaf.smallest_ess for leaf in leaves)
     good = f"above {GOOD} for {good} of the weights"
@@ -67,54 +67,54 @@ def of_weights(leaves: Sequence[Agreement], by_chance: float, chains: int, draws
 
 
 def _agreement(what: str, worst: float, least: float, good: str, by_chance: float, chains: int) -> str:
-    """One line about chains of which nothing shows that they have not met."""
+    """One line about chains that show no clear sign of not having mixed."""
     many, most = number(chains), f"{what} at most {shown(worst)}"
-    chance = f"and chance alone gives up to {shown(by_chance)} with so few effective draws"
+    chance = f"but with so few effective draws chance alone gives up to {shown(by_chance)}"
     if worst <= GOOD:
         return f"The {many} chains agree: {most}, at least {least:.0f} effective draws."
     if worst <= min(by_chance, BAD):
         return f"No sign that the {many} chains differ: {most}, {chance}."
     if worst <= by_chance:
-        return f"Whether the {many} chains have met cannot be told: {most}, {chance}."
-    return f"The {many} chains nearly agree: {most}, {good}. More draws would tell a difference from chance."
+        return f"It is unclear whether the {many} chains have mixed: {most}, {chance}."
+    return f"The {many} chains nearly agree: {most}, {good}. More draws would show whether they differ."
 
 
 def of_one_chain(summaries: Sequence[Agreement], draws: int) -> list[str]:
-    """About a chain alone, by predictions if there are any, else by weights."""
+    """A single chain, by its predictions if there are any, otherwise by its weights."""
     least = min(summary.smallest_ess for summary in summaries)
-    text = "One chain cannot show that it has met others: run chains=4."
-    return [f"{text} By itself it has at least {least:.0f} effective draws.", *of_effective_draws(least, 1, draws)]
+    text = "Mixing cannot be checked with one chain: run chains=4."
+    return [f"{text} On its own it has at least {least:.0f} effective draws.", *of_effective_draws(least, 1, draws)]
 
 
 def of_effective_draws(least: float, chains: int, draws: int) -> list[str]:
-    """About the place (a weight, a prediction) with the fewest effective draws."""
+    """The weight or prediction with the fewest effective draws."""
     wanted = WANTED_PER_CHAIN * chains
     if least >= wanted:
         return []
     enough = float(f"{draws * wanted / max(least, 1.0):.1g}")
     return [
-        f"Too few effective draws: {least:.0f} in the worst place, and {wanted} are wanted ({WANTED_PER_CHAIN} per "
-        f"chain). About draws={max(enough, draws + 1):.0f} would give them."
+        f"Too few effective draws: {least:.0f} at worst, where {wanted} are needed ({WANTED_PER_CHAIN} per chain). "
+        f"Try about draws={max(enough, draws + 1):.0f}."
     ]
 
 
 def of_sampler(sampler: SamplerSummary | None) -> list[str]:
-    """About what the sampler recorded."""
+    """What the sampler recorded."""
     if sampler is None:
         return []
     lines = []
     if sampler.cut is not None and max(sampler.cut) > 0:
         where = which_chains([chain for chain, share in enumerate(sampler.cut) if share > 0]).lower()
         lines.append(
-            f"Trajectories were cut short by max_leapfrogs=, by up to {percent(max(sampler.cut))} ({where}): draws are "
-            f"more alike than they should be. Raise max_leapfrogs=."
+            f"Trajectories were cut short by max_leapfrogs=, by up to {percent(max(sampler.cut))} ({where}), so draws "
+            f"are more correlated than necessary. Raise max_leapfrogs=."
         )
     if sampler.divergences is not None and any(sampler.divergences):
         count = sum(sampler.divergences)
         where = which_chains([chain for chain, of_chain in enumerate(sampler.divergences) if of_chain]).lower()
         lines.append(
             f"{count} divergent transition{'s' if count > 1 else ''} after warm-up ({where}): the step size is too "
-            f"large for a part of the posterior, which is then missed. Raise target_acceptance=, or give a smaller "
+            f"large for part of the posterior, which the draws then miss. Raise target_acceptance=, or set a smaller "
             f"step_size=."
         )
     if sampler.acceptance is not None and min(sampler.acceptance) < LOW_ACCEPTANCE:
@@ -126,22 +126,22 @@ def of_sampler(sampler: SamplerSummary | None) -> list[str]:
     if sampler.ebfmi is not None and np.nanmin([*sampler.ebfmi, 1.0]) < LOW_EBFMI:
         where = which_chains([chain for chain, value in enumerate(sampler.ebfmi) if value < LOW_EBFMI]).lower()
         lines.append(
-            f"E-BFMI {np.nanmin(sampler.ebfmi):.2f}, below {LOW_EBFMI} ({where}): chains take long to get from the "
-            f"middle of the posterior to its tails. Take more draws, and look at priors with heavy tails."
+            f"E-BFMI {np.nanmin(sampler.ebfmi):.2f}, below {LOW_EBFMI} ({where}): chains explore the tails of the "
+            f"posterior slowly. Take more draws, and reconsider heavy-tailed priors."
         )
     return lines
 
 
 def of_training(training: TrainingSummary | None, members: int) -> list[str]:
-    """About a posterior that was optimised."""
-    none = "It was optimised, not sampled: there are no chains that could have met, and nothing like R-hat to show."
+    """A posterior that was optimised."""
+    none = "It was optimised, not sampled, so there are no chains to compare and no R-hat."
     if training is None:
-        return ["Too few steps were recorded to tell whether training had converged.", none]
+        return ["Too few steps were recorded to tell whether training has converged.", none]
     return [_of_stationarity(training, members) if training.stationarity else _of_objective(training, members), none]
 
 
 def _of_stationarity(training: TrainingSummary, members: int) -> str:
-    """From the gradients of the last steps, which tell also after a learning rate has fallen to zero."""
+    """From the gradients of the last steps, which are informative even after the learning rate has decayed to zero."""
 
     def whose(some: tuple[int, ...]) -> str:
         return f"{len(some)} of {members} members" if members > 1 else "Training"
@@ -150,12 +150,12 @@ def _of_stationarity(training: TrainingSummary, members: int) -> str:
         longer = f"train longer (try steps={_round(4 * training.steps)})"
         return f"{whose(training.not_stationary)} had not converged: {longer}."
     if training.unsure:
-        todo = "use a larger batch_size=, or draws= of px.VI, or train longer"
+        todo = "use a larger batch_size=, more draws= in px.VI, or train longer"
         who = whose(training.unsure).lower() if members == 1 else whose(training.unsure)
-        return f"Whether {who} had converged cannot be told, because the gradients are too noisy: {todo}."
+        return f"The gradients are too noisy to tell whether {who} converged: {todo}."
     if training.falling:
         return (
-            f"The objective of {whose(training.falling).lower()} was falling in the end: use a smaller learning rate."
+            f"The objective of {whose(training.falling).lower()} was falling at the end: use a smaller learning rate."
         )
     return "converged"
 
@@ -171,9 +171,9 @@ def _of_objective(training: TrainingSummary, members: int) -> str:
     if training.rising:
         return f"The {name}{whose} was still rising when training ended, so it had not converged: {longer}."
     if training.rising_before:
-        why = "but a learning rate that falls to zero ends any rise, and just before it was still rising"
-        return f"The {name} had levelled off, {why}: {longer} and see whether it ends higher."
-    return f"The {name} had levelled off: converged, as far as the objective shows."
+        why = "but it was rising just before, and a learning rate that decays to zero ends any rise"
+        return f"The {name} levelled off, {why}: {longer} and see whether it ends higher."
+    return f"The {name} levelled off: converged, judging by the objective alone."
 
 
 def _round(steps: int) -> int:
@@ -181,17 +181,19 @@ def _round(steps: int) -> int:
 
 
 def _share(leaves: Sequence[Agreement], field: str) -> float:
-    """The share over all leaves, each counting by its size."""
+    """The share over all leaves, weighted by their sizes."""
     return float(np.average([getattr(leaf, field) for leaf in leaves], weights=[leaf.size for leaf in leaves]))
 
 
-def _who_has_not_met(groups: tuple[tuple[int, ...], ...], chains: int) -> str:
+def _which_have_not_mixed(groups: tuple[tuple[int, ...], ...], chains: int) -> str:
     if len(groups) == chains:
-        return f"No two of the {number(chains)} chains have met" if chains > 2 else "The two chains have not met"
+        return f"No two of the {number(chains)} chains have mixed" if chains > 2 else "The two chains have not mixed"
     if len(groups[0]) > len(groups[1]):
         outside = sorted(chain for group in groups[1:] for chain in group)
         names = which_chains(outside).lower()
         have = "has" if len(outside) == 1 else "have"
-        return f"{number(len(outside)).capitalize()} of {number(chains)} chains ({names}) {have} not met the others"
+        return (
+            f"{number(len(outside)).capitalize()} of {number(chains)} chains ({names}) {have} not mixed with the others"
+        )
     together = "; ".join(which_chains(group).lower() for group in groups)
-    return f"The {number(chains)} chains have met only in {number(len(groups))} groups ({together})"
+    return f"The {number(chains)} chains have mixed only within {number(len(groups))} groups ({together})"

@@ -1,4 +1,4 @@
-"""Numbers as words, for tables and verdicts."""
+"""Numbers in words, for tables and verdicts."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def percent(share: float) -> str:
 
 
 def shown(rhat: float) -> str:
-    """An R-hat with the digits that matter: three near 1, one where chains are far apart.
+    """An R-hat with the digits that matter: more near 1, fewer if chains are far apart.
 
     >>> shown(1.0042), shown(1.18), shown(23.7), shown(float("inf"))
     ('1.004', '1.18', '24', 'inf')

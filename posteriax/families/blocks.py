@@ -1,4 +1,4 @@
-"""Blocks: the leaves that one q spans. Mostly one leaf each; a joint family spans all of its leaves as one vector."""
+"""Blocks: the leaves that one q covers. Usually a single leaf; a joint family covers all its leaves as one vector."""
 
 import math
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class Block(NamedTuple):
     """One q.
 
     Args:
-        name: the path of its leaf, or of the first of them.
-        info: the leaf as the family sees it: for a joint family, a vector of all weights.
-        family: its shape.
-        indices: which of the unknowns it spans.
+        name: the path of its leaf, or of its first leaf.
+        info: the leaf as the family sees it; for a joint family, a vector of all weights.
+        family: the family.
+        indices: which of the unknowns it covers.
         shapes: their shapes.
     """
 
@@ -31,7 +31,7 @@ class Block(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
 
     def join(self, leaves: Sequence[Any]) -> Any:
-        """The block's part of all unknowns, as the family sees it."""
+        """The leaves of this block, out of all unknowns, as the family sees them."""
         own = [leaves[i] for i in self.indices]
         return jnp.concatenate([leaf.reshape(-1) for leaf in own]) if self.family.joint else own[0]
 
@@ -58,7 +58,7 @@ class Block(NamedTuple):
 
 
 class _Joined(dist.Distribution):
-    """Several leaves' priors as one over their vector, for estimates of its density."""
+    """The priors of several leaves as one distribution over their concatenation."""
 
     def __init__(self, block: Block, priors: list[dist.Distribution]):
         self.block, self.priors = block, priors
@@ -70,7 +70,7 @@ class _Joined(dist.Distribution):
 
 
 def blocks_of(families: Sequence[Family], leaves: Sequence[Leaf]) -> tuple[Block, ...]:
-    """The blocks of all leaves, each with the family asked for it. Leaves with equal joint families share a block."""
+    """The blocks of all leaves, given the family of each. Leaves with equal joint families share a block."""
     groups: dict[Any, list[int]] = {}
     for i, (family, leaf) in enumerate(zip(families, leaves, strict=True)):
         groups.setdefault(family if family.joint else leaf.path, []).append(i)

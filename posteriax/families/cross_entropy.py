@@ -1,10 +1,11 @@
-"""E_q[-log p(w)] for Gaussian q in closed form: with the entropy of q it makes KL(q || p).
+"""E_q[-log p(w)] for Gaussian q in closed form; subtracting the entropy of q gives KL(q || p).
 
     Normal(m, s):    ((mu - m)^2 + sigma^2) / (2 s^2) + log s + 1/2 log 2 pi
     ARD:             the same for m = 0, at the best s^2 = mu^2 + sigma^2:   1/2 log(2 pi (mu^2 + sigma^2)) + 1/2
     log-uniform:     E log|w|, up to the constant that lets the KL vanish as alpha = sigma^2 / mu^2 grows
 
-Only the marginal means and variances enter, so correlated Gaussians are served too. (METHODS D.2)
+Only marginal means and variances enter, so this holds for correlated Gaussians too. (Log-uniform: Molchanov et al.
+2017; ARD: Kharitonov et al. 2018)
 """
 
 import math
@@ -16,11 +17,11 @@ import numpyro.distributions as dist
 from posteriax.priors import ARDPrior, LogUniformPrior
 
 LOG_UNIFORM = (0.63576, 1.87320, 1.48695)
-TINY = 1e-16  # a mean of exactly 0 has no logarithm
+TINY = 1e-16  # keeps the log of a zero mean finite
 
 
 def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array) -> jax.Array | None:
-    """E_q[-log p(w)], summed over the entries; None where there is no closed form.
+    """E_q[-log p(w)], summed over the entries; None if there is no closed form.
 
     >>> float(cross_entropy(dist.Normal(0.0, 1.0), jnp.zeros(1), jnp.ones(1)))  # the entropy of N(0, 1)
     1.418...
@@ -39,10 +40,10 @@ def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array
 
 
 def cross_entropy_note(prior: dist.Distribution) -> str:
-    """How E_q[-log p] is estimated; empty if it is in closed form."""
+    """How E_q[-log p] is estimated; empty if it has a closed form."""
     base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
     if isinstance(base, LogUniformPrior):
-        return "KL by a formula that is within 0.01 nats per weight (log-uniform prior)"
+        return "KL approximated to within 0.01 nats per weight (log-uniform prior)"
     if isinstance(base, dist.Normal | ARDPrior):
         return ""
     return f"KL estimated with one draw per step (no closed form for {type(base).__name__})"
@@ -51,7 +52,7 @@ def cross_entropy_note(prior: dist.Distribution) -> str:
 def log_uniform_kl(log_alpha: jax.Array) -> jax.Array:
     """KL(N(mu, alpha mu^2) || log-uniform) = k1 - k1 sigmoid(k2 + k3 log alpha) + 1/2 log(1 + 1/alpha).
 
-    It falls with alpha, to 0: noise costs nothing. (The published sign of the first terms is the wrong one.)
+    It decreases to 0 as alpha grows. (Neklyudov et al. 2018, eq. 10, has the wrong sign in the first terms.)
 
     >>> log_uniform_kl(jnp.array([-4.0, 0.0, 5.0])).round(3).tolist()
     [2.634..., 0.43..., 0.003...]
@@ -61,7 +62,7 @@ def log_uniform_kl(log_alpha: jax.Array) -> jax.Array:
 
 
 def ard_kl(log_alpha: jax.Array) -> jax.Array:
-    """KL(N(mu, alpha mu^2) || N(0, s^2)) at the best s: 1/2 log(1 + 1/alpha).
+    """KL(N(mu, alpha mu^2) || N(0, s^2)) at the optimal s: 1/2 log(1 + 1/alpha).
 
     >>> ard_kl(jnp.array([-2.0, 0.0])).round(3).tolist()
     [1.06..., 0.34...]

@@ -1,8 +1,8 @@
-"""Monte-Carlo dropout: inputs of a leaf are switched off at random, in training and in prediction.
+"""Monte-Carlo dropout: inputs of a leaf are dropped at random, in training and in prediction.
 
     W' = diag(s) W,   s_i = 0 with probability rate, otherwise 1 / (1 - rate)
 
-The matrix itself is a point estimate under its prior.
+The matrix itself is a point estimate under its prior. (Gal and Ghahramani 2016)
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ from posteriax.priors import Leaf
 
 @dataclass(frozen=True)
 class Dropout(Family):
-    """Dropout of the activations that enter a leaf, with no layer for it; biases are points.
+    """Dropout of the activations that enter a leaf, without a dropout layer; biases are point estimates.
 
-    In a convolution whole input channels are switched off, of an embedding whole words. Masks are drawn per example in
-    training; a draw of the posterior is a network with some of its inputs switched off.
+    Convolutions drop whole input channels, embeddings whole words. Masks are drawn per example in training; a draw of
+    the posterior is a network with some of its inputs dropped.
 
     Args:
-        rate: the probability that an input is switched off.
-        axis: the leaf's axis of inputs, or its axes; by default as the program uses the leaf.
+        rate: the probability that an input is dropped.
+        axis: the input axis or axes of the leaf; by default as the program uses it.
 
     >>> from posteriax import families as q
     >>> {"**": q.Dropout(0.1), "layers/0/*": q.Point()}
@@ -56,7 +56,7 @@ class Dropout(Family):
 
     @property
     def _axes(self) -> tuple[int, ...]:
-        assert isinstance(self.axis, tuple)  # for_leaf saw to it
+        assert isinstance(self.axis, tuple)  # set by for_leaf
         return self.axis
 
     def _masks(self, value: jax.Array, key: jax.Array, examples: int) -> jax.Array:

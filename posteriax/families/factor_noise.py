@@ -1,4 +1,4 @@
-"""The noise of rank-1 factors: how one is drawn from its location and log scale, and its KL to the prior.
+"""The noise of rank-1 factors: draws from a location and a log scale, and the KL to the prior.
 
 | noise | factor | prior | KL |
 | --- | --- | --- | --- |
@@ -19,13 +19,13 @@ import numpyro.distributions as dist
 
 from posteriax.families.arrays.noise import computed_once, standard_normal
 
-LARGEST = 10.0  # heavy tails would overflow a deep network
+LARGEST = 10.0  # without a limit, heavy tails overflow in deep networks
 
 
 class Noise(ABC):
-    """Location and log scale are arrays of factors; a draw of one component has a leading axis of examples.
+    """The distribution of a factor. Draws for one component have a leading axis of examples.
 
-    The kernel, which all components share, is what the noise will be multiplied with (see `computed_once`).
+    The kernel, shared by all components, is what the noise will be multiplied with (see `computed_once`).
     """
 
     positive: bool = False
@@ -38,7 +38,7 @@ class Noise(ABC):
 
     @abstractmethod
     def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
-        """The mean of a factor, or its middle where it has none."""
+        """The mean of a factor, or its median if it has no mean."""
 
     @abstractmethod
     def kl(
@@ -99,7 +99,7 @@ class _Cauchy(Noise):
     def kl(
         self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
-        # log[((s + s_p)^2 + (m - m_p)^2) / (4 s s_p)]: the paper takes a draw, but it has a closed form
+        # log[((s + s_p)^2 + (m - m_p)^2) / (4 s s_p)], in closed form (Chyzak and Nielsen 2019); the paper estimates it
         scale = jnp.exp(log_scale)
         squares = jnp.square(scale + prior_scale) + jnp.square(location - prior_mean)
         return (jnp.log(squares) - math.log(4 * prior_scale) - log_scale).sum()
@@ -122,7 +122,7 @@ class _HalfCauchy(Noise):
     def kl(
         self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Any, prior_scale: Any
     ) -> jax.Array:
-        # the prior's own location is 0: a posterior whose support it does not cover would have no KL
+        # the prior starts at 0: its support must cover that of the posterior for the KL to exist
         noise = jnp.abs(jax.random.cauchy(key, location.shape, location.dtype))
         value = jnp.exp(location) + jnp.exp(log_scale) * noise
         log_q = dist.HalfCauchy(1.0).log_prob(noise) - log_scale

@@ -1,4 +1,4 @@
-"""What variational inference asks of a family, and what all Gaussian families share."""
+"""The interface of a variational family, and what all Gaussian families share."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,46 +19,46 @@ Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 
 
 class Family(Savable, ABC, namespace="families"):
-    """The shape of q(w) for one leaf w. Settings only: the variational parameters are passed in.
+    """The shape of q(w) for one leaf w. It holds settings only; the variational parameters are passed in.
 
-    A family of a mixture has `components`; one index then chooses the component of all leaves of the network.
+    A mixture has `components`; a single index then selects the component of all leaves of the network.
     """
 
     components: int | None = None
-    joint: bool = False  # whether one q spans all leaves of this family, raveled into one vector
+    joint: bool = False  # whether one q covers all leaves of this family, raveled into one vector
     random: bool = True  # whether draws (of one component) differ
     independent: bool = False  # whether the entries of a draw are independent of each other
     likelihood: str = "average"  # of a mixture: the log-likelihood averaged over components, or that of the "mixture"
     natural: bool = False  # whether there is a `natural_step`
 
     def for_leaf(self, leaf: Leaf) -> "Family":
-        """The family that serves this leaf: itself, or a simpler one where it has no meaning (a tied bias)."""
+        """The family to use for this leaf: itself, or a simpler one where it makes no sense (a tied bias)."""
         return self
 
     def misfit(self, leaf: Leaf) -> str:
-        """In words, what a leaf is too small or too odd for, and what it gets instead; empty if the family fits.
+        """Why the leaf does not suit the family and what it gets instead, as text; empty if it does.
 
-        A family for many leaves is then noted in the trace; one that was given to this very leaf is refused. Biases
-        are no misfits: every family says what it does with them.
+        The text is noted in the trace, or is an error if the family was given to this leaf by name. Biases are not
+        misfits: every family documents what it does with them.
         """
         return ""
 
     @abstractmethod
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
-        """Starting variational parameters around the network's own value of the leaf."""
+        """Initial variational parameters, around the value of the leaf in the network."""
 
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational | None:
-        """The starting parameters with scales from elsewhere, such as another posterior; None if it takes none.
+        """The initial parameters with scales from elsewhere, such as another posterior; None if unsupported.
 
         Args:
             variational: what `init` returned.
-            variance: of every entry, in the leaf's shape.
-            covariance: of all D entries, raveled, if it is known.
+            variance: of each entry, in the leaf's shape.
+            covariance: of all D entries, raveled, if known.
         """
         return None
 
     def project(self, variational: Variational) -> Variational:
-        """The parameters after an optimiser's step, brought back to where they are allowed."""
+        """The parameters after an optimiser step, projected back onto the allowed set."""
         return variational
 
     def natural_step(self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any) -> Any:
@@ -69,11 +69,11 @@ class Family(Savable, ABC, namespace="families"):
         raise NotImplementedError(f"{type(self).__name__} has no natural gradient")
 
     def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
-        """log q(value), summed over the leaf, for families that train on it rather than on their entropy."""
+        """log q(value), summed over the leaf, for families that train on it instead of on their entropy."""
         return None
 
     def precompute(self, variational: Variational) -> Variational:
-        """The parameters, with what several parts of a step derive from them, so that its gradient is computed once."""
+        """The parameters plus anything that several parts of a step derive from them, so that it is computed once."""
         return variational
 
     def component(self, variational: Variational, index: Any) -> Variational:
@@ -81,7 +81,7 @@ class Family(Savable, ABC, namespace="families"):
         return variational
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
-        """The leaf as the network gets it in training: a draw, or a random array with the planned estimator."""
+        """The leaf as passed to the network in training: a draw, or a random array with the planned estimator."""
         return self.sample(variational, keys[0])
 
     @abstractmethod
@@ -92,60 +92,60 @@ class Family(Savable, ABC, namespace="families"):
     def mean(self, variational: Variational) -> jax.Array: ...
 
     def variance(self, variational: Variational) -> jax.Array:
-        """The variance of every entry, in the leaf's shape."""
+        """The variance of each entry, in the leaf's shape."""
         raise NotImplementedError(f"the variances of {type(self).__name__} are not known in closed form")
 
     def covariance(self, variational: Variational) -> jax.Array:
-        """The covariance of all D entries, raveled: D x D, so only for small leaves."""
+        """The D x D covariance of all entries, raveled; for small leaves only."""
         if self.independent:
             return jnp.diag(self.variance(variational).reshape(-1))
         raise NotImplementedError(f"the covariance of {type(self).__name__} is not known in closed form")
 
     @abstractmethod
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
-        """KL(q || prior) in nats, summed over the leaf: in closed form, or an estimate that `kl_note` tells of."""
+        """KL(q || prior) in nats, summed over the leaf: in closed form, or estimated, which `kl_note` then says."""
 
     @abstractmethod
     def entropy(self, variational: Variational) -> jax.Array:
         """-E_q[log q] in nats, summed over the leaf."""
 
     def kl_note(self, prior: dist.Distribution) -> str:
-        """How the KL is estimated; empty if it is in closed form."""
+        """How the KL is estimated; empty if it has a closed form."""
         return ""
 
     def plan_note(self, plan: Plan) -> str:
-        """Why examples share a draw, though the estimator asked for would not; empty if it was to be had."""
+        """Why examples share a draw although the requested estimator avoids that; empty if the estimator applies."""
         return ""
 
     def check_plan(self, leaf: Leaf, plan: Plan) -> None:
-        """Raise if the family cannot enter the network in this way."""
+        """Raise if the family does not support this plan."""
         return
 
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
-        """Raise if this prior gives the family no KL."""
+        """Raise if the family has no KL to this prior."""
         if not has_density(prior):
             raise ValueError(
                 f"{type(self).__name__} for {leaf.path} needs a prior with a density, but {type(prior).__name__} has "
-                f"none: it serves Gaussian families such as q.Normal() and q.MultiplicativeNormal()"
+                f"none: it works with Gaussian families such as q.Normal() and q.MultiplicativeNormal()"
             )
 
 
 class Gaussian(Family):
-    """Any Gaussian. A family says its mean, its noise, its marginal variances and its entropy."""
+    """Any Gaussian: subclasses provide mean, noise, marginal variances and entropy."""
 
     @abstractmethod
     def variance(self, variational: Variational) -> jax.Array:
-        """The variance of every entry, in the leaf's shape."""
+        """The variance of each entry, in the leaf's shape."""
 
     @abstractmethod
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
-        """One draw less its mean."""
+        """One draw minus the mean."""
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         return self.mean(variational) + self.noise(variational, key)
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
-        # the entropy is always known, so that only the prior's term can be noisy
+        # the entropy is exact, so only the prior term can be noisy
         term = cross_entropy(prior, self.mean(variational), self.variance(variational))
         if term is None:
             term = -prior.log_prob(self.sample(variational, key)).sum()
@@ -155,11 +155,11 @@ class Gaussian(Family):
         return cross_entropy_note(prior)
 
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
-        return  # every prior has a cross-entropy with a Gaussian, or a density
+        return  # every prior has a density, or a closed-form cross-entropy with a Gaussian
 
 
 class DiagonalGaussian(Gaussian):
-    """Independent Gaussian entries. A family says only how mean and scale come from its parameters."""
+    """Independent Gaussian entries: subclasses only say how mean and scale follow from their parameters."""
 
     independent = True
 
@@ -168,7 +168,7 @@ class DiagonalGaussian(Gaussian):
         """Mean and standard deviation of every entry, in the leaf's shape."""
 
     def log_scale(self, variational: Variational) -> jax.Array:
-        """Log of the standard deviations; a family that learns them in the log domain has it for nothing."""
+        """Log of the standard deviations; override it if they are learned in the log domain."""
         return jnp.log(self.moments(variational)[1])
 
     def for_leaf(self, leaf: Leaf) -> Any:
@@ -191,7 +191,7 @@ class DiagonalGaussian(Gaussian):
         return scale * standard_normal(key, mean.shape, mean.dtype, unless_nan=mean)
 
     def entropy(self, variational: Variational) -> jax.Array:
-        # the log of the scale from the family: a log for every weight is dear
+        # from the family: avoids one log per weight, which is expensive
         return gaussian_entropy(self.log_scale(variational))
 
     def plan_note(self, plan: Plan) -> str:
@@ -199,7 +199,7 @@ class DiagonalGaussian(Gaussian):
 
 
 def rows_and_columns(variance: jax.Array, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
-    """The logs of row and column factors whose products are closest, in the log, to the standard deviations."""
+    """Logs of the row and column factors whose products best fit the standard deviations, in the log domain."""
     log_scale = 0.5 * jnp.log(variance).reshape(shape)
     half = 0.5 * log_scale.mean()
     return log_scale.mean(axis=1) - half, log_scale.mean(axis=0) - half

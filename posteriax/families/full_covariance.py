@@ -1,8 +1,8 @@
-"""A Gaussian with a covariance between all weights of a leaf, or of the network.
+"""A Gaussian with a full covariance over the weights of a leaf, or of the network.
 
     q(w) = N(mu, L L'),   L lower triangular
 
-Parameters: D + D (D + 1) / 2 for D weights; for small leaves and networks. (METHODS A.5)
+Parameters: D + D (D + 1) / 2 for D weights, so for small leaves and networks. (Barber and Bishop 1998)
 """
 
 import math
@@ -19,17 +19,17 @@ from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.priors import Leaf
 
-SMALL = 64  # weights whose noise can be had back from a draw: larger noisy triangles are badly conditioned
-LARGEST = 10_000  # weights under one covariance: 200 MB for the triangle, and Adam keeps three of them
+SMALL = 64  # up to here log q is evaluated at a draw; larger noisy triangles are too ill-conditioned to solve
+LARGEST = 10_000  # weights in one covariance: the triangle takes 200 MB, and Adam keeps three
 
 
 @dataclass(frozen=True)
 class FullCovariance(Gaussian):
-    """One Gaussian with all covariances.
+    """A Gaussian with a full covariance.
 
     Args:
-        over: "leaf", a covariance for each leaf by itself, or "network", one across all leaves of this family.
-        scale: the standard deviation that every weight starts with.
+        over: "leaf", a covariance for each leaf, or "network", one across all leaves of this family.
+        scale: initial standard deviation of each weight.
 
     >>> from posteriax import families as q
     >>> q.FullCovariance(over="network")
@@ -51,8 +51,8 @@ class FullCovariance(Gaussian):
         if value.size > LARGEST:
             raise ValueError(
                 f"q.FullCovariance for {leaf.path} would need the covariances of {value.size:,} weights "
-                f"({value.size * (value.size + 1) // 2:,} numbers); from {LARGEST:,} on, q.LowRank() or "
-                f"q.MatrixNormal() serve"
+                f"({value.size * (value.size + 1) // 2:,} numbers); above {LARGEST:,} weights use q.LowRank() or "
+                f"q.MatrixNormal()"
             )
         log_diagonal, lower = triangular.start(value.size, self.scale, value.dtype)
         return {"mean": value, "log_diagonal": log_diagonal, "lower": lower}
@@ -61,7 +61,9 @@ class FullCovariance(Gaussian):
         if covariance is None:
             return {**variational, "log_diagonal": 0.5 * jnp.log(variance).reshape(-1)}
         scale = jnp.sqrt(jnp.diag(covariance))
-        factor = jnp.linalg.cholesky(covariance / scale[:, None] / scale)  # of correlations: free of units
+        factor = jnp.linalg.cholesky(
+            covariance / scale[:, None] / scale
+        )  # of the correlations, so that units do not matter
         diagonal = jnp.diag(factor)
         lower = (factor / diagonal[:, None])[np.tril_indices(scale.size, -1)]
         return {**variational, "log_diagonal": jnp.log(scale * diagonal), "lower": lower}
@@ -70,7 +72,7 @@ class FullCovariance(Gaussian):
         if value.size > SMALL:
             return None
         apart = (value - variational["mean"]).reshape(-1)
-        # rows scaled to a diagonal of 1, so that the solve is free of the weights' units
+        # rows scaled to a unit diagonal, so that the units of the weights do not affect the solve
         log_diagonal = variational["log_diagonal"]
         unit = triangular.factor(jnp.zeros_like(log_diagonal), variational["lower"])
         noise = jax.scipy.linalg.solve_triangular(unit, apart * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)

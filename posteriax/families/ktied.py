@@ -1,9 +1,9 @@
-"""The k-tied Normal: mean-field whose standard deviations form a matrix of rank k.
+"""The k-tied Normal: mean-field with standard deviations that form a matrix of rank k.
 
     q(W) = prod_ij N(W_ij; M_ij, A_ij^2),   A = U V',   U (m x k) and V (n x k) positive, learned in the log domain
 
-Parameters: m n + k (m + n) instead of 2 m n. The variances A^2 have rank k (k + 1) / 2, so the `local` estimator's
-variance of an output needs no matrix either. (METHODS E.1)
+Parameters: m n + k (m + n) instead of 2 m n. The variances A^2 have rank k (k + 1) / 2, so the `local` estimator needs
+no variance matrix either. (Swiatkowski et al. 2020)
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ from posteriax.priors import Leaf
 
 @dataclass(frozen=True)
 class KTied(DiagonalGaussian):
-    """Mean-field with the scales of each weight matrix tied to rank k; leaves without two axes stay mean-field.
+    """Mean-field with the scales of each weight matrix tied to rank k; biases stay mean-field.
 
-    A convolution kernel is taken as a matrix of its inputs (positions and channels) by its output channels. A matrix of
-    less than k rows or columns has scales of a lower rank.
+    A convolution kernel is treated as a matrix of inputs (positions and channels) by output channels. A matrix with
+    fewer than k rows or columns gets the highest rank it allows.
 
     Args:
         k: the rank; 2 is usually as good as untied.
-        scale: the standard deviation that every weight starts with, up to the factors' small random start.
+        scale: initial standard deviation of each weight, up to a small random perturbation of the factors.
 
     >>> from posteriax import families as q
     >>> q.KTied(2)
@@ -55,20 +55,20 @@ class KTied(DiagonalGaussian):
         if self.k <= rank:
             return ""
         return (
-            f"the scales of a {leaf.matrix_shape} matrix have rank {rank} at the most, so that q.KTied(k={self.k}) is "
-            f"q.KTied(k={rank}) there"
+            f"the scales of a {leaf.matrix_shape} matrix have rank {rank} at most, so it gets q.KTied(k={rank}) "
+            f"instead of q.KTied(k={self.k})"
         )
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         rows, columns = leaf.matrix_shape
-        start = 0.5 * (math.log(self.scale) - math.log(self.k))  # k products of two factors sum to `scale`
+        start = 0.5 * (math.log(self.scale) - math.log(self.k))  # so that k products of two factors sum to `scale`
         factors = start + 0.1 * jax.random.normal(key, (rows + columns, self.k), value.dtype)
         return {"mean": value, "log_u": factors[:rows], "log_v": factors[rows:]}
 
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
         own = (variational["log_u"], variational["log_v"])
         found = rows_and_columns(variance, (own[0].shape[0], own[1].shape[0]))
-        # the random differences between the k pairs of factors are kept
+        # keep the random differences between the k pairs of factors
         log_u, log_v = (
             start - start.mean() + (of_all - 0.5 * math.log(self.k))[:, None]
             for start, of_all in zip(own, found, strict=True)
@@ -76,7 +76,7 @@ class KTied(DiagonalGaussian):
         return {**variational, "log_u": log_u, "log_v": log_v}
 
     def precompute(self, variational: Variational) -> Variational:
-        # the draw, the KL and the entropy all need it, and the gradient of each would be two products of matrices
+        # shared by the draw, the KL and the entropy, each of whose gradients would take two matrix products
         scale = jnp.exp(variational["log_u"]) @ jnp.exp(variational["log_v"]).T
         return {**variational, "scale": scale.reshape(variational["mean"].shape)}
 

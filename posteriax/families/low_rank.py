@@ -1,8 +1,8 @@
-"""A Gaussian with independent noise and noise along a few directions.
+"""A Gaussian with diagonal plus low-rank covariance.
 
     q(w) = N(mu, S (I + F F') S),   S diagonal, F (D x rank)
 
-Parameters: D (2 + rank). The noise is S (e1 + F e2); the determinant that the entropy needs is one of rank x rank.
+Parameters: D (2 + rank). The noise is S (e1 + F e2); the entropy needs a rank x rank determinant. (Ong et al. 2018)
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class LowRank(Gaussian):
     """Diagonal plus low rank.
 
     Args:
-        rank: how many directions.
-        over: "leaf", directions for each leaf by itself, or "network", across all leaves of this family.
-        scale: the standard deviation that every weight starts with.
+        rank: number of directions.
+        over: "leaf", directions within each leaf, or "network", across all leaves of this family.
+        scale: initial standard deviation of each weight.
 
     >>> from posteriax import families as q
     >>> q.LowRank(4)
@@ -46,7 +46,7 @@ class LowRank(Gaussian):
         return self.over == "network"
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
-        # more directions than weights say nothing new: a bias of 2 gets 2
+        # more directions than weights are redundant: a bias of 2 gets 2
         rank = min(self.rank, value.size)
         return {
             "mean": value,

@@ -1,4 +1,4 @@
-"""The matrix normal: a covariance of rows and one of columns.
+"""The matrix normal: a covariance for the rows and one for the columns.
 
     q(W) = MN(M, A A', B B'),   W = M + A E B',   Cov(W_ab, W_cd) = (A A')_ac (B B')_bd
 
@@ -26,12 +26,12 @@ LARGEST = 10_000  # rows or columns of one factor
 
 @dataclass(frozen=True)
 class MatrixNormal(Gaussian):
-    """A Kronecker covariance for each weight matrix; leaves without two axes stay mean-field.
+    """A Kronecker-factored covariance for each weight matrix; biases stay mean-field.
 
-    A convolution kernel is taken as a matrix of its inputs (positions and channels) by its output channels.
+    A convolution kernel is treated as a matrix of inputs (positions and channels) by output channels.
 
     Args:
-        scale: the standard deviation that every weight starts with.
+        scale: initial standard deviation of each weight.
 
     >>> from posteriax import families as q
     >>> q.MatrixNormal()
@@ -52,7 +52,7 @@ class MatrixNormal(Gaussian):
         if max(rows, columns) > LARGEST:
             raise ValueError(
                 f"q.MatrixNormal for {leaf.path} {leaf.shape} would need a covariance of {max(rows, columns):,} rows; "
-                f"it serves up to {LARGEST:,}: give another family to this leaf by path"
+                f"the limit is {LARGEST:,}: give this leaf another family by path"
             )
         left, right = (triangular.start(n, self.scale**0.5, value.dtype) for n in (rows, columns))
         return {"mean": value, "log_left": left[0], "left": left[1], "log_right": right[0], "right": right[1]}
@@ -81,7 +81,7 @@ class MatrixNormal(Gaussian):
 
     def entropy(self, variational: Variational) -> jax.Array:
         log_left, log_right = variational["log_left"], variational["log_right"]
-        # the determinant of a Kronecker product: every row has the columns' scales, every column the rows'
+        # log determinant of a Kronecker product: the sum over all pairs of row and column scales
         return gaussian_entropy(log_left[:, None] + log_right)
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:

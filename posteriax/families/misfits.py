@@ -1,4 +1,4 @@
-"""Leaves that are too small or too odd for the family that was asked for."""
+"""Leaves that do not suit the family requested for them."""
 
 from collections.abc import Container, Sequence
 
@@ -7,16 +7,17 @@ from posteriax.priors import Leaf
 
 
 def misfit_notes(families: Sequence[Family], leaves: Sequence[Leaf], named: Container[str] = ()) -> list[str]:
-    """A note for every leaf that its family does not fit.
+    """A note for each leaf that does not suit its family.
 
     Args:
-        families: what was asked for each leaf.
+        families: the family requested for each leaf.
         leaves: the leaves.
-        named: what families were given by, paths and patterns: for a leaf that was named itself, a misfit is an error.
+        named: the paths and patterns that families were given by; for a leaf given by its full path, a misfit is an
+            error.
 
     >>> from posteriax import families as q
     >>> misfit_notes([q.KTied(2)], [Leaf("head", (16, 1))])
-    ['head: the scales of a (16, 1) matrix have rank 1 at the most, so that q.KTied(k=2) is q.KTied(k=1) there']
+    ['head: the scales of a (16, 1) matrix have rank 1 at most, so it gets q.KTied(k=1) instead of q.KTied(k=2)']
     """
     notes = []
     for family, leaf in zip(families, leaves, strict=True):

@@ -1,9 +1,9 @@
 """Variational dropout: noise in proportion to the weight.
 
-    q(w_ij) = N(mu_ij, alpha mu_ij^2),   alpha shared by a layer, by an output, or by none
+    q(w_ij) = N(mu_ij, alpha mu_ij^2),   alpha shared by a layer, by an output, or not at all
 
-Under the log-uniform prior the KL depends on alpha alone and falls as alpha grows; past a phase transition the means no
-longer matter and the layer is a variance layer. (METHODS D.1, D.2)
+Under the log-uniform prior the KL depends on alpha alone and decreases as it grows; after a phase transition the means
+no longer matter and the layer is a variance layer. (Kingma et al. 2015, Molchanov et al. 2017, Neklyudov et al. 2018)
 """
 
 import math
@@ -27,8 +27,8 @@ class MultiplicativeNormal(DiagonalGaussian):
     """Gaussian noise in proportion to each weight; biases and normalisation scales stay mean-field.
 
     Args:
-        share: which weights have the same alpha: those of a "layer", of a "neuron" (one output), or one "weight".
-        log_alpha: what log alpha starts at; it is kept within +-20.
+        share: which weights share an alpha: those of a "layer", of a "neuron" (one output), or just one "weight".
+        log_alpha: initial log alpha; it is kept within +-20.
 
     >>> from posteriax import families as q, priors as p
     >>> q.MultiplicativeNormal("layer"), p.LogUniform()
@@ -64,7 +64,7 @@ class MultiplicativeNormal(DiagonalGaussian):
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         if not isinstance(prior, LogUniformPrior | ARDPrior):
             return super().kl(variational, prior, key)
-        # from alpha itself: exact also where a mean is 0, and once per alpha
+        # from alpha itself: exact even if a mean is 0, and computed once per alpha
         log_alpha = _clipped(variational)
         per_weight = log_uniform_kl if isinstance(prior, LogUniformPrior) else ard_kl
         return (variational["mean"].size / log_alpha.size) * per_weight(log_alpha).sum()

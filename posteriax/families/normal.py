@@ -2,7 +2,8 @@
 
     q(w) = prod_ij N(w_ij; mu_ij, sigma_ij^2),   sigma = exp(rho)
 
-Two parameters a weight. The scale is learned in the log domain, where one step size suits scales of any size.
+Two parameters per weight. The scale is learned in the log domain, where one step size suits scales of any size.
+(Hinton and van Camp 1993, Blundell et al. 2015)
 """
 
 import math
@@ -22,11 +23,10 @@ class Normal(DiagonalGaussian):
     """An independent Gaussian for every weight (mean-field).
 
     Args:
-        scale: the standard deviation that every weight starts with; its mean starts at the network's own value.
-        scatter: how much the first standard deviations differ: their logs are Gaussian around log `scale` with this
-            standard deviation. 0.1 is what the k-tied paper and its ResNet-18 start with.
-        largest: a cap on the standard deviations, held after every step; none by default. The k-tied paper's ResNet-18
-            (scale=1.2e-4, scatter=0.1) keeps them below 0.18.
+        scale: initial standard deviation of each weight; its mean starts at the value in the network.
+        scatter: standard deviation of the initial log scales around log `scale`; 0.1 in Swiatkowski et al. 2020.
+        largest: upper bound on the standard deviations, enforced after every step; none by default. The ResNet-18 of
+            Swiatkowski et al. 2020 (scale=1.2e-4, scatter=0.1) keeps them below 0.18.
 
     >>> import posteriax as px
     >>> from posteriax import families as q
@@ -44,9 +44,7 @@ class Normal(DiagonalGaussian):
         if not 0.0 <= self.scatter < math.inf:
             raise ValueError(f"scatter must be a number of at least 0, got {self.scatter}")
         if self.largest is not None and not self.largest >= self.scale:
-            raise ValueError(
-                f"largest must be at least the scale that weights start with, {self.scale}, got {self.largest}"
-            )
+            raise ValueError(f"largest must be at least the initial scale, {self.scale}, got {self.largest}")
 
     def __repr__(self) -> str:
         settings = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,6 +1,6 @@
-"""A point estimate: no posterior for this leaf, only its most probable value under the prior and the data.
+"""A point estimate: the most probable value of a leaf instead of a posterior.
 
-q(w) = delta(w - mu),   "KL" = -log p(mu)   (the delta's infinite constant is left out)
+q(w) = delta(w - mu),   "KL" = -log p(mu)   (without the infinite constant of the delta)
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from posteriax.priors import Leaf
 
 @dataclass(frozen=True)
 class Point(Family):
-    """One value for the leaf, trained under its prior: for biases, embeddings, normalisation scales.
+    """A point estimate of the leaf under its prior: for biases, embeddings, normalisation scales.
 
     >>> from posteriax import families as q
     >>> {"**": q.Normal(), "**/bias": q.Point()}

@@ -1,9 +1,9 @@
-"""Rank-1 posteriors: one shared matrix, and noise on its inputs and outputs.
+"""Rank-1 posteriors: one shared matrix, with noise on its inputs and outputs.
 
     W' = W * r s',   q(s) = 1/K sum_k q_k(s),   the same for r;   W is a point estimate under its own prior
 
-One index k holds for the whole network, so that the K components are an ensemble that costs little more than one
-network. With `noise="point"` it is BatchEnsemble.
+One index k applies to the whole network, so the K components form an ensemble that costs little more than one network.
+With `noise="point"` it is BatchEnsemble. (Dusenberry et al. 2020, Wen et al. 2020)
 """
 
 import math
@@ -27,31 +27,31 @@ PLACES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
 
 @dataclass(frozen=True)
 class Rank1(Family):
-    """A shared matrix with random factors on its inputs and outputs, in K components; biases are points in each.
+    """A shared matrix with random factors on inputs and outputs, in K components; each has its own point biases.
 
-    The problem's prior is that of the shared matrix and the biases; the factors have their own. A convolution has
-    factors for its input and output channels. With the default estimator every example and component has its own
+    The problem's prior applies to the shared matrix and the biases; the factors have their own. A convolution has
+    factors for its input and output channels. With the default estimator each example and component gets its own
     factors, and the weight matrix is never formed; ``estimator="factor"`` draws them once per component and step.
-    A training step costs as many network passes as there are components; ``posterior.predict(x, draws=n)`` spreads its
-    n draws evenly over them.
+    A training step costs one network pass per component; ``posterior.predict(x, draws=n)`` spreads its n draws evenly
+    over the components.
 
-    A start of random signs makes components differ most, but with the prior around +1 every factor that starts at -1
-    costs 200 nats: give ``px.VI`` a ``kl_schedule=px.LinearKL(epochs=...)`` over most of the training with it.
+    ``start="sign"`` makes components most diverse, but under the default prior around +1 each factor that starts at -1
+    costs 200 nats: combine it with ``px.VI(kl_schedule=px.LinearKL(epochs=...))`` over most of the training.
 
     Args:
         components: K.
-        noise: of the factors: "normal", "cauchy", "log_normal", "half_cauchy", or "point" for none (BatchEnsemble).
-        place: where factors are: "input", "output" or "both".
+        noise: distribution of the factors: "normal", "cauchy", "log_normal", "half_cauchy", or "point" for none.
+        place: which side has factors: "input", "output" or "both".
         form: "multiplicative", or "additive": (x + s) W + r.
-        likelihood: of a training example: the "average" of its log-likelihoods under the components, or that of their
-            "mixture". Predictions are always the mixture.
-        start: the factors' first means: "normal", around 1, or "sign", +1 or -1.
+        likelihood: of a training example: the "average" of the log-likelihoods of the components, or that of their
+            "mixture". Predictions always use the mixture.
+        start: initial means of the factors: "normal", around 1, or "sign", +1 or -1.
         start_value: the standard deviation around 1, or the probability of +1; 0.1 and 0.5 by default.
-        scale: the factors' first scale.
-        prior_mean: of the factors; "tied" holds it at the factors' own means, so that only their scales have a cost.
-        prior_scale: of the factors; "learned" trains one for every factor, from 1; "tied" has one for all factors of a
-            leaf's inputs, and one for its outputs, at the best value under an inverse-gamma prior of its square
-            (empirical Bayes, Wu et al. 2019). Both words are for normal noise.
+        scale: initial scale of the factors.
+        prior_mean: of the factors; "tied" keeps it at their posterior means, so that only their scales are penalised.
+        prior_scale: of the factors; "learned" trains one per factor, starting from 1; "tied" shares one among the
+            factors on the inputs and one among those on the outputs, at the optimum under an inverse-gamma prior of its
+            square (empirical Bayes, Wu et al. 2019). Both words need normal noise.
 
     >>> from posteriax import families as q
     >>> q.Rank1(4, noise="cauchy").components
@@ -68,7 +68,7 @@ class Rank1(Family):
     scale: float = 0.0316  # sqrt(p / (1 - p)) for a dropout rate p of 0.001
     prior_mean: float | Literal["tied"] = 1.0
     prior_scale: float | Literal["learned", "tied"] = 0.1
-    in_axis: int | tuple[int, ...] | None = field(default=None, repr=False)  # of the leaf: as the program uses it
+    in_axis: int | tuple[int, ...] | None = field(default=None, repr=False)  # by default as the program uses the leaf
     out_axis: int | tuple[int, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class Rank1(Family):
                 if value not in allowed:
                     raise ValueError(f"{name} must be a number or {' or '.join(map(repr, allowed))}, got {value!r}")
                 if self.noise != "normal":
-                    raise ValueError(f'{name}={value!r} is for noise="normal", got noise={self.noise!r}')
+                    raise ValueError(f'{name}={value!r} needs noise="normal", got noise={self.noise!r}')
             elif name == "prior_scale" or self.noise in ("log_normal", "half_cauchy"):
                 check_positive(name, value)
 
@@ -131,9 +131,9 @@ class Rank1(Family):
         if leaf.is_bias:
             return ""
         if self.place == "output" and not leaf.out_axes:
-            return "it is summed over entirely and has no outputs to scale: a point in every component"
+            return "it has no outputs to scale: a point in each component"
         if self.additive and leaf.known_axes.lookup:
-            return "its rows are looked up: no input enters that a factor could be added to; a point in every component"
+            return "its rows are looked up, so there is no input to add a factor to: a point in each component"
         return ""
 
     @property
@@ -220,7 +220,7 @@ class Rank1(Family):
                 variance = tied_variance(squares)
                 kl -= dist.InverseGamma(VARIANCE_SHAPE, VARIANCE_SCALE).log_prob(variance)
                 scale = jnp.sqrt(variance)
-            # a sum over the components, as in the paper: each is held to the prior
+            # summed over components, not averaged (Dusenberry et al. 2020)
             kl += self._noise.kl(own, location, log_scale, mean, scale)
         return kl
 
@@ -238,8 +238,8 @@ class Rank1(Family):
         if self.additive and plan.factors == "drawn":
             why = plan.note or 'estimator="weight" was asked for'
             raise ValueError(
-                f'q.Rank1(form="additive") for {leaf.path} is no weight that could be drawn, and {why}; take '
-                f'form="multiplicative", or another estimator'
+                f'q.Rank1(form="additive") for {leaf.path} cannot be drawn as a weight, but {why}; use '
+                f'form="multiplicative" or another estimator'
             )
 
     def plan_note(self, plan: Plan) -> str:
@@ -247,7 +247,7 @@ class Rank1(Family):
 
 
 def tied_variance(squares: jax.Array) -> jax.Array:
-    """The most probable variance of a prior under an inverse-gamma one, for factors of these expected squares.
+    """The optimal prior variance under its inverse-gamma hyperprior, given the expected squares of the factors.
 
     >>> float(tied_variance(jnp.ones(1000)))
     0.99...
@@ -257,7 +257,7 @@ def tied_variance(squares: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class PointPerComponent(Family):
-    """A point estimate in every component of a mixture: what Rank1 does with biases.
+    """A point estimate in each component of a mixture, used by Rank1 for biases.
 
     >>> from posteriax import families as q
     >>> q.PointPerComponent(4).components

@@ -1,8 +1,8 @@
-"""A few random weights; all others fixed, or zero.
+"""A few random weights; all others fixed or zero.
 
     w_i ~ N(mu_i, sigma_i^2) for the listed entries,   w_i = rest_i or 0 for all others
 
-Not trained: :func:`px.analysis.sparse_ensemble` makes it of a trained posterior.
+Not trained: :func:`px.analysis.sparse_ensemble` builds it from a trained posterior.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from posteriax.priors import Leaf
 
 @dataclass(frozen=True)
 class SparseNormal(Family):
-    """Independent Gaussians at some places of a leaf.
+    """Independent Gaussians at some entries of a leaf.
 
-    Its parameters are "index", places in the raveled leaf (those beyond its end stand for none), "mean" and
-    "log_scale" of each, and "rest", the leaf's values elsewhere, if they are not zero.
+    Its parameters are "index", positions in the raveled leaf (those beyond its end are unused), "mean" and "log_scale"
+    of each, and "rest", the values of the other entries, unless they are zero.
 
     Args:
         shape: of the leaf.
@@ -54,10 +54,10 @@ class SparseNormal(Family):
         return self._fill(variational, jnp.exp(2 * variational["log_scale"]), None)
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
-        raise TypeError("q.SparseNormal is not trained: px.analysis.sparse_ensemble makes it of a trained posterior")
+        raise TypeError("q.SparseNormal is not trained: px.analysis.sparse_ensemble builds it from a trained posterior")
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
-        raise TypeError("q.SparseNormal has fixed weights, and so no KL to a prior with a density")
+        raise TypeError("q.SparseNormal has fixed weights, so it has no KL to a prior with a density")
 
     def entropy(self, variational: Variational) -> jax.Array:
-        raise TypeError("q.SparseNormal has fixed weights, and so no entropy")
+        raise TypeError("q.SparseNormal has fixed weights, so it has no entropy")

@@ -1,9 +1,9 @@
-"""Variance layers: noise around zero, of learned size.
+"""Variance layers: zero-mean noise with a learned scale.
 
     w_ij = sigma_ij z_ij,   z ~ N(0, 1),   B(1/2) - 1/2   or   U(0, 1) - 1/2
 
-All that the network has learned is in the sizes; a single draw knows little, an average over draws knows it all.
-(METHODS D.1)
+The scales hold everything the network has learned: single draws predict poorly, their average predicts well.
+(Neklyudov et al. 2018)
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ZeroMeanNormal(DiagonalGaussian):
     """A zero-mean Gaussian for every weight; biases and normalisation scales stay mean-field.
 
     Args:
-        smallest: the scales start at the sizes of the network's own weights, but not below this.
+        smallest: scales start at the magnitudes of the network's weights, but not below this.
 
     >>> from posteriax import families as q
     >>> q.ZeroMeanNormal()
@@ -50,7 +50,7 @@ class ZeroMeanNormal(DiagonalGaussian):
         return variational["log_scale"]
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
-        if isinstance(prior, LogUniformPrior):  # exactly constant in the scales
+        if isinstance(prior, LogUniformPrior):  # the KL does not depend on the scales
             return jnp.zeros(())
         return super().kl(variational, prior, key)
 
@@ -60,13 +60,13 @@ class ZeroMeanNormal(DiagonalGaussian):
 
 @dataclass(frozen=True)
 class ZeroMeanNoise(Family):
-    """Bernoulli or uniform noise around zero, one draw per step shared by the batch; biases stay mean-field.
+    """Zero-mean Bernoulli or uniform noise, one draw per step shared by the batch; biases stay mean-field.
 
-    The entropy of Bernoulli noise does not depend on the sizes, and its KL leaves it out, as that of a point does.
+    The entropy of Bernoulli noise does not depend on its size, so its KL omits it, as that of a point does.
 
     Args:
         noise: "bernoulli", w = size (B(1/2) - 1/2), or "uniform", w = size (U(0, 1) - 1/2).
-        smallest: the sizes start at the sizes of the network's own weights, but not below this.
+        smallest: sizes start at twice the magnitudes of the network's weights, but not below this.
 
     >>> from posteriax import families as q
     >>> q.ZeroMeanNoise("uniform")

@@ -1,7 +1,7 @@
-"""Priors: which distribution each leaf of a network has before the data are seen.
+"""Priors: the distribution of each leaf of a network before seeing data.
 
-A prior says, for one leaf, which NumPyro distribution its entries come from. Give a problem one prior for all
-leaves, or a dictionary by path pattern; any NumPyro distribution that broadcasts against the leaf serves as well.
+A prior returns a NumPyro distribution for the entries of a leaf. Give a problem one prior for all leaves, or a
+dictionary by path pattern; any NumPyro distribution that broadcasts against the leaf works too.
 
 >>> from posteriax import priors as p
 >>> {"**": p.HeNormal(), "**/bias": p.Normal(scale=0.1)}

@@ -1,8 +1,8 @@
-"""A Gaussian for one leaf whose inputs are correlated, the same for every output unit.
+"""A Gaussian for one leaf with correlated inputs, the same for each output unit.
 
     w_unit ~ N(0, C),   C = directions diag(variances) directions'
 
-The symmetric roots of C and of its inverse come from the eigendecomposition in double precision, so that nothing is
+The symmetric roots of C and its inverse come from an eigendecomposition in double precision, so that nothing is
 inverted in single precision:   whiten(w) = C^-1/2 w,   unwhiten(z) = C^1/2 z,   -log p(w) = |whiten(w)|^2 / 2 + const
 """
 
@@ -16,13 +16,13 @@ import numpyro.distributions as dist
 
 
 class CorrelatedNormal(dist.Distribution):
-    """Independent N(0, C) for the incoming weights of every output unit; an event is the whole leaf.
+    """Independent N(0, C) for the incoming weights of each output unit; an event is the whole leaf.
 
     Args:
         variances: the d eigenvalues of C, all positive.
-        directions: its eigenvectors, in the columns of a (d, d) matrix.
+        directions: its eigenvectors, the columns of a (d, d) matrix.
         shape: of the leaf.
-        order: its axes, those of outputs first, then the inputs in the order that C counts them.
+        order: the axes of the leaf: outputs first, then inputs in the order of C.
 
     >>> prior = CorrelatedNormal(np.array([4.0, 1.0]), np.eye(2), shape=(3, 2), order=(0, 1))
     >>> prior.variance[0].tolist()
@@ -68,14 +68,14 @@ class CorrelatedNormal(dist.Distribution):
         return self._leaf(jnp.asarray(rows, jnp.zeros(()).dtype), ())
 
     def whiten(self, w: jax.Array) -> jax.Array:
-        """C^-1/2 w for every unit: independent standard normals, if w is a draw. Leading axes are allowed.
+        """C^-1/2 w for each unit: independent standard normals if w is a draw. Leading axes are allowed.
 
-        The root is symmetric, so it is its own transpose; a momentum with the mass C^-1 is whiten(noise).
+        The root is symmetric, so whiten(noise) is also a momentum with mass C^-1.
         """
         return self._apply(self.inverse_root, w)
 
     def unwhiten(self, z: jax.Array) -> jax.Array:
-        """C^1/2 z for every unit, the inverse of `whiten`."""
+        """C^1/2 z for each unit, the inverse of `whiten`."""
         return self._apply(self.root, z)
 
     def _apply(self, matrix: Any, leaf: jax.Array) -> jax.Array:
@@ -83,7 +83,7 @@ class CorrelatedNormal(dist.Distribution):
         axes = (*range(len(leading)), *(len(leading) + axis for axis in self.order))
         dtype = jnp.promote_types(leaf.dtype, jnp.float32)
         rows = leaf.astype(dtype).transpose(axes).reshape(*leading, -1, matrix.shape[0])
-        # C spans many orders of magnitude: the short multiplications of accelerators would lose the small ones
+        # C spans many orders of magnitude: reduced-precision products on accelerators would lose the small ones
         product = jnp.matmul(rows, jnp.asarray(matrix, dtype), precision=jax.lax.Precision.HIGHEST)
         return self._leaf(product, leading)
 

@@ -1,14 +1,14 @@
-"""EmpCov: a prior for first-layer weights that knows how the inputs vary.
+"""EmpCov: a prior for first-layer weights, aligned with the covariance of the inputs.
 
     w_unit ~ N(0, C),   C = scale^2 S / mean(diag S) + floor^2 I       S: covariance of the training inputs
 
-The data say nothing about a combination of inputs that is constant in training (a pixel that is always black), so
-under an ordinary prior the posterior there is the prior, and every draw adds noise as soon as a shift wakes the
-combination up. Here its weights are held at `floor`. (METHODS C.6)
+The data say nothing about a combination of inputs that is constant in training (a pixel that is always black), so under
+an ordinary prior the posterior along it equals the prior, and each draw adds noise once a shift activates it. Here its
+weights have standard deviation `floor`. (Izmailov, Nicholson, Lotfi and Wilson 2021)
 
 This is the published form N(0, alpha S + eps I), with alpha = scale^2 / mean(diag S) and eps = floor^2. The published
-code adds up precisions instead, alpha^-1 S^-1 + I / s^2: with that, a direction has the variance of the narrower of
-two priors, and a constant one a variance of 1e-12, which single precision cannot follow.
+code adds precisions instead, alpha^-1 S^-1 + I / s^2: each direction then gets the narrower of two variances, and a
+constant one a variance around 1e-12, too small for single precision.
 """
 
 import base64
@@ -25,28 +25,28 @@ from posteriax.priors.input_covariance import check_inputs_of_unit, covariance_o
 from posteriax.priors.leaf import Leaf
 from posteriax.priors.prior import Prior
 
-LARGEST = 4096  # inputs of one unit: the eigendecomposition takes half a minute, and a file still holds it
-NARROWEST = 1e-5  # of the widest direction: single precision has no room for less
+LARGEST = 4096  # inputs of one unit: the eigendecomposition takes half a minute, and the result still fits in a file
+NARROWEST = 1e-5  # relative to the widest direction; less is lost in single precision
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class EmpCov(Prior):
-    """N(0, C) on the incoming weights of every unit of the first layer, C from the covariance of the inputs.
+    """N(0, C) on the incoming weights of each first-layer unit, with C from the covariance of the inputs.
 
-    Give it to the weights that meet the inputs, by path; other leaves have another prior. For a convolution the
-    inputs of a unit are the patches of the kernel's size, at all positions whatever the stride.
+    Give it to the first layer by path; other leaves need another prior. For a convolution the inputs of a unit are
+    patches of the kernel's size, at all positions whatever the stride.
 
     Args:
-        x: training inputs as the network gets them, (examples, ...); for a dense layer they are flattened.
+        x: training inputs as the network gets them, (examples, ...); flattened for a dense layer.
         scale: the root-mean-square standard deviation of a weight, as in ``p.Normal(scale)``, before `floor`.
-        floor: the standard deviation in directions in which the inputs do not vary; scale / 100 if not given.
-        kernel: the size of a convolution's kernel, such as (5, 5); none for a dense layer.
-        padding: zeros around the images on each side, as in the convolution: a number, or one for each axis.
-        channels: where the images have their channels: "last" in Flax, "first" in Equinox.
+        floor: the standard deviation in directions in which the inputs do not vary; scale / 100 by default.
+        kernel: the kernel size of a convolution, such as (5, 5); None for a dense layer.
+        padding: zeros on each side of the images, as in the convolution: a number, or one per axis.
+        channels: the channel axis of the images: "last" in Flax, "first" in Equinox.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import priors as p
-    >>> x = np.random.default_rng(0).normal(size=(100, 3)) * [1.0, 1.0, 0.0]  # the third input is dead
+    >>> x = np.random.default_rng(0).normal(size=(100, 3)) * [1.0, 1.0, 0.0]  # the third input is constant
     >>> net = eqx.nn.MLP(3, 2, 8, 1, key=jax.random.key(0))
     >>> prior = {"**": p.Normal(scale=1.0), "layers/0/weight": p.EmpCov(x, scale=1.0)}
     >>> problem = px.Problem(net, px.Categorical(), prior)
@@ -73,7 +73,7 @@ class EmpCov(Prior):
     ):
         if kernel is None:
             if padding != 0:
-                raise ValueError(f"padding is for convolutions, which need kernel= too; got padding={padding}")
+                raise ValueError(f"padding= is for convolutions and needs kernel=; got padding={padding}")
             covariance = covariance_of_inputs(x, LARGEST)
         else:
             kernel, covariance = covariance_of_patches(x, kernel, padding, channels, LARGEST)
@@ -83,11 +83,11 @@ class EmpCov(Prior):
     def from_covariance(
         cls, covariance: Any, scale: float = 1.0, floor: float | None = None, *, kernel: Sequence[int] | None = None
     ) -> "EmpCov":
-        """The same prior from a covariance that is known already, for data that are too large for one array.
+        """The same prior from a known covariance, for data too large for one array.
 
         Args:
-            covariance: (inputs, inputs); with a `kernel`, of patches flattened with their channels last.
-            scale: as above, like `floor` and `kernel`.
+            covariance: (inputs, inputs); with a `kernel`, of patches flattened with channels last.
+            scale, floor, kernel: as above.
 
         >>> EmpCov.from_covariance([[2.0, 1.0], [1.0, 2.0]], scale=0.5)
         EmpCov(scale=0.5, floor=0.005, kernel=None)
@@ -113,13 +113,13 @@ class EmpCov(Prior):
         covariance = _checked(covariance, kernel)
         eigenvalues, directions = np.linalg.eigh(covariance / np.diag(covariance).mean())
         if eigenvalues[0] < -1e-6 * eigenvalues[-1]:
-            raise ValueError("covariance must not have negative eigenvalues: variances cannot be negative")
+            raise ValueError("covariance must not have negative eigenvalues")
         variances = scale**2 * np.maximum(eigenvalues, 0.0) + floor**2
         widest = math.sqrt(variances[-1])
         if floor < NARROWEST * widest:
             raise ValueError(
-                f"floor must be at least {NARROWEST:g} of the widest direction's standard deviation {widest:.3g} to "
-                f"be told apart in single precision, got {floor:.3g}: try floor={scale / 100:.3g}"
+                f"floor must be at least {NARROWEST:g} of the widest direction's standard deviation {widest:.3g} in "
+                f"single precision, got {floor:.3g}: try floor={scale / 100:.3g}"
             )
         settled = {"scale": float(scale), "floor": float(floor), "kernel": kernel}
         for name, value in (settled | dict(covariance=covariance, variances=variances, directions=directions)).items():
@@ -128,7 +128,7 @@ class EmpCov(Prior):
     def distribution(self, leaf: Leaf) -> CorrelatedNormal:
         if leaf.is_bias:
             raise ValueError(
-                f"p.EmpCov is for the weights that meet the inputs, but {leaf.path} {leaf.shape} has no inputs. Give "
+                f"p.EmpCov is for first-layer weights, but {leaf.path} {leaf.shape} has no inputs. Give "
                 f'priors by path, such as {{"**": p.Normal(), "layers/0/weight": p.EmpCov(x)}}'
             )
         inputs, axes = self.covariance.shape[0], leaf.known_axes
@@ -139,14 +139,14 @@ class EmpCov(Prior):
                 hint = f"; for a convolution, give kernel={_kernel_of(leaf)}" if len(leaf.shape) > 2 else ""
                 raise ValueError(
                     f"p.EmpCov has the covariance of {inputs} inputs, but a unit of {leaf.path} {leaf.shape} has "
-                    f"{leaf.fan_in}: it is for the layer that meets x itself{hint}{_read(leaf)}"
+                    f"{leaf.fan_in}: use it for the first layer{hint}{_read(leaf)}"
                 )
         else:
             if len(leaf.shape) != len(self.kernel) + 2 or _kernel_of(leaf) != self.kernel or leaf.fan_in != inputs:
                 channels = inputs // math.prod(self.kernel)
                 raise ValueError(
                     f"p.EmpCov has the covariance of {self.kernel} patches with {channels} channels, but "
-                    f"{leaf.path} {leaf.shape} is no such kernel: check kernel= and channels="
+                    f"{leaf.path} {leaf.shape} does not match: check kernel= and channels="
                     f'("first" for images (examples, channels, ...), "last" for (examples, ..., channels))'
                 )
             order = (*apart, *axes.positions, *axes.inputs)
@@ -156,7 +156,7 @@ class EmpCov(Prior):
 def _read(leaf: Leaf) -> str:
     if leaf.axes is not None or len(leaf.shape) < 3:
         return ""
-    return ". px.network(net, example=x) reads off the program which of the axes are inputs"
+    return ". px.network(net, example=x) reads the input axes off the program"
 
 
 def _kernel_of(leaf: Leaf) -> tuple[int, ...]:
@@ -174,12 +174,12 @@ def _checked(covariance: np.ndarray, kernel: tuple[int, ...] | None) -> np.ndarr
     if not np.allclose(covariance, covariance.T, rtol=1e-5, atol=1e-8 * np.abs(covariance).max()):
         raise ValueError("covariance must be symmetric")
     if not np.diag(covariance).mean() > 0:
-        raise ValueError("x does not vary: all examples are equal, so that there is no covariance to build a prior on")
+        raise ValueError("x does not vary: all examples are equal, so there is no covariance")
     return (covariance + covariance.T) / 2  # to the last bit
 
 
 def _symmetric_to_text(matrix: np.ndarray) -> str:
-    """The upper triangle's bytes as text: bit-exact, and smaller than digits would be.
+    """The upper triangle as base64 text: exact to the bit, and shorter than decimal digits.
 
     >>> _symmetric_from_text(_symmetric_to_text(np.array([[2.0, 0.1], [0.1, 1.0]]))).tolist()
     [[2.0, 0.1], [0.1, 1.0]]

@@ -1,4 +1,4 @@
-"""Priors without a density of their own: they exist as a term of Gaussian variational objectives."""
+"""Priors without a density: they only exist as a term of Gaussian variational objectives."""
 
 import math
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from posteriax.priors.prior import Prior
 
 @dataclass(frozen=True)
 class LogUniform(Prior):
-    """p(w) proportional to 1 / |w|: every order of magnitude is as likely. Not normalisable, so only for VI.
+    """p(w) proportional to 1 / |w|: all orders of magnitude are equally likely. Improper, so only for VI.
 
-    It favours noise: the KL of N(mu, alpha mu^2) falls to 0 as alpha grows, and a zero-mean Gaussian has none at all.
+    It favours noise: the KL of N(mu, alpha mu^2) decreases to 0 as alpha grows, and is 0 for a zero-mean Gaussian.
 
     >>> has_density(LogUniform().distribution(Leaf("w", (3,))))
     False
@@ -28,7 +28,7 @@ class LogUniform(Prior):
 
 @dataclass(frozen=True)
 class ARD(Prior):
-    """N(0, s_ij^2) with the best scale for every weight (automatic relevance determination). Only for VI.
+    """N(0, s_ij^2) with the optimal scale for each weight (automatic relevance determination). Only for VI.
 
     >>> has_density(ARD().distribution(Leaf("w", (3,))))
     False
@@ -39,24 +39,24 @@ class ARD(Prior):
 
 
 class _WithoutDensity(dist.Distribution):
-    """A prior that exists only as a term of Gaussian variational objectives."""
+    """A prior that only exists as a term of Gaussian variational objectives."""
 
     support = dist.constraints.real
 
     def log_prob(self, value: jax.Array) -> jax.Array:
-        raise ValueError(f"{type(self).__name__} has no density: it serves VI with Gaussian families only")
+        raise ValueError(f"{type(self).__name__} has no density: it only works with VI and Gaussian families")
 
 
 class LogUniformPrior(_WithoutDensity):
-    """What :class:`LogUniform` gives a leaf."""
+    """The distribution of :class:`LogUniform`."""
 
 
 class ARDPrior(_WithoutDensity):
-    """What :class:`ARD` gives a leaf."""
+    """The distribution of :class:`ARD`."""
 
 
 def has_density(prior: dist.Distribution) -> bool:
-    """Whether a prior is more than a term of Gaussian variational objectives.
+    """Whether a prior has a density, rather than being a term of Gaussian variational objectives only.
 
     >>> has_density(dist.Normal(0.0, 1.0))
     True
@@ -65,12 +65,12 @@ def has_density(prior: dist.Distribution) -> bool:
 
 
 def typical_scale(distribution: dist.Distribution) -> float:
-    """The standard deviation where it is finite, otherwise half the width of the middle 68 %.
+    """The standard deviation if it is finite, otherwise half the width of the central 68 % interval.
 
-    Samplers measure lengths in it.
+    Samplers use it as their unit of length.
     """
     if not has_density(distribution):
-        return 1.0  # no sampler takes it
+        return 1.0  # samplers refuse it
     try:
         scale = float(np.sqrt(np.mean(distribution.variance)))
     except NotImplementedError:

@@ -1,4 +1,4 @@
-"""The covariance of a network's inputs, or of the patches that a convolution sees, in double precision."""
+"""The covariance of a network's inputs, or of the patches of a convolution, in double precision."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.checks import check_inputs
+from posteriax._internal.running_moments import mean_and_covariance
 
-CHUNK = 2**22  # numbers at once, 32 MB: the patches of a data set are many times larger than it
+CHUNK = 2**22  # numbers at a time, 32 MB: patches take many times the memory of the data
 
 
 def covariance_of_inputs(x: Any, largest: int) -> np.ndarray:
-    """The covariance of flattened examples; refused for more than `largest` inputs.
+    """The covariance of flattened examples, for up to `largest` inputs.
 
     >>> covariance_of_inputs(np.array([[0.0, 1.0], [2.0, 1.0]]), 10).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -20,13 +21,13 @@ def covariance_of_inputs(x: Any, largest: int) -> np.ndarray:
     array = _inputs(x)
     inputs = math.prod(array.shape[1:])
     check_inputs_of_unit(inputs, largest)
-    return _covariance(_examples(array, inputs))
+    return mean_and_covariance(_examples(array, inputs))[1]
 
 
 def covariance_of_patches(
     x: Any, kernel: int | Sequence[int], padding: int | Sequence[int], channels: str, largest: int
 ) -> tuple[tuple[int, ...], np.ndarray]:
-    """The kernel's size, and the covariance of all patches of that size, flattened with their channels last.
+    """The kernel size, and the covariance of all patches of that size, flattened with channels last.
 
     >>> covariance_of_patches(np.ones((2, 3, 1)), kernel=1, padding=1, channels="last", largest=10)
     ((1,), array([[0.2666...]]))
@@ -35,24 +36,24 @@ def covariance_of_patches(
     kernel = _per_axis("kernel", kernel, images.ndim - 2, least=1)
     pads = _per_axis("padding", padding, images.ndim - 2, least=0)
     check_inputs_of_unit(math.prod(kernel) * images.shape[-1], largest)
-    return kernel, _covariance(_patches(images, kernel, pads))
+    return kernel, mean_and_covariance(_patches(images, kernel, pads))[1]
 
 
 def check_inputs_of_unit(inputs: int, largest: int) -> None:
     """Raise if a unit has no inputs, or too many for their covariance."""
     if not 1 <= inputs <= largest:
         raise ValueError(
-            f"p.EmpCov needs the covariance of all {inputs:,} inputs of a unit; it serves 1 to {largest:,}: use a "
-            f"convolution (kernel=...), or inputs of fewer dimensions"
+            f"p.EmpCov needs the covariance of all {inputs:,} inputs of a unit, but supports 1 to {largest:,}: use a "
+            f"convolution (kernel=...), or inputs with fewer dimensions"
         )
 
 
 def _inputs(x: Any) -> np.ndarray:
     array = check_inputs(x)
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"x must be one array of inputs, got a {type(x).__name__}: choose the one that meets the leaf")
+        raise TypeError(f"x must be one array of inputs, got a {type(x).__name__}: pass the one that enters the leaf")
     if array.shape[0] < 2:
-        raise ValueError("x must have at least 2 examples to have a covariance, got 1")
+        raise ValueError("x must have at least 2 examples for a covariance, got 1")
     return array
 
 
@@ -61,8 +62,8 @@ def _channels_last(x: np.ndarray, channels: str) -> np.ndarray:
         raise ValueError(f'channels must be "first" or "last", got {channels!r}')
     if x.ndim < 3:
         raise ValueError(
-            f"x must be images with an axis of channels, (examples, height, width, channels) or (examples, channels, "
-            f"height, width), to have patches; got shape {x.shape}"
+            f"x must be images with a channel axis, (examples, height, width, channels) or (examples, channels, "
+            f"height, width); got shape {x.shape}"
         )
     return np.moveaxis(x, 1, -1) if channels == "first" else x
 
@@ -98,13 +99,3 @@ def _patches(images: np.ndarray, kernel: tuple[int, ...], padding: tuple[int, ..
         padded = np.pad(some, ((0, 0), *((pad, pad) for pad in padding), (0, 0)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=axes)
         yield np.moveaxis(windows, 1 + len(kernel), -1).reshape(-1, inputs)
-
-
-def _covariance(chunks: Iterator[np.ndarray]) -> np.ndarray:
-    """The covariance of rows that come some at a time, in double precision."""
-    count, total, products, shift = 0, np.zeros(()), np.zeros(()), None
-    for rows in chunks:
-        shift = rows[0] if shift is None else shift  # no digits cancel below, and what is constant has variance 0
-        centred = rows - shift
-        count, total, products = count + len(rows), total + centred.sum(axis=0), products + centred.T @ centred
-    return (products - np.outer(total, total) / count) / (count - 1)

@@ -1,8 +1,8 @@
-"""Leaf: what priors and families may know of one array of a network.
+"""Leaf: what priors and families may know about one array of a network.
 
-Which axes of a weight are its inputs and which its outputs is read off the program (:mod:`posteriax.problem.leaf_axes`)
-where an example of the data is known. Otherwise, and where the program does not say, the network's convention holds:
-one axis of outputs, the axis of inputs beside it, and the positions of a convolution in the others.
+The input and output axes of a weight are read off the program (:mod:`posteriax.problem.leaf_axes`) once an example of
+the data is known. Before that, or if the program does not tell, the library's convention holds: one output axis, the
+input axis next to it, and the positions of a convolution in the others.
 """
 
 import math
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Axes:
-    """The parts that the axes of a leaf play. An axis that is not named counts independent copies.
+    """The roles of the axes of a leaf. Axes that are not listed count independent copies.
 
     Args:
-        inputs: along these, the leaf is summed with what enters it; none for a bias.
-        outputs: these are left over.
-        positions: of a convolution's window: summed over as well, but no features.
-        lookup: whether the inputs choose one row instead of being summed over, as in an embedding.
+        inputs: contracted with the inputs; none for a bias.
+        outputs: free axes.
+        positions: of a convolution window: contracted too, but not features.
+        lookup: whether the inputs select a row instead of being summed over, as in an embedding.
 
     >>> Leaf("query/kernel", (6, 2, 4), axes=Axes(inputs=(0,), outputs=(1, 2))).fan_in
     6
@@ -31,13 +31,13 @@ class Axes:
 
 @dataclass(frozen=True)
 class Leaf:
-    """What a prior or a family may know of the leaf it is for.
+    """What a prior or a family may know about a leaf.
 
     Args:
-        path: where it is in the network.
+        path: its path in the network.
         shape: its shape.
-        out_axis: which axis counts outputs by the network's convention.
-        axes: what its axes are, if the program said.
+        out_axis: the output axis by the library's convention.
+        axes: the roles of its axes, if known from the program.
     """
 
     path: str
@@ -47,14 +47,14 @@ class Leaf:
 
     @property
     def is_bias(self) -> bool:
-        """Biases, normalisation scales, tokens: no inputs. (Equinox gives the bias of a convolution trailing axes.)"""
+        """Whether it has no inputs: biases, normalisation scales, tokens. (Equinox conv biases have trailing axes.)"""
         if self.axes is not None:
             return not self.axes.inputs
         return len(self.shape) < 2 or "bias" in self.path.rsplit("/", 1)[-1]
 
     @property
     def known_axes(self) -> Axes:
-        """`axes`, or those of the convention."""
+        """`axes`, or those by convention."""
         if self.axes is not None:
             return self.axes
         if len(self.shape) < 2:
@@ -66,26 +66,26 @@ class Leaf:
 
     @property
     def in_axes(self) -> tuple[int, ...]:
-        """The axes that count input features (the input channels of a convolution)."""
+        """The axes of input features (the input channels of a convolution)."""
         return self.known_axes.inputs
 
     @property
     def out_axes(self) -> tuple[int, ...]:
-        """The axes that count outputs."""
+        """The output axes."""
         return self.known_axes.outputs
 
     @property
     def fan_in(self) -> int:
-        """How many weights are summed into one output: one, where a row is looked up."""
+        """How many weights are summed into one output; 1 for an embedding, whose rows are looked up."""
         axes = self.known_axes
         return 1 if axes.lookup else math.prod(self.shape[axis] for axis in axes.inputs + axes.positions)
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """The leaf as a matrix of its inputs by its outputs, or the other way round where outputs come first.
+        """The shape of the leaf as a matrix: inputs by outputs, or outputs by inputs if they come first.
 
-        The axes stay in their order. Where outputs are neither the first nor the last of them, the inputs are; the
-        other axes go to the other side.
+        Axes keep their order. If the outputs are neither the first nor the last axes, the inputs form one side and
+        all other axes the other.
         """
         rank, size, axes = len(self.shape), math.prod(self.shape), self.known_axes
         for side in (axes.outputs, axes.inputs):
@@ -98,10 +98,10 @@ class Leaf:
 
     @property
     def outputs_axis(self) -> int:
-        """The axis of outputs, counted from the front; the first, if there are several."""
+        """The output axis, counted from the front; the first if there are several."""
         return (self.out_axes or (self.out_axis % len(self.shape),))[0]
 
     @property
     def in_axis(self) -> int:
-        """The axis of inputs; the first, if there are several."""
+        """The input axis; the first if there are several."""
         return self.in_axes[0]

@@ -1,4 +1,4 @@
-"""Prior: what a prior says about one leaf."""
+"""The interface of a prior, and NumPyro distributions as priors."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ class Prior(Savable, ABC, namespace="priors"):
 
     @abstractmethod
     def distribution(self, leaf: Leaf) -> dist.Distribution:
-        """The distribution of the leaf's entries; its shape broadcasts to the leaf's."""
+        """The distribution of the entries of a leaf; its shape must broadcast to the leaf's."""
 
 
 @dataclass(frozen=True)
 class Given(Prior):
-    """A NumPyro distribution taken as it is."""
+    """A NumPyro distribution, used as it is."""
 
     value: dist.Distribution
 
@@ -32,7 +32,7 @@ class Given(Prior):
         if self.value.event_shape not in ((), leaf.shape):
             raise ValueError(
                 f"a prior over events of shape {self.value.event_shape} does not fit the leaf {leaf.path} "
-                f"{leaf.shape}: give independent entries, or one distribution over the whole leaf"
+                f"{leaf.shape}: use independent entries, or one distribution over the whole leaf"
             )
         shape = self.value.batch_shape + self.value.event_shape
         try:
@@ -50,7 +50,7 @@ def as_prior(value: object, what: str = "prior") -> Prior:
     """A prior from a posteriax prior or a NumPyro distribution."""
     if isinstance(value, dist.Distribution):
         return Given(value)
-    if hasattr(value, "distribution"):  # also one that does not derive from Prior: it cannot be saved, but serves
+    if hasattr(value, "distribution"):  # anything with this method works, but only a Prior can be saved
         return value  # type: ignore[return-value]
     raise TypeError(
         f"{what} must be one of posteriax.priors (such as p.Normal(scale=0.3)), a NumPyro distribution, or a "

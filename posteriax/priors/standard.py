@@ -31,11 +31,11 @@ class Normal(Prior):
 
 @dataclass(frozen=True)
 class HeNormal(Prior):
-    """N(0, gain / fan_in) on weights; N(0, bias_scale^2) on leaves without a fan-in (biases, normalisation scales).
+    """N(0, gain / fan_in) on weights; N(0, bias_scale^2) on leaves without inputs (biases, normalisation scales).
 
-    The fan-in is the number of weights that are summed into one output, as the program uses the leaf: ``in`` for an
-    attention kernel (in, heads, dim), 1 for an embedding, of which one row is looked up. ``px.fit`` reads the program;
-    a problem by itself goes by the network's convention unless it knows an example, ``px.network(net, example=x)``.
+    The fan-in is the number of weights summed into one output, as the program uses the leaf: ``in`` for an attention
+    kernel (in, heads, dim), 1 for an embedding, whose rows are looked up. ``px.fit`` reads the program; before that, a
+    problem follows the library's convention unless it has an example, ``px.network(net, example=x)``. (He et al. 2015)
 
     >>> HeNormal().distribution(Leaf("w", (50, 10))).variance.item()
     0.0...
@@ -88,7 +88,7 @@ class Logistic(Prior):
 
 @dataclass(frozen=True)
 class StudentT(Prior):
-    """Student-t with `df` degrees of freedom and the given scale; its variance is infinite for df <= 2.
+    """Student-t with `df` degrees of freedom and the given scale; the variance is infinite for df <= 2.
 
     >>> StudentT(df=4.0, scale=1.0).distribution(Leaf("w", (3,))).variance.item()
     2.0
@@ -107,7 +107,7 @@ class StudentT(Prior):
 
 @dataclass(frozen=True)
 class NormalMixture(Prior):
-    """weight N(0, scale^2) + (1 - weight) N(0, narrow_scale^2): two Gaussians, a wide and a narrow one.
+    """weight N(0, scale^2) + (1 - weight) N(0, narrow_scale^2): a wide and a narrow Gaussian.
 
     >>> NormalMixture(1.0, 0.1, weight=0.5).distribution(Leaf("w", (3,))).variance.item()
     0.50...

@@ -1,9 +1,9 @@
-"""Sweeps over priors: the same problem under many of them, to see how much the prior matters.
+"""Prior sweeps: the same problem under many priors, to see how much the prior matters.
 
     for name, prior in p.scale_sweep().items():
         posteriors[name] = px.fit(px.Problem(net, likelihood, prior), data, px.HMC(), draws=40, key=0)
 
-The variances of every family are matched exactly, so that families differ in shape only. (METHODS C.5)
+All families have exactly the same variance, so they differ in shape only. (Izmailov et al. 2021)
 """
 
 import math
@@ -15,8 +15,8 @@ from posteriax.priors.prior import Prior
 from posteriax.priors.standard import Laplace, Logistic, Normal, NormalMixture, StudentT
 
 VARIANCES = (1 / 40, 1 / 20, 1 / 10, 1 / 5, 1.0)
-DEGREES = 5.0  # of Student-t: heavy tails, and still four moments
-NARROW = 0.1  # of the mixture's wide scale; both components weigh the same
+DEGREES = 5.0  # of Student-t: heavy tails, but four finite moments
+NARROW = 0.1  # of the mixture, relative to its wide scale; both components have weight 1/2
 
 FAMILIES: dict[str, Callable[[float], Prior]] = {
     "Normal": lambda variance: Normal(math.sqrt(variance)),
@@ -31,7 +31,7 @@ def scale_sweep(variances: Sequence[float] = VARIANCES, family: str = "Normal") 
     """One family of priors over a range of variances, by name.
 
     Args:
-        variances: of a weight; by default those that the prior-scale study of HMC posteriors went through.
+        variances: of a weight; by default those of Izmailov et al. 2021.
         family: "Normal", "Laplace", "Logistic", "StudentT" (5 degrees of freedom) or "NormalMixture".
 
     >>> from posteriax import priors as p
@@ -53,7 +53,7 @@ def scale_sweep(variances: Sequence[float] = VARIANCES, family: str = "Normal") 
 def family_sweep(variance: float = 1 / 40) -> dict[str, Prior]:
     """All families of priors with one variance, by name.
 
-    Student-t has 5 degrees of freedom; the mixture's two Gaussians weigh the same, one ten times as wide as the other.
+    Student-t has 5 degrees of freedom; the mixture has two equally weighted Gaussians, one ten times as wide.
 
     Args:
         variance: of a weight, the same in all of them.

@@ -1,24 +1,24 @@
-"""Batch statistics: measuring what batch normalisation normalises by, and normalising by what was measured.
+"""Batch statistics: measuring the means and variances of batch normalisation, and normalising by given ones.
 
-A network with batch normalisation has, beside its params, the mean and variance of each such layer's inputs. In
-training they are those of the batch at hand; for predictions they should be those of the training data, under the very
-weights that predict. Frameworks keep a moving average along the training run instead, which fits no single draw.
+In training, batch normalisation uses the statistics of the current batch; for predictions they should be those of the
+training data under the weights that predict. Frameworks keep a moving average over the training run instead, which is
+wrong for any single draw.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Params = Any
-Statistics = Any  # a pytree of arrays, the means and variances of every normalisation layer
+Statistics = Any  # a pytree of arrays: the means and variances of all normalisation layers
 
 
 class BatchStatistics(NamedTuple):
-    """What a network with batch normalisation can do beside being applied.
+    """Extra functions of a network with batch normalisation.
 
     Args:
-        stored: the statistics that the network came with.
+        stored: the statistics stored in the network.
         measure: ``measure(params, x)``: the statistics of a batch.
-        apply: ``apply(params, statistics, x)``: the outputs, normalised by these.
+        apply: ``apply(params, statistics, x)``: the outputs, normalised by `statistics`.
     """
 
     stored: Statistics

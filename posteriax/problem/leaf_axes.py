@@ -1,17 +1,17 @@
-"""Which axes of a leaf are its inputs and which its outputs, read off the network's jaxpr.
+"""Which axes of a leaf are inputs and which are outputs, read off the network's jaxpr.
 
-Every leaf is followed through the program, with a record of where each of its axes went: transposed, reshaped, split,
-normalised, handed into loops. Where it meets data, the operation says what the axes are:
+Each leaf is followed through the program, keeping track of its axes: transposed, reshaped, split, normalised, passed
+into loops. The operation that combines it with data tells what the axes are:
 
 | operation | inputs | outputs |
 | --- | --- | --- |
 | product (dot_general) | contracted axes | free axes |
 | convolution | input channels (window: positions) | output channels |
-| lookup of rows (gather) | the axis that the indices run along | the others |
+| row lookup (gather) | the indexed axis | the others |
 | addition, concatenation | none | all |
 
-Axes of independent copies (batch axes of a product, layers that a scan runs over) are neither. A leaf that is used in
-two ways that disagree (tied embeddings), or by anything else, is not told: its network's convention holds.
+Axes that count independent copies (batch axes of a product, layers of a scan) are neither. If a leaf is used in ways
+that disagree (tied embeddings), or by any other operation, the program does not tell and the convention holds.
 """
 
 import math
@@ -24,7 +24,7 @@ import numpy as np
 
 from posteriax.priors import Axes
 
-Trail = tuple[tuple[int, ...], ...]  # for every axis of a value, the axes of the leaf that it holds
+Trail = tuple[tuple[int, ...], ...]  # for each axis of a value, the axes of the leaf in it
 
 _SAME_PLACE = ("convert_element_type", "copy", "rev", "slice", "dynamic_slice", "pad", "tile")
 _ELEMENTWISE_MEETINGS = ("add", "sub", "add_any", "concatenate", "select_n")
@@ -32,7 +32,7 @@ _ELEMENTWISE_MEETINGS = ("add", "sub", "add_any", "concatenate", "select_n")
 
 @dataclass
 class _Value:
-    """What is known of a value: whether it depends on data, and the trails of the leaves that it is."""
+    """What is known about a value: whether it depends on data, and the trails of the leaves it contains."""
 
     data: bool = False
     trails: dict[int, Trail] = field(default_factory=dict)
@@ -40,11 +40,11 @@ class _Value:
 
 @dataclass
 class _Found:
-    """The axes that meetings with data gave each leaf; None where one of them says nothing."""
+    """The axes found for each leaf, one set per use; None for a use that does not tell."""
 
     shapes: list[tuple[int, ...]]
     axes: dict[int, set[Axes | None]] = field(default_factory=dict)
-    copies: dict[int, set[int]] = field(default_factory=dict)  # axes of which the program takes one entry at a time
+    copies: dict[int, set[int]] = field(default_factory=dict)  # axes that the program indexes one entry at a time
 
     def take_one(self, leaf: int, axes: Sequence[int]) -> None:
         self.copies.setdefault(leaf, set()).update(axes)
@@ -54,7 +54,7 @@ class _Found:
 
 
 def find_axes(apply: Any, params: Any, inputs: Any) -> tuple[Axes | None, ...]:
-    """The axes of every leaf of `params`, in flattening order; None where the program does not say.
+    """The axes of each leaf of `params`, in flattening order; None if the program does not tell.
 
     Args:
         apply: the network, as ``apply(params, x, key=...)``.
@@ -72,7 +72,7 @@ def find_axes(apply: Any, params: Any, inputs: Any) -> tuple[Axes | None, ...]:
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)), inputs)
     try:
         closed = jax.make_jaxpr(lambda p, a, k: apply(p, a, key=k))(specs, x, jax.eval_shape(lambda: jax.random.key(0)))
-    except Exception:  # what cannot be traced says nothing; whoever runs the network will hear why
+    except Exception:  # running the network will raise the same error with more context
         return (None,) * len(leaves)
     found = _Found([leaf.shape for leaf in leaves])
     own = [_Value(trails={i: tuple((axis,) for axis in range(leaf.ndim))}) for i, leaf in enumerate(leaves)]
@@ -83,7 +83,7 @@ def find_axes(apply: Any, params: Any, inputs: Any) -> tuple[Axes | None, ...]:
 
 
 def _walk(jaxpr: Any, inputs: Sequence[_Value], found: _Found) -> list[_Value]:
-    """Follow everything through a program; returns what is known of its outputs."""
+    """Follow all values through a program; returns what is known about its outputs."""
     known: dict[Any, _Value] = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def read(variable: Any) -> _Value:
@@ -115,7 +115,7 @@ def _follow(eqn: Any, values: list[_Value], found: _Found) -> list[_Value]:
 
 
 def _inner(eqn: Any) -> Any:
-    """The program that an equation calls with its own operands, if it is such a call."""
+    """The program that an equation calls with its operands, if it is such a call."""
     for value in eqn.params.values():
         inner = getattr(value, "jaxpr", value)
         if hasattr(inner, "eqns") and len(inner.invars) == len(eqn.invars):
@@ -126,12 +126,12 @@ def _inner(eqn: Any) -> Any:
 def _follow_scan(eqn: Any, values: list[_Value], found: _Found) -> list[_Value]:
     consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
     body = eqn.params["jaxpr"].jaxpr
-    for value in values[consts + carry :]:  # their first axis counts steps
+    for value in values[consts + carry :]:  # the first axis counts steps
         for leaf, trail in value.trails.items():
             found.take_one(leaf, trail[0])
     scanned = [_Value(v.data, {i: trail[1:] for i, trail in v.trails.items()}) for v in values[consts + carry :]]
     carried = values[consts : consts + carry]
-    for _ in range(2):  # once to see which of the carried values depend on data
+    for _ in range(2):  # first to find which carried values depend on data
         outputs = _walk(body, [*values[:consts], *carried, *scanned], _Found(found.shapes))
         carried = [_Value(a.data or b.data, a.trails) for a, b in zip(carried, outputs, strict=False)]
     outputs = _walk(body, [*values[:consts], *carried, *scanned], found)
@@ -149,7 +149,7 @@ def _follow_branches(eqn: Any, values: list[_Value], found: _Found) -> list[_Val
 
 
 def _meet(eqn: Any, values: list[_Value], found: _Found) -> bool:
-    """Record what an operation with data says of the leaves in it."""
+    """Record what an operation with data tells about the leaves in it."""
     name = eqn.primitive.name
     for position, value in enumerate(values):
         if value.data:
@@ -175,7 +175,7 @@ def _of_product(eqn: Any, position: int, trail: Trail, shape: tuple[int, ...], t
     copies = _axes_in(trail, batch[position])
     free = [axis for axis in range(len(trail)) if axis not in (*contracted[position], *batch[position])]
     outputs = _axes_in(trail, free)
-    if not inputs or set(inputs) & {*outputs, *copies}:  # an axis that was split, and met in parts
+    if not inputs or set(inputs) & {*outputs, *copies}:  # an axis that was split and used in parts
         return None
     lost = set(range(len(shape))) - {*inputs, *outputs, *copies, *taken}
     return Axes(inputs, outputs) if all(shape[axis] == 1 for axis in lost) else None
@@ -242,7 +242,7 @@ def _move(eqn: Any, values: list[_Value], found: _Found) -> dict[int, Trail]:
 
 
 def _through_product(eqn: Any, values: list[_Value]) -> dict[int, Trail]:
-    """Products of leaves among themselves: what is free stays, batch axes first."""
+    """Products between leaves: free axes remain, after the batch axes."""
     contracted, batch = eqn.params["dimension_numbers"]
     moved: dict[int, Trail] = {}
     free = [
@@ -257,7 +257,7 @@ def _through_product(eqn: Any, values: list[_Value]) -> dict[int, Trail]:
 
 
 def _elementwise(eqn: Any, values: list[_Value], out: Any) -> dict[int, Trail]:
-    """An operation that leaves axes where they are, by its operands' shapes; others (reductions) end the trail."""
+    """An operation that keeps axes in place, judging by its operands' shapes; others (reductions) end the trail."""
     joined: dict[int, Trail] = {}
     if any(value.data for value in values):
         return joined
@@ -272,7 +272,7 @@ def _elementwise(eqn: Any, values: list[_Value], out: Any) -> dict[int, Trail]:
 
 
 def _reshaped(trail: Trail, before: Sequence[int], after: Sequence[int]) -> Trail:
-    """Where axes go in a reshape: axes that merge are held together, the parts of an axis that splits each hold it.
+    """Where axes go in a reshape: merged axes stay together, and each part of a split axis keeps it.
 
     >>> _reshaped(((0,), (1,), (2,)), (6, 2, 4), (6, 8))
     ((0,), (1, 2))
@@ -283,7 +283,7 @@ def _reshaped(trail: Trail, before: Sequence[int], after: Sequence[int]) -> Trai
     """
     if math.prod(before) == 0:
         return ((),) * len(after)
-    # the last axis runs fastest: an axis covers the strides from that of the next one to its own
+    # the last axis varies fastest: an axis spans the strides from that of the next axis to its own
     own, new = (np.cumprod([1, *reversed(shape)])[::-1] for shape in (before, after))
     moved: list[tuple[int, ...]] = []
     for axis, size in enumerate(after):

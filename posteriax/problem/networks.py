@@ -1,7 +1,7 @@
 """Networks: any JAX network as ``apply(params, x, *, key=None) -> outputs`` and its ``params``.
 
-``x`` and the outputs have a leading axis of examples. ``key=None`` asks for a deterministic pass; a key is passed on
-to whatever randomness the network has of its own (dropout). Nothing of the network is changed or subclassed.
+``x`` and the outputs have a leading axis of examples. ``key=None`` asks for a deterministic pass; a key is passed on to
+the network's own randomness (dropout). The network is neither changed nor subclassed.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,11 +30,10 @@ class Network:
     Args:
         apply: ``apply(params, x, *, key=None) -> outputs``, on a batch of examples.
         params: the pytree of floating-point arrays to put a posterior on; their values are the starting point.
-        out_axis: which axis of a weight counts its outputs by convention: 0 in Equinox, -1 elsewhere. He-scaled priors
-            and tied families go by it where `axes` do not say.
-        batch_statistics: how to measure and replace what its batch normalisation layers, if any, normalise by.
-        axes: for every leaf, which of its axes are inputs and outputs, as the program uses it; None if the program was
-            not read yet.
+        out_axis: the output axis of a weight by convention: 0 in Equinox, -1 elsewhere. Used by He-scaled priors and
+            tied families if `axes` does not tell.
+        batch_statistics: how to measure and replace the statistics of its batch normalisation layers, if any.
+        axes: the input and output axes of each leaf, read off the program; None if that has not been done yet.
 
     >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
     >>> net.num_parameters
@@ -48,7 +47,7 @@ class Network:
     axes: tuple[Axes | None, ...] | None = None
 
     def reading(self, x: Any) -> "Network":
-        """The same network, with the axes of its leaves read off its program for inputs like `x`.
+        """The same network, with the axes of its leaves read off the program for inputs like `x`.
 
         >>> net = Network(lambda params, x, *, key=None: x @ params["w"].T, {"w": jnp.ones((2, 3))})
         >>> net.leaf_infos[0].in_axes, net.reading(np.ones((5, 3))).leaf_infos[0].in_axes
@@ -58,7 +57,7 @@ class Network:
 
     @property
     def leaf_infos(self) -> list[Leaf]:
-        """What priors and families may know of every leaf, in flattening order."""
+        """What priors and families may know about each leaf, in flattening order."""
         leaves = jax.tree.leaves(self.params)
         axes = self.axes or (None,) * len(leaves)
         return [
@@ -88,14 +87,14 @@ def network(
         obj: an Equinox module or its ``(module, state)`` pair; a Flax NNX module; a Flax Linen ``(module, variables)``
             pair; a Haiku ``(transformed, params)`` or ``(transformed, params, state)``; a built Keras model on JAX; or
             a ``(function, params)`` pair where ``function(params, x)`` may also take ``key=``.
-        batched: whether the network takes a batch (all others) or one example (Equinox, by convention).
-        out_axis: which axis of a weight counts its outputs; known for Equinox (0) and the others (-1).
-        example: some inputs, with a leading axis of examples: which axes of a leaf are inputs is then read off the
-            program at once; ``px.fit`` does so otherwise.
-        call: keyword arguments that every call of the network gets, such as ``{"train": True}``.
+        batched: whether the network takes a batch or one example; by default one example for Equinox, else a batch.
+        out_axis: the output axis of a weight; by default 0 for Equinox, else -1.
+        example: some inputs, with a leading axis of examples, to read the axes of each leaf off the program now;
+            ``px.fit`` does so otherwise.
+        call: keyword arguments for every call of the network, such as ``{"train": True}``.
 
-    Inputs may be a dict or a tuple of arrays: see docs/networks.md for how they reach the call, and what becomes of its
-    training switch and its randomness.
+    Inputs may be a dict or a tuple of arrays: docs/networks.md tells how they are passed to the call, and how training
+    flags and randomness are handled.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> net = px.network(eqx.nn.Linear(3, 2, key=jax.random.key(0)))
@@ -118,7 +117,7 @@ def network(
 
 
 def paths(net: Any) -> list[str]:
-    """The leaves of a network, one line each: ``path shape dtype``. Patterns for priors and families pick from these.
+    """The leaves of a network, one line each: ``path shape dtype``. Patterns for priors and families match the paths.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> px.paths(eqx.nn.Linear(3, 2, key=jax.random.key(0)))
@@ -128,16 +127,16 @@ def paths(net: Any) -> list[str]:
 
 
 def couples_examples(net: Network, x: Any) -> bool:
-    """Whether the outputs for one example depend on the others in its batch, as batch statistics make them do.
+    """Whether the outputs for one example depend on the others in its batch, as with batch statistics.
 
-    Found by a trial: the outputs for one example are compared with the same example in other company. Rows spread over
-    x and weights with some noise on them, so that neither sorted data nor a zero-initialised head hides it.
+    Found by trial: the same example is run in two different batches. The rows are spread over x and the weights get
+    some noise, so that neither sorted data nor a zero-initialised head hides the dependence.
     """
     n = jax.tree.leaves(x)[0].shape[0]
     if n < 2:
         return False
     rows = np.linspace(0, n - 1, min(n, 8)).astype(int)
-    copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first one beside copies of the last one
+    copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first row with copies of the last
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
     apply = jit(net.apply)
@@ -146,7 +145,7 @@ def couples_examples(net: Network, x: Any) -> bool:
         for r in (rows, copies)
     )
     scale = np.abs(with_others).max()
-    with np.errstate(invalid="ignore"):  # of infinite outputs nothing can be told
+    with np.errstate(invalid="ignore"):  # infinite outputs tell nothing
         return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
 
 
@@ -157,7 +156,7 @@ def _check_params(params: Params) -> None:
     for line, leaf in zip(describe_leaves(params), leaves, strict=True):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(
-                f"leaf {line}: a posterior needs real floating-point arrays; keep other arrays out of params"
+                f"leaf {line} is not a real floating-point array, so it cannot have a posterior: keep it out of params"
             )
         if not np.isfinite(np.asarray(leaf)).all():
             raise ValueError(f"leaf {line} has non-finite values")

@@ -2,8 +2,8 @@
 
     log_joint(w) = [ sum_i log p(y_i | x_i, w) + log p(w) ] / T
 
-summed over all examples, in nats. Every method optimises or samples exactly this. A batch carries the weight of each
-of its examples (how many examples of the data set it stands for), so the scale cannot be set wrongly anywhere else.
+summed over all examples, in nats. Every method optimises or samples exactly this. A batch carries the weight of each of
+its examples (how many examples of the data set it stands for), so there is no other scale to get wrong.
 """
 
 import copy
@@ -25,7 +25,7 @@ from posteriax.problem.networks import Network, Params, couples_examples, networ
 
 
 class Unknowns(NamedTuple):
-    """All that is inferred: the network's params and the likelihood's own unknowns (mostly none)."""
+    """Everything that is inferred: the network's params and the likelihood's own parameters (usually none)."""
 
     network: Params
     likelihood: dict[str, Any]
@@ -33,13 +33,13 @@ class Unknowns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A network, what its outputs mean, what its weights were before the data, and a temperature.
+    """A network, a likelihood, a prior and a temperature.
 
     Args:
         network: anything that :func:`px.network` takes.
         likelihood: what the outputs mean, such as ``px.Categorical()`` or ``px.Normal(scale=...)``.
         prior: one prior for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
-        temperature: T in the log joint; 1 is Bayes' rule, below 1 is a cold posterior. It divides both terms.
+        temperature: T in the log joint, which divides both terms; 1 is Bayes' rule, below 1 is a cold posterior.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import priors as p
@@ -50,12 +50,12 @@ class Problem:
     True
     """
 
-    network: Any  # a Network from here on
+    network: Any  # a Network once constructed
     likelihood: Likelihood
     prior: Prior | Mapping[str, Prior] = Normal(scale=1.0)
     temperature: float = 1.0
-    priors: Unknowns = field(init=False, repr=False)  # a NumPyro distribution for every leaf of `unknowns`
-    leaf_scales: tuple[float, ...] = field(init=False, repr=False)  # a typical scale of every leaf under its prior
+    priors: Unknowns = field(init=False, repr=False)  # a NumPyro distribution for each leaf of `unknowns`
+    leaf_scales: tuple[float, ...] = field(init=False, repr=False)  # a typical scale of each leaf under its prior
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
@@ -71,18 +71,18 @@ class Problem:
 
     @property
     def unknowns(self) -> Unknowns:
-        """All unknowns at their starting values."""
+        """All unknowns at their initial values."""
         return Unknowns(self.network.params, self.likelihood.unknowns())
 
     @property
     def leaf_names(self) -> list[str]:
-        """A path for every leaf of `unknowns`; the likelihood's own are ``likelihood/...``."""
+        """A path for each leaf of `unknowns`; those of the likelihood are ``likelihood/...``."""
         own = [f"likelihood/{path}" for path in leaf_paths(self.likelihood.unknowns())]
         return leaf_paths(self.network.params) + own
 
     @property
     def leaf_infos(self) -> list[Leaf]:
-        """What priors and families may know of every leaf of `unknowns`, in its flattening order."""
+        """What priors and families may know about each leaf of `unknowns`, in flattening order."""
         own = self.likelihood.unknowns()
         names = [f"likelihood/{path}" for path in leaf_paths(own)]
         return self.network.leaf_infos + [
@@ -92,8 +92,8 @@ class Problem:
     def reading(self, x: Any) -> "tuple[Problem, tuple[str, ...]]":
         """The problem with the axes of its network's leaves read off the program, for inputs like `x`.
 
-        Returns it with a note for every leaf whose prior depends on its axes and was another by convention. A problem
-        whose network was read already stays as it is.
+        Also returns a note for each leaf whose prior changes because its axes differ from the convention. A problem
+        whose axes are already known is returned unchanged.
         """
         if self.network.axes is not None:
             return self, ()
@@ -106,9 +106,9 @@ class Problem:
             prior = rules[i].distribution(leaf)
             if not _same(prior, priors[i]):
                 notes.append(
-                    f"{leaf.path} {leaf.shape}: its prior goes by its use in the program, {_roles(leaf)}; that of the "
-                    f"problem by itself, which has seen no data, by the network's convention. px.network(net, "
-                    f"example=x) reads the program from the start"
+                    f"{leaf.path} {leaf.shape}: its prior follows its use in the program, {_roles(leaf)}. The problem "
+                    f"itself, which has seen no data, follows the library's convention; px.network(net, example=x) "
+                    f"reads the program from the start"
                 )
                 priors[i] = prior
         read = copy.copy(self)
@@ -119,24 +119,24 @@ class Problem:
         return read, tuple(notes)
 
     def require_density(self, method: str) -> None:
-        """Raise if some leaf's prior exists only for Gaussian variational families."""
+        """Raise if the prior of some leaf has no density."""
         for name, prior in zip(self.leaf_names, self.leaf_priors, strict=True):
             if not has_density(prior):
                 raise ValueError(
-                    f"{method} needs priors with a density, but {name} has {type(prior).__name__}: it serves px.VI "
-                    f"with Gaussian families; give another prior, such as p.Normal(scale=1.0)"
+                    f"{method} needs priors with a density, but {name} has {type(prior).__name__}, which only works "
+                    f"with px.VI and Gaussian families; use another prior, such as p.Normal(scale=1.0)"
                 )
 
     @property
     def leaf_priors(self) -> list[dist.Distribution]:
-        """The prior of every leaf of `unknowns`, in its flattening order."""
+        """The prior of each leaf of `unknowns`, in flattening order."""
         return jax.tree.leaves(self.priors, is_leaf=lambda node: isinstance(node, dist.Distribution))
 
     def outputs(self, params: Params, x: Any, *, key: Any = None) -> Any:
         return self.network.apply(params, x, key=key)
 
     def log_likelihood(self, unknowns: Any, data: Any, *, key: Any = None) -> jax.Array:
-        """sum_i weight_i log p(y_i | x_i, w): of the whole data set, or its estimate from a minibatch."""
+        """sum_i weight_i log p(y_i | x_i, w): for the whole data set, or its estimate from a minibatch."""
         unknowns, batch = self._unknowns(unknowns), self._batch(data)
         outputs = self.outputs(unknowns.network, batch.x, key=key)
         return self.log_likelihood_of_outputs(unknowns, outputs, batch)
@@ -155,7 +155,7 @@ class Problem:
         Args:
             unknowns: the network's params, or :class:`Unknowns`.
             data: ``(x, y)`` for a whole data set, or a :class:`Batch` with weights.
-            key: for the network's own randomness; none in a deterministic pass.
+            key: for the network's own randomness; None for a deterministic pass.
         """
         return (self.log_likelihood(unknowns, data, key=key) + self.log_prior(unknowns)) / self.temperature
 
@@ -171,7 +171,7 @@ class Problem:
         return jax.tree.unflatten(treedef, draws)
 
     def check(self, data: Any) -> tuple[Any, np.ndarray]:
-        """`(x, y)` as checked host arrays that fit network and likelihood, or an error that says what is wrong."""
+        """`(x, y)` as host arrays, checked against the network and the likelihood."""
         x, y = check_data(data)
         return x, self.likelihood.check(self.output_spec(x), y)
 
@@ -183,20 +183,20 @@ class Problem:
         return self.__dict__.get("_couples_examples", False)
 
     def output_spec(self, x: Any) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the outputs for `x`, found without computing anything."""
+        """Shape and dtype of the outputs for `x`, without computing them."""
         specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype)), x)
         try:
             outputs = jax.eval_shape(self.network.apply, self.network.params, specs)
         except Exception as error:
             shapes = ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in jax.tree.leaves(specs))
             first_line = str(error).strip().split("\n")[0]
-            raise ValueError(f"the network does not take x of shape {shapes}: {first_line}") from error
+            raise ValueError(f"the network fails for x of shape {shapes}: {first_line}") from error
         n = jax.tree.leaves(specs)[0].shape[0]
         if not hasattr(outputs, "shape") or not outputs.shape or outputs.shape[0] != n:
             got = getattr(outputs, "shape", type(outputs).__name__)
             raise ValueError(
-                f"the network must return one array with a leading axis of {n} examples, got {got}. A network that "
-                f"takes one example at a time needs px.network(net, batched=False)."
+                f"the network must return one array with a leading axis of {n} examples, got {got}. For a network that "
+                f"takes one example at a time, use px.network(net, batched=False)."
             )
         return outputs
 
@@ -211,7 +211,7 @@ class Problem:
 
 
 def _rules(net: Network, prior: Any) -> list[Prior]:
-    """The rule that gives each leaf of a network its distribution."""
+    """The prior that applies to each leaf of a network."""
     names = leaf_paths(net.params)
     if not isinstance(prior, Mapping):
         return [as_prior(prior)] * len(names)
@@ -230,12 +230,12 @@ def _priors(net: Network, prior: Any) -> Any:
 
 def _roles(leaf: Leaf) -> str:
     if leaf.is_bias:
-        return "where no input enters it"
+        return "where it has no inputs"
     return f"where its axes {list(leaf.in_axes)} are inputs"
 
 
 def _same(a: dist.Distribution, b: dist.Distribution) -> bool:
-    """Whether two priors that the same rule gave a leaf are the same."""
+    """Whether two distributions from the same prior are equal."""
     leaves, others = jax.tree.leaves(a), jax.tree.leaves(b)
     if hash(jax.tree.structure(a)) != hash(jax.tree.structure(b)):
         return False
@@ -243,7 +243,7 @@ def _same(a: dist.Distribution, b: dist.Distribution) -> bool:
 
 
 def _missing(prior: dist.Distribution, leaf: jax.Array) -> tuple[int, ...]:
-    """The leading axes that independent draws of `prior` need to fill the leaf: all of them for a scalar prior."""
+    """The sample shape needed to fill the leaf: empty, or the leaf's own shape for a scalar prior."""
     shape = prior.batch_shape + prior.event_shape
     if shape == leaf.shape:
         return ()

@@ -1,4 +1,4 @@
-"""Signal-to-noise of gradients against NumPy, and the driver's record of it (T-E5)."""
+"""Signal-to-noise of gradients against NumPy, and the driver's record of it."""
 
 import equinox as eqx
 import jax

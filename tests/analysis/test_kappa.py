@@ -1,4 +1,4 @@
-"""kappa against automatic differentiation (T-D5), and sparse ensembles."""
+"""kappa against automatic differentiation, and sparse ensembles."""
 
 import equinox as eqx
 import jax
@@ -208,7 +208,7 @@ def test_what_they_cannot_do_is_said():
     _, data = problem_and_data("dense")
     with pytest.raises(TypeError, match="variational posterior"):
         px.analysis.kappa(drawn(net, jax.tree.map(lambda a: a[None, None], eqx.filter(net, eqx.is_array))), data)
-    with pytest.raises(TypeError, match="variance of every weight"):
+    with pytest.raises(TypeError, match="variance of each weight"):
         px.analysis.kappa(variational(net, family=q.Rank1(2)), data)
     posterior = variational(net)
     kappa = px.analysis.kappa(posterior, data)
@@ -218,7 +218,7 @@ def test_what_they_cannot_do_is_said():
         px.analysis.sparse_ensemble(posterior, kappa, 1.0, rest="none")
     with pytest.raises(ValueError, match="keep"):
         kappa.threshold(keep=0.0)
-    with pytest.raises(ValueError, match="kappa of layers/0/weight is of shape"):
+    with pytest.raises(ValueError, match="kappa of layers/0/weight has shape"):
         px.analysis.sparse_ensemble(variational(net, members=2), kappa, 1.0)
     with pytest.raises(TypeError, match="is not trained"):
         px.fit(px.Problem(net, px.Categorical()), data, px.VI(q.SparseNormal((5, 7))), steps=1, key=0)

@@ -1,4 +1,4 @@
-"""The cost of mean-field against closed forms, its null, and its mode (T-A5, T-A6)."""
+"""The cost of mean-field against closed forms, its null, and its mode."""
 
 import equinox as eqx
 import jax
@@ -110,7 +110,7 @@ def test_the_chains_of_a_sampler_are_restarts_and_a_million_weights_serve():
     params = eqx.tree_at(lambda linear: linear.weight, net, weights)
     cost = px.analysis.mean_field_cost(drawn(net, params), points=5)
     assert cost.weights == 1_000_000 and np.isinf(cost.kl[0]) and np.isfinite(cost.w[0])
-    with pytest.raises(ValueError, match=r"20,000 x 20,000, 3 GB .at most 2 GB."):
+    with pytest.raises(ValueError, match=r"20,000 x 20,000 matrix of 3 GB .limit 2 GB."):
         kl_cost(np.broadcast_to(np.zeros((20_001, 1)), (20_001, 20_000)))
     small = eqx.nn.Linear(2, 1, key=jax.random.key(0))
     chains = eqx.tree_at(
@@ -132,13 +132,13 @@ def test_intervals_are_students():
 
 
 def test_what_cannot_be_measured_is_said():
-    with pytest.raises(TypeError, match="measured on draws"):
+    with pytest.raises(TypeError, match="needs draws"):
         px.analysis.mean_field_cost(variational(eqx.nn.Linear(2, 2, key=jax.random.key(0))))
     with pytest.raises(ValueError, match="restarts, n, d"):
         px.analysis.mean_field_cost(np.ones((2, 5)))
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="non-finite"):
         px.analysis.mean_field_cost(np.full((10, 3), np.nan))
     with pytest.raises(ValueError, match='"shift" or "permute"'):
         px.analysis.mean_field_cost(np.ones((10, 3)), null="none")
-    with pytest.raises(ValueError, match="all draws are the same"):
+    with pytest.raises(ValueError, match="all draws are identical"):
         px.analysis.mean_field_cost(np.ones((10, 3)))

@@ -68,5 +68,5 @@ def test_the_transition_is_where_the_means_stay_lost():
 
 def test_a_run_that_watched_nothing_says_so(moons):
     posterior = px.fit(px.Problem(NET, px.Categorical()), moons[0], px.MAP(), steps=2, key=0)
-    with pytest.raises(ValueError, match="watched no accuracies"):
+    with pytest.raises(ValueError, match="recorded no accuracies"):
         px.analysis.phase_transition(posterior)

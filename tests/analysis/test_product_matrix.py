@@ -1,4 +1,4 @@
-"""Product matrices against Monte Carlo, closed forms, and theory's zeros (T-A1 to T-A3)."""
+"""Product matrices against Monte Carlo, closed forms, and theory's zeros."""
 
 import itertools
 
@@ -165,7 +165,7 @@ def test_a_million_weights_need_no_matrix_of_their_square():
     assert posterior.problem.network.num_parameters > 1_000_000
     product = px.analysis.product_matrix(posterior, ["layers/1/weight", "layers/2/weight"])
     assert product.mean.shape == (10, 680) and product.covariance[0, 0, 1, 1] == 0.0
-    with pytest.raises(ValueError, match=r"533,120 x 533,120, 2 TB .at most 2 GB.: choose fewer"):
+    with pytest.raises(ValueError, match=r"533,120 x 533,120 matrix of 2 TB .limit 2 GB.: choose narrower"):
         px.analysis.product_matrix(posterior, ["layers/0/weight", "layers/1/weight"])
     with pytest.raises(ValueError, match="533,120 x 533,120"):
         px.analysis.sampled_product_matrix(posterior, "layers/0/weight", draws=2)
@@ -184,10 +184,10 @@ def test_what_cannot_be_multiplied_is_said():
         px.analysis.product_matrix(variational(net, family=q.Rank1(2)), "layers/*/weight")
     with pytest.raises(TypeError, match="sampled_product_matrix"):
         px.analysis.product_matrix(drawn(net, jax.tree.map(lambda a: a[None, None], posterior.mean)), "**")
-    with pytest.raises(ValueError, match=r"\(2, 3\) cannot be multiplied with one of \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 2\) cannot be multiplied"):
         px.analysis.product_of([(np.ones((2, 3)), np.ones((2, 3))), (np.ones((2, 2)), np.ones((2, 2)))])
     with pytest.raises(ValueError, match="a variance of that shape"):
         px.analysis.product_of([(np.ones((2, 3)), np.ones((3, 3)))])
     conv = variational(eqx.nn.Conv2d(1, 2, 3, key=KEY), likelihood=px.Normal(0.1))
-    with pytest.raises(ValueError, match="is no matrix"):
+    with pytest.raises(ValueError, match="is not a matrix"):
         px.analysis.product_matrix(conv, "weight")

@@ -125,5 +125,5 @@ def test_loaders_are_checked(problem, moons):
         def __iter__(self):
             return iter([self.data] * 3)
 
-    with pytest.raises(ValueError, match="says it has 9 batches, but gave"):
+    with pytest.raises(ValueError, match="has length 9, but yielded 3 batches"):
         px.fit(problem, Short(moons[0], 25), px.MAP(), steps=9, key=0)

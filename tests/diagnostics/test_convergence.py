@@ -147,7 +147,7 @@ def test_draws_that_say_nothing_are_refused(shape, message):
 def test_draws_that_are_not_finite_are_refused(name):
     draws = np.random.default_rng(0).normal(size=(2, 10, 3, 4))
     draws[1, 7, 2, 3] = np.inf
-    with pytest.raises(ValueError, match=r"not finite: draw 7 of chain 1, entry \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"non-finite value: draw 7 of chain 1, entry \(2, 3\)"):
         getattr(diagnostics, name)(draws)
 
 

@@ -63,7 +63,7 @@ def test_a_reference_whose_chains_agree_is_said_to(fitted, moons):
     [
         (lambda fitted: chains(fitted.problem, (0.0,)), "only one chain"),
         (lambda fitted: fitted, "it was not sampled"),
-        (lambda fitted: fitted.predict(px.data.two_moons(train=60, test=40)[1][0]), "which chain a draw is of"),
+        (lambda fitted: fitted.predict(px.data.two_moons(train=60, test=40)[1][0]), "which chain a draw came from"),
         (lambda fitted: chains(fitted.problem, (0.0, 0.0), draws=3), "fewer than 4 draws"),
     ],
 )

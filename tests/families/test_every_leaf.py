@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_family import FAMILIES, Case
 
 import posteriax as px
 from posteriax import families as q
@@ -45,19 +46,11 @@ def params():
 X = np.asarray(jax.random.normal(jax.random.key(1), (6, 3, 4)))
 Y = np.linspace(-1, 1, 6)[:, None].astype(np.float32)
 
-FAMILIES = [q.KTied(2), q.Dropout(0.2)]
-OTHERS = [
-    q.Normal(),
-    q.MatrixNormal(),
-    q.FullCovariance(),
-    q.LowRank(3),
-    q.LowRank(3, "network"),
-    q.Rank1(2),
-    q.Rank1(2, place="output"),
-    q.MultiplicativeNormal("neuron"),
-    q.ZeroMeanNormal(),
-    q.ZeroMeanNoise(),
-    q.Point(),
+QUICK = ("KTied", "Dropout")
+JOINT = {"LowRank, joint": Case(q.LowRank(3, "network"))}
+EVERY = [
+    pytest.param(case.family, id=name, marks=() if name in QUICK else pytest.mark.slow)
+    for name, case in (FAMILIES | JOINT).items()
 ]
 
 
@@ -67,9 +60,7 @@ def target_of():
     return problem, Task(problem=problem, example=jax.ShapeDtypeStruct((3, 4), jnp.float32), num_examples=6, steps=2)
 
 
-@pytest.mark.parametrize(
-    "family", [*FAMILIES, *(pytest.param(family, marks=pytest.mark.slow) for family in OTHERS)], ids=repr
-)
+@pytest.mark.parametrize("family", EVERY)
 def test_a_family_for_all_leaves_serves_every_leaf(family):
     """A step is finite everywhere, and draws have the leaves' shapes."""
     problem, task = target_of()
@@ -93,15 +84,13 @@ def test_k_tied_falls_back_to_the_rank_there_is_and_says_so():
     _, task = target_of()
     notes = px.VI(q.KTied(2)).bind(task).notes
     for name, shape in (("narrow", (1, 6)), ("rows", (4, 1)), ("head", (4, 1)), ("sum", (4, 1))):
-        expected = (
-            f"{name}: the scales of a {shape} matrix have rank 1 at the most, so that q.KTied(k=2) is q.KTied(k=1)"
-        )
+        expected = f"{name}: the scales of a {shape} matrix have rank 1 at most, so it gets q.KTied(k=1)"
         assert any(note.startswith(expected) for note in notes)
     assert not any(note.startswith(("token", "positions", "gain", "kernel")) and "rank" in note for note in notes)
     assert any(
         "narrow" in note for note in px.VI({"**": q.Point(), "n*": q.KTied(2)}).bind(task).notes
     )  # no name of it
-    with pytest.raises(ValueError, match=r"KTied for narrow \(1, 6\): .* rank 1 at the most.*another family"):
+    with pytest.raises(ValueError, match=r"KTied for narrow \(1, 6\): .* rank 1 at most.*another family"):
         px.VI({"**": q.Point(), "narrow": q.KTied(2)}).bind(task)
 
 

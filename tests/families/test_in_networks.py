@@ -97,7 +97,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "estimator", "place"), CASES)
 def test_factored_products_are_those_of_the_explicit_weights(name, estimator, place):
-    """T-B1, outputs and gradients, for shared factors and for each example its own."""
+    """Outputs and gradients, for shared factors and for each example its own."""
     problem, leaves, own, x = setting(name, q.Rank1(2, place=place, scale=0.3), estimator)
     keys = block_keys(KEY, leaves)
     family, plan = leaves[0].family, leaves[0].plan
@@ -154,7 +154,6 @@ def test_the_weight_matrix_is_never_formed():
 
 
 def test_one_component_of_fixed_ones_is_the_plain_network():
-    """T-B2."""
     problem, leaves, own, x = setting("dense", q.Rank1(1, noise="point", start="normal", start_value=0.0), "auto")
     outputs = random_outputs(problem, leaves, {"w": own}, block_keys(KEY, leaves), x)[1]
     np.testing.assert_allclose(outputs, problem.outputs({"w": own["kernel"]}, x)[None], rtol=1e-5)
@@ -220,7 +219,7 @@ def test_tied_variances_contract_by_their_factors(name):
 
 
 def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_average_or_mixture():
-    """T-B5 and T-B6: outputs are (components, examples); the mixture is never worse than the average."""
+    """Outputs are (components, examples); the mixture is never worse than the average."""
     problem, leaves, own, x = setting("dense", q.Rank1(3, scale=0.3), "factor")
     y = normal(6, BATCH, 4)
     outputs = random_outputs(problem, leaves, {"w": own}, block_keys(KEY, leaves), x)[1]
@@ -333,7 +332,7 @@ def test_a_batch_ensemble_has_as_many_draws_as_components(moons):
 
 
 BAD = {
-    "rank": ({"**": q.Normal(), "layers/0/weight": q.KTied(3)}, "layers/0/weight .* rank 2 at the most"),
+    "rank": ({"**": q.Normal(), "layers/0/weight": q.KTied(3)}, "layers/0/weight .* rank 2 at most"),
     "no density": (q.Point(), "needs a prior with a density"),
     "rank-1 without density": (q.Rank1(2), "needs a prior with a density"),
     "too large": (q.FullCovariance("network"), "q.FullCovariance for"),

@@ -72,7 +72,7 @@ def test_training_finds_the_best_learned_scales():
     [
         ({"prior_scale": "trained"}, "prior_scale must be a number or 'learned' or 'tied'"),
         ({"prior_mean": "learned"}, "prior_mean must be a number or 'tied'"),
-        ({"prior_scale": "tied", "noise": "cauchy"}, 'is for noise="normal"'),
+        ({"prior_scale": "tied", "noise": "cauchy"}, 'needs noise="normal"'),
         ({"prior_scale": -1.0}, "prior_scale"),
         ({"prior_mean": -1.0, "noise": "log_normal"}, "prior_mean"),
     ],

@@ -47,3 +47,12 @@ def test_what_does_not_derive_from_a_savable_class_says_what_to_do():
     assert not isinstance(p.as_prior(Odd()), Savable)
     with pytest.raises(TypeError, match="derive Odd from"):
         to_plain(Odd())
+
+
+@pytest.mark.parametrize("name", [name for name in p.__all__ if name not in ("Leaf", "Prior") and name[0].isupper()])
+def test_every_prior_survives_the_way_to_plain_data_and_back(name):
+    """Deriving from Prior is all it takes: nothing lists the priors that can be saved."""
+    made = p.EmpCov.from_covariance([[2.0, 1.0], [1.0, 2.0]]) if name == "EmpCov" else getattr(p, name)()
+    again = from_plain(to_plain(made))
+    assert type(again) is type(made)
+    assert to_plain(again) == to_plain(made)

@@ -22,7 +22,7 @@ DATA = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
 
 
 def test_without_data_one_trajectory_forgets_the_start():
-    """T-C2: tau = pi scale / 2 carries w to scale * momentum, so that successive draws are independent."""
+    """tau = pi scale / 2 carries w to scale * momentum, so that successive draws are independent."""
     net, prior = unused_weight(0.3)
     problem = px.Problem(net, px.Normal(scale=1.0), prior)
     posterior = px.fit(problem, DATA, px.HMC(step_size=0.005, jitter=0.0, warmup=1), draws=400, key=0)
@@ -111,7 +111,7 @@ def test_batch_statistics_are_refused_with_the_reason():
 
 
 def test_the_leapfrog_is_reversible_and_of_second_order():
-    """T-C1: there and back again with the momentum turned; half the step, a quarter of the energy error."""
+    """There and back again with the momentum turned; half the step, a quarter of the energy error."""
     from blackjax.mcmc.integrators import IntegratorState, velocity_verlet
 
     exact = known.linear_regression()

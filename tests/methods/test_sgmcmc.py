@@ -1,4 +1,4 @@
-"""T-C4: the one update of SG-MCMC against the stationary variances it must have on a Gaussian."""
+"""The one update of SG-MCMC against the stationary variances it must have on a Gaussian."""
 
 import jax
 import jax.numpy as jnp

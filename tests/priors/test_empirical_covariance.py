@@ -175,7 +175,7 @@ def test_the_mass_is_the_priors_precision():
 
 
 def test_without_data_one_trajectory_forgets_the_start_in_every_direction():
-    """T-C2 with standard deviations from 2 to 2e-3: they only swing together because of the mass matrix."""
+    """A quarter period with standard deviations from 2 to 2e-3: they only swing together because of the mass matrix."""
     net = (lambda params, x: x[:, :1] * 0.0, {"w": np.zeros((5, 40), np.float32)})
     prior = p.EmpCov.from_covariance(WIDE, scale=1.0, floor=2e-4)
     problem = px.Problem(net, px.Normal(scale=1.0), prior)
@@ -225,7 +225,7 @@ def test_mean_field_has_the_precisions_of_the_posterior():
     np.testing.assert_allclose(draws.std(axis=0), scale, rtol=0.1)
 
 
-# T-C6: inputs 4 and 5 are always zero in training
+# inputs 4 and 5 are always zero in training
 
 
 def dead_pixels(n, seed, awake=0.0):
@@ -306,7 +306,7 @@ REFUSED = {
     "floor": (lambda: p.EmpCov(X, floor=1e-9), "floor must be at least"),
     "scale": (lambda: p.EmpCov(X, scale=0.0), "scale must be a positive"),
     "padding alone": (lambda: p.EmpCov(X, padding=2), "kernel="),
-    "no channels": (lambda: p.EmpCov(X, kernel=3), "axis of channels"),
+    "no channels": (lambda: p.EmpCov(X, kernel=3), "channel axis"),
     "kernel of other axes": (lambda: p.EmpCov(IMAGES, kernel=(3, 3, 3)), "kernel must be"),
     "large kernel": (lambda: p.EmpCov(IMAGES, kernel=9), "larger than the padded images"),
     "channels": (lambda: p.EmpCov(IMAGES, kernel=3, channels="middle"), "channels must be"),

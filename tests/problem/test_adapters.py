@@ -1,6 +1,9 @@
-"""Networks of other libraries, with what their calls ask for: keys, switches, states, several inputs."""
+"""Networks of other libraries, with what their calls ask for: keys, training flags, states, several inputs."""
 
+import importlib
 import os
+import pkgutil
+import types
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
@@ -15,7 +18,8 @@ from flax import linen as nn
 from flax import nnx
 
 import posteriax as px
-from posteriax.problem import couples_examples
+from posteriax.problem import adapters, couples_examples
+from posteriax.problem.adapters.adapted import Adapted
 from posteriax.problem.adapters.calling import Call
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 3)))
@@ -168,7 +172,7 @@ def test_an_equinox_state_of_another_name_and_two_inputs():
 
 def test_an_equinox_module_without_its_state_says_so():
     module, _ = eqx.nn.make_with_state(Normed)(KEY, "batch")
-    with pytest.raises(TypeError, match=r"give the pair \(module, state\)"):
+    with pytest.raises(TypeError, match=r"pass the pair \(module, state\)"):
         px.network(module)
 
 
@@ -417,3 +421,34 @@ def test_posteriax_imports_none_of_the_libraries():
     code = "import posteriax, sys; print([m for m in ('flax', 'haiku', 'keras', 'torch') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------------------- one file and one name
+
+
+def test_every_adapter_is_listed():
+    found = {
+        name
+        for _, name, _ in pkgutil.iter_modules(adapters.__path__)
+        if hasattr(importlib.import_module(f"{adapters.__name__}.{name}"), "adapt")
+    }
+    assert found == {library.__name__.rsplit(".", 1)[-1] for library in adapters.LIBRARIES}
+
+
+def test_another_library_is_one_file_and_one_name(monkeypatch):
+    """A file with `ACCEPTS` and `adapt`, and its name in `LIBRARIES`: the network then works, and errors name it."""
+
+    class Layer:
+        weight = jnp.ones((3, 2))
+
+    def adapt(obj, call):
+        return Adapted(lambda w, x, *, key=None: x @ w, obj.weight) if isinstance(obj, Layer) else None
+
+    stranger = types.SimpleNamespace(ACCEPTS="a Layer", adapt=adapt)
+    monkeypatch.setattr(adapters, "LIBRARIES", (stranger, *adapters.LIBRARIES))
+    problem = px.Problem(Layer(), px.Categorical())
+    assert px.fit(problem, (X, np.arange(8) % 2), px.MAP(), steps=2, key=0).predict(X).probs.shape == (8, 2)
+    with pytest.raises(
+        TypeError, match=r"network must be a Layer, an Equinox module .*, or a \(function, params\) pair"
+    ):
+        px.network("a string")

@@ -195,7 +195,7 @@ def test_empirical_covariance_of_an_attention_kernel():
     w = np.random.default_rng(1).normal(size=(6, 2, 4)) * 0.01
     truth = multivariate_normal(np.zeros(6), full).logpdf(w.reshape(6, 8).T).sum()
     assert float(prior.log_prob(jnp.asarray(w))) == pytest.approx(truth, rel=1e-4)
-    with pytest.raises(ValueError, match=r"px.network\(net, example=x\) reads off the program"):
+    with pytest.raises(ValueError, match=r"px.network\(net, example=x\) reads the input axes off the program"):
         p.EmpCov(x).distribution(Leaf("query/kernel", (6, 2, 4)))
 
 

@@ -43,7 +43,7 @@ def arrays(net):
 
 
 @pytest.mark.parametrize(("name", "method"), RUNS)
-@pytest.mark.filterwarnings("ignore:.*its prior goes by its use")  # the library's, known from tests of their own
+@pytest.mark.filterwarnings("ignore:.*its prior follows its use")  # the library's, known from tests of their own
 def test_it_is_fitted_predicted_saved_and_loaded(name, method, tmp_path):
     case = CASES[name]()
     before = arrays(case.net)

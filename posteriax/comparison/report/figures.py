@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.canvas import colours, pyplot
+from posteriax._internal.plot_style import colours, pyplot
 from posteriax.comparison.views import view_of
 from posteriax.posterior import Posterior, Trace
 

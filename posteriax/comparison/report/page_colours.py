@@ -5,7 +5,7 @@
 Lines and points need a contrast of 3 with their background.
 """
 
-from posteriax._internal.canvas import PALETTE
+from posteriax._internal.plot_style import PALETTE
 
 BACKGROUNDS = {"light": "#ffffff", "dark": "#1a1d21"}
 CONTRAST = 3.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.canvas import colours, subplots
+from posteriax._internal.plot_style import colours, subplots
 from posteriax.comparison.comparison import Comparison
 from posteriax.comparison.report import chart_data
 from posteriax.comparison.report.figures import reliability_panels

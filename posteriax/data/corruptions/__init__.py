@@ -1,4 +1,4 @@
-"""Common corruptions of images: fifteen kinds and three extras, each at five severities (docs/corruptions.md).
+"""Common corruptions of images: fifteen kinds and three extras, at five severities (docs/corruptions.md).
 
 >>> from posteriax import data
 >>> len(data.CORRUPTIONS), data.EXTRA_CORRUPTIONS

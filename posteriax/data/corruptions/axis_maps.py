@@ -1,9 +1,9 @@
-"""Linear maps of an image that act on rows and columns apart: a matrix for each axis, built with NumPy.
+"""Separable linear maps of an image: one matrix for each axis, built with NumPy.
 
     image -> R image C',   R (height_out x height), C (width_out x width)
 
-Gaussian blurs, zooms and resizings are of this form. For small images two products of matrices beat a convolution, and
-what happens at the border is a property of the matrix.
+Gaussian blurs, zooms and resizing are of this form. For small images two matrix products beat a convolution, and the
+matrix takes care of the border.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def on_both_axes(rows: Matrix, columns: Matrix, image: jax.Array) -> jax.Array:
     >>> on_both_axes(np.ones((1, 2)), np.ones((1, 3)), jnp.ones((2, 3))).item()
     6.0
     """
-    # float32 throughout: accelerators would take fewer bits by themselves
+    # full float32: accelerators would use less precision by default
     along_width = jnp.einsum("...jk,lk->...jl", image, columns.astype(np.float32), precision="highest")
     return jnp.einsum("ij,...jl->...il", rows.astype(np.float32), along_width, precision="highest")
 
@@ -101,9 +101,9 @@ def interpolation_matrix(places: np.ndarray, size: int) -> np.ndarray:
 
 
 def zoom_matrix(size: int, zoom: float) -> np.ndarray:
-    """The middle of the axis, enlarged by `zoom` >= 1 with linear interpolation.
+    """The centre of the axis, enlarged by `zoom` >= 1 with linear interpolation.
 
-    The part that is kept has a whole number of pixels, rounded up; its ends stay at the ends.
+    The part that is kept has a whole number of pixels, rounded up; its ends map to the ends.
 
     >>> zoom_matrix(4, 1.0).diagonal()
     array([1., 1., 1., 1.])
@@ -115,7 +115,7 @@ def zoom_matrix(size: int, zoom: float) -> np.ndarray:
 
 
 def enlarge_matrix(size_out: int, size: int) -> np.ndarray:
-    """`size` pixels spread over `size_out` with linear interpolation, ends on ends.
+    """`size` pixels resized to `size_out` with linear interpolation, keeping the ends.
 
     >>> enlarge_matrix(3, 2)[1]
     array([0.5, 0.5])
@@ -124,7 +124,7 @@ def enlarge_matrix(size_out: int, size: int) -> np.ndarray:
 
 
 def box_matrix(size_out: int, size: int) -> np.ndarray:
-    """Resizing by the mean of the pixels whose middle falls within each new pixel (Pillow's BOX filter).
+    """Resizing by averaging the pixels whose centre falls within each new pixel (Pillow's BOX filter).
 
     >>> box_matrix(2, 4)
     array([[0.5, 0.5, 0. , 0. ],

@@ -1,4 +1,4 @@
-"""Blurs: out of focus, through structured glass, of a moving camera, of a zooming one, Gaussian."""
+"""Blurs: defocus, glass, motion, zoom, Gaussian."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ from posteriax.data.corruptions.axis_maps import (
     on_both_axes,
     zoom_matrix,
 )
-from posteriax.data.corruptions.lengths import stretch_of
 from posteriax.data.corruptions.line_blur import line_blur
+from posteriax.data.corruptions.pixel_scale import stretch_of
 from posteriax.data.corruptions.uniforms import between, cut
 
 
@@ -26,9 +26,9 @@ def gaussian_blur(u: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
 
 
 def defocus_blur(u: jax.Array, image: jax.Array, radius: float, alias_sigma: float) -> jax.Array:
-    """The mean over a disk, whose edge is softened by a Gaussian of three pixels."""
+    """The mean over a disk with an edge softened by a 3 x 3 Gaussian."""
     kernel = stretched(disk(radius, alias_sigma), stretch_of(image))
-    # a sum of products of a column and a row: as many terms as the kernel has rank
+    # the kernel as a sum of separable ones: as many terms as its rank
     left, strength, right = np.linalg.svd(kernel)
     height, width = image.shape[-2:]
     total = jnp.zeros_like(image)
@@ -47,7 +47,7 @@ def disk(radius: float, alias_sigma: float) -> np.ndarray:
            [0. , 0. , 0.2, 0. , 0. ],
            [0. , 0. , 0. , 0. , 0. ]])
     """
-    reach = int(radius) + 1  # one more than the disk's, for the smoothing
+    reach = int(radius) + 1  # one more than the disk, for the smoothing
     squares = np.arange(-reach, reach + 1) ** 2
     inside = (squares[:, None] + squares <= radius**2).astype(float)
     smoothing = gaussian_weights(alias_sigma, 1)
@@ -56,7 +56,7 @@ def disk(radius: float, alias_sigma: float) -> np.ndarray:
 
 
 def stretched(kernel: np.ndarray, stretch: float) -> np.ndarray:
-    """The kernel enlarged with linear interpolation, about its middle.
+    """The kernel enlarged about its centre, with linear interpolation.
 
     >>> stretched(np.ones((1, 1)), 2.0)[1]
     array([0.125, 0.25 , 0.125])
@@ -69,10 +69,10 @@ def stretched(kernel: np.ndarray, stretch: float) -> np.ndarray:
 
 
 def glass_blur(u: jax.Array, image: jax.Array, sigma: float, shift: int, passes: int) -> jax.Array:
-    """Every pixel shows one up to `shift` away, `passes` times, between two Gaussian blurs.
+    """Each pixel is replaced by one up to `shift` away, `passes` times, between two Gaussian blurs.
 
-    The offsets are uniform on -shift..shift-1 along each axis. All pixels are read before any is written: for a shift
-    of 1 that is what the benchmark's loop over pixels amounts to, as the pixels it reads it has not written yet.
+    Offsets are uniform on -shift..shift-1 along each axis. All pixels are read before any is written, which for a shift
+    of 1 is equivalent to the benchmark's loop: it never reads a pixel that it has already written.
     """
     stretch = stretch_of(image)
     shift = round(shift * stretch)
@@ -86,7 +86,7 @@ def glass_blur(u: jax.Array, image: jax.Array, sigma: float, shift: int, passes:
 
 
 def motion_blur(u: jax.Array, image: jax.Array, radius: float, sigma: float) -> jax.Array:
-    """Along a line within 45 degrees of the horizontal."""
+    """Blur along a line within 45 degrees of the horizontal."""
     stretch = stretch_of(image)
     angle = between(u[0], -45.0, 45.0)
     return line_blur(image, angle, radius * stretch, sigma * stretch)

@@ -1,8 +1,8 @@
-"""Colour: luminance, and hue, saturation and value without the detour over angles.
+"""Colour: luminance, and changes of saturation and value (HSV) without computing hue angles.
 
-A pixel with the largest channel v (value), the smallest m, and saturation s = (v - m) / v is v (1 - s t), where
-t = (v - x) / (v - m) in [0, 1] for each channel holds its hue. New v and s with the same t keep the hue. Pixels of one
-grey have the hue of red. An image of one channel has a value, but no saturation.
+A pixel with largest channel v (value), smallest channel m and saturation s = (v - m) / v equals v (1 - s t), where
+t = (v - x) / (v - m) in [0, 1] encodes its hue by channel. New v and s with the same t keep the hue. Grey pixels have
+the hue of red. A single-channel image has a value but no saturation.
 """
 
 import jax
@@ -22,7 +22,7 @@ def luminance(image: jax.Array) -> jax.Array:
 
 
 def with_value(image: jax.Array, shift: float) -> jax.Array:
-    """Hue and saturation as they are, the value plus `shift`.
+    """Add `shift` to the value, keeping hue and saturation.
 
     >>> with_value(jnp.array([0.5, 0.25, 0.0]).reshape(3, 1, 1), 0.5).ravel().tolist()
     [1.0, 0.5, 0.0]
@@ -33,7 +33,7 @@ def with_value(image: jax.Array, shift: float) -> jax.Array:
 
 
 def with_saturation(image: jax.Array, scale: float, shift: float) -> jax.Array:
-    """Hue and value as they are, the saturation times `scale` plus `shift`.
+    """Map the saturation s to scale s + shift, keeping hue and value.
 
     >>> with_saturation(jnp.array([0.5, 0.25, 0.25]).reshape(3, 1, 1), 2.0, 0.0).ravel().tolist()
     [0.5, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Corrupting a set of images: in chunks of a bounded size, each image with a key of its own."""
+"""Corrupting a set of images: in chunks of bounded size, with a separate key for each image."""
 
 import zlib
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def check_corruption(kind: str, severity: int) -> None:
     """Raise if there is no such corruption."""
     if kind not in SUITE:
         raise ValueError(
-            f"kind must be one of {', '.join(CORRUPTIONS)}; or of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
+            f"kind must be one of {', '.join(CORRUPTIONS)}, or one of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
             f"got {kind!r}"
         )
     if isinstance(severity, bool) or severity not in SEVERITIES:
@@ -31,19 +31,19 @@ def check_corruption(kind: str, severity: int) -> None:
 def corrupt(
     images: Any, kind: str, severity: int, key: int | jax.Array, *, channels: Channels = "last", first: int = 0
 ) -> np.ndarray:
-    """Images with one common corruption, as uint8 or floats in [0, 1] like those given.
+    """Apply one common corruption to images, which keep their dtype: uint8, or floats in [0, 1].
 
-    The same key gives the same images. An image's noise depends on the key, the kind and its index only: neither on
-    the other images nor on the severity, so that severities differ in strength alone.
+    The same key gives the same images. The noise of an image depends on the key, the kind and its index only, not on
+    the other images or the severity, so severities differ in strength alone.
 
     Args:
         images: (N, height, width) in grey, or (N, height, width, channels) with 1 or 3 channels; uint8, or floats in
-            [0, 1]. Any size from 4 x 4.
+            [0, 1]. At least 4 x 4 pixels.
         kind: one of ``px.data.CORRUPTIONS`` or ``px.data.EXTRA_CORRUPTIONS``.
         severity: 1 to 5.
         key: an int or a JAX key.
         channels: "first" for (N, channels, height, width).
-        first: the index of the first image, for a large set that is corrupted part by part.
+        first: the index of the first image, for a large set that is corrupted in parts.
 
     Returns:
         A NumPy array with the shape and dtype of `images`.
@@ -59,12 +59,12 @@ def corrupt(
         raise ValueError(f"first must be a whole number of at least 0, got {first!r}")
     array = as_images(images, channels)
     out = np.empty(array.shape, array.dtype)
-    # the channels move here: fused with the arithmetic, the move would keep it from using vector instructions
+    # transpose here: fused with the arithmetic, the transpose would prevent vectorisation
     planes, out_planes = _channels_first(array, channels), _channels_first(out, channels)
     if kind in NEEDS_COLOUR and planes.shape[1] == 1:
         raise ValueError(f"{kind} needs 3 channels, but images are grey: shape {array.shape}")
 
-    # threefry whatever the user's key is: other generators give other numbers under vmap
+    # always threefry: other generators give different numbers under vmap
     words = jax.random.bits(as_key(key), (2,), jnp.uint32)
     kind_key = jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), zlib.crc32(kind.encode()))
     numbers = SUITE[kind].numbers(*planes.shape[1:])
@@ -73,7 +73,7 @@ def corrupt(
     top = np.float32(255 if array.dtype == np.uint8 else 1)
     for start in range(0, len(planes), size):
         chunk = planes[start : start + size]
-        rows = np.minimum(np.arange(size), len(chunk) - 1)  # padded, so that all chunks share one program
+        rows = np.minimum(np.arange(size), len(chunk) - 1)  # padded, so that all chunks share a program
         u = uniforms(kind_key, first + start, size, numbers)
         result = np.asarray(program(u, chunk[rows].astype(np.float32) / top))[: len(chunk)]
         out_planes[start : start + size] = np.rint(255 * result) if top == 255 else result

@@ -1,4 +1,4 @@
-"""What cameras and screens do: contrast, coarse pixels, saturation."""
+"""Digital corruptions: contrast, pixelation, saturation."""
 
 import jax
 
@@ -13,7 +13,7 @@ def contrast(u: jax.Array, image: jax.Array, factor: float) -> jax.Array:
 
 
 def pixelate(u: jax.Array, image: jax.Array, factor: float) -> jax.Array:
-    """Down to a fraction of the pixels along each axis and back, both by box averages."""
+    """Downsample to a fraction of the pixels along each axis and back, with box filters."""
     rows, columns = (
         box_matrix(size, small) @ box_matrix(small, size)
         for size, small in ((size, max(1, int(size * factor))) for size in image.shape[-2:])
@@ -22,5 +22,5 @@ def pixelate(u: jax.Array, image: jax.Array, factor: float) -> jax.Array:
 
 
 def saturate(u: jax.Array, image: jax.Array, scale: float, shift: float) -> jax.Array:
-    """The saturation of hue, saturation and value, times `scale` plus `shift`. Colour images only."""
+    """Map the HSV saturation s to scale s + shift. Colour images only."""
     return with_saturation(image, scale, shift)

@@ -1,6 +1,6 @@
-"""Elastic transform: three points of the image are moved, which moves it affinely; then every pixel moves by itself.
+"""Elastic transform: a random affine map, given by three moved points, then a smooth random displacement.
 
-    1. three corners of the inner square move by U(-jitter, jitter) along each axis, the rest of the plane with them
+    1. three corners of the inner square move by U(-jitter, jitter) along each axis, and the plane with them
     2. pixel p shows what is at p + displacement (G * u)(p),   u ~ U(-1, 1) for each pixel and axis, G a Gaussian
 
 All lengths are multiples of the shorter side. Both steps interpolate linearly.
@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.data.corruptions.axis_maps import gaussian_matrix, on_both_axes, symmetric
-from posteriax.data.corruptions.lengths import SIDE
+from posteriax.data.corruptions.pixel_scale import SIDE
 from posteriax.data.corruptions.uniforms import between, cut
 
 
 def elastic_transform(
     u: jax.Array, image: jax.Array, displacement: float, smoothing: float, jitter: float
 ) -> jax.Array:
-    """See the module. Zero displacement leaves the affine step alone."""
+    """See the module docstring. With zero displacement only the affine step remains."""
     height, width = image.shape[-2:]
     for_corners, for_pixels = cut(u, (3, 2, 1, 1), (2, height, width))
     side = min(height, width)
@@ -30,14 +30,14 @@ def elastic_transform(
     if displacement == 0:
         return image
 
-    # the mean of more pixels is smaller: the factor side / SIDE makes displacements grow with the image
+    # averaging over more pixels shrinks the noise: the factor side / SIDE makes displacements scale with the image
     noise = between(for_pixels, -1.0, 1.0) * (side / SIDE)
     rows, columns = (gaussian_matrix(n, smoothing * side, truncate=3.0, border=symmetric) for n in (height, width))
     return looked_up(image, grid + displacement * side * on_both_axes(rows, columns, noise))
 
 
 def looked_up(image: jax.Array, places: jax.Array) -> jax.Array:
-    """The image (channels, height, width) at places (2, height, width), linear between pixels, mirrored at the border.
+    """The image (channels, height, width) at positions (2, height, width), interpolated linearly, mirrored at borders.
 
     >>> looked_up(jnp.array([[[0.0, 1.0], [2.0, 3.0]]]), jnp.full((2, 1, 1), 0.5)).item()
     1.5

@@ -10,7 +10,8 @@ from posteriax._internal.memory import SCANNED_VALUES, fitting
 
 Channels = Literal["first", "last"]
 
-SMALLEST = 4  # pixels along a side: below, blocks and borders mean nothing
+SMALLEST = 4  # pixels along a side: below that, blocks and borders make no sense
+
 
 
 def as_images(images: Any, channels: Channels) -> np.ndarray:
@@ -54,7 +55,7 @@ def _check_shape(shape: tuple[int, ...], channels: Channels) -> None:
 
 
 def _check_range(array: np.ndarray) -> None:
-    rows = fitting(SCANNED_VALUES, array[0].size)  # by parts: the set may be a memory map
+    rows = fitting(SCANNED_VALUES, array[0].size)  # in chunks: the set may be a memory map
     for start in range(0, len(array), rows):
         part = array[start : start + rows].astype(np.float32)
         low, high = float(part.min()), float(part.max())

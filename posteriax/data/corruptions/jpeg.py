@@ -1,10 +1,9 @@
-"""JPEG and back, without the file: what is lost is lost in rounding, so entropy coding is left out.
+"""JPEG compression and decompression without a file: only rounding loses information, so entropy coding is omitted.
 
     blocks of 8 x 8 -> DCT -> round(coefficient / q) q -> inverse DCT,   q: the standard tables, scaled by the quality
 
-Colour goes through YCbCr with the colour differences at half the resolution on both axes (4:2:0): means of 2 x 2
-pixels on the way in, linear interpolation (3/4 and 1/4) on the way out. These are the defaults of libjpeg and Pillow.
-Images are rounded to 8 bits first.
+Colour is converted to YCbCr with chroma at half the resolution on both axes (4:2:0): downsampled by 2 x 2 means,
+upsampled by linear interpolation (3/4 and 1/4), the defaults of libjpeg and Pillow. Images are rounded to 8 bits first.
 """
 
 import jax
@@ -33,14 +32,14 @@ TO_YCBCR = np.array(
     [[0.299, 0.587, 0.114], [-0.168735892, -0.331264108, 0.5], [0.5, -0.418687589, -0.081312411]], np.float32
 )
 FROM_YCBCR = np.array([[1, 0, 1.402], [1, -0.344136286, -0.714136286], [1, 1.772, 0]], np.float32)
-MIDDLE = np.array([0.0, 128.0, 128.0], np.float32)[:, None, None]  # colour differences are stored with an offset
+MIDDLE = np.array([0.0, 128.0, 128.0], np.float32)[:, None, None]  # chroma is stored with an offset
 
 FREQUENCY, PLACE = np.arange(8)[:, None], np.arange(8)
 DCT = np.cos(np.pi * FREQUENCY * (2 * PLACE + 1) / 16) * np.where(FREQUENCY == 0, np.sqrt(1 / 8), 0.5)
 
 
 def jpeg_compression(u: jax.Array, image: jax.Array, quality: int) -> jax.Array:
-    """An image (1 or 3, height, width) in [0, 1] after compression at a quality of 1 to 100."""
+    """An image (1 or 3, height, width) in [0, 1] after compression at quality 1 to 100."""
     height, width = image.shape[-2:]
     levels = jnp.round(255 * image)
     if len(image) == 1:
@@ -56,7 +55,7 @@ def jpeg_compression(u: jax.Array, image: jax.Array, quality: int) -> jax.Array:
 
 
 def scaled(table: np.ndarray, quality: int) -> np.ndarray:
-    """The divisors for a quality: the table itself at 50, halved at 75, all 1 at 100, doubled at 25.
+    """The divisors for a quality: the table itself at 50, half at 75, all 1 at 100, double at 25.
 
     >>> scaled(LUMINANCE, 50)[0, 0].item(), scaled(LUMINANCE, 75)[0, 0].item(), scaled(LUMINANCE, 100).max().item()
     (16, 8, 1)

@@ -1,8 +1,8 @@
-"""Blur along a line: every pixel becomes a weighted mean of those ahead of it in one direction.
+"""Blur along a line: each pixel becomes a weighted mean of those ahead of it in one direction.
 
     out(p) = sum_i w_i image(p + round(i d)),   w_i ~ exp(-i^2 / 2 sigma^2), i = 0..2 radius,   d = (cos, sin) angle
 
-One-sided, as ImageMagick's motion blur is; beyond the border, the pixel at the border.
+One-sided, like ImageMagick's motion blur; border pixels are repeated.
 """
 
 import math
@@ -18,7 +18,7 @@ def line_blur(image: jax.Array, angle: jax.Array, radius: float, sigma: float) -
     >>> line_blur(jnp.ones((1, 4, 4)), 30.0, radius=2, sigma=1.0).round(6).mean().item()
     1.0
     """
-    reach = min(math.ceil(2 * radius), math.ceil(4 * sigma))  # what lies farther weighs less than 0.001
+    reach = min(math.ceil(2 * radius), math.ceil(4 * sigma))  # weights further away are below 0.001
     weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
     weights = (weights / weights.sum()).astype(np.float32)
     padded = jnp.pad(image, ((0, 0), (reach, reach), (reach, reach)), mode="edge")

@@ -1,13 +1,13 @@
-"""Plasma fractals: clouds by the diamond-square recursion, on a torus.
+"""Plasma fractals: clouds by the diamond-square algorithm, on a torus.
 
-A grid of corners gets the middle of each square (mean of 4 corners + noise), then the middle of each edge (mean of its
-2 corners and of the 2 middles beside it + noise). The new grid has twice the side, and the noise falls by decay^2:
-the benchmark's decay multiplies both a factor and the range of its noise. In matrices, for a grid c:
+A grid of corners gets the centre of each square (mean of 4 corners + noise), then the midpoint of each edge (mean of
+its 2 corners and the 2 adjacent centres + noise). The new grid has twice the side, and the noise shrinks by decay^2,
+since the benchmark applies its decay to both a factor and the range of the noise. In matrices, for a grid c:
 
     g = E c E' + S E c E' S' + noise at middles            E: spreads a line of pixels over every second one
     c <- g + (S g + g S') / 2 + noise at edges             S: the mean of the two neighbours
 
-(Products compile ten times as fast as the shifts and interleavings that they stand for.)
+(Matrix products compile ten times as fast as the equivalent shifts and interleaving.)
 """
 
 import jax
@@ -19,7 +19,7 @@ from posteriax.data.corruptions.uniforms import between, cut
 
 
 def plasma_numbers(height: int, width: int) -> int:
-    """How many uniform numbers a cloud of this size takes.
+    """How many uniform numbers a cloud of this size needs.
 
     >>> plasma_numbers(28, 28)  # 4 + 16 + ... + 32^2
     1364
@@ -28,7 +28,7 @@ def plasma_numbers(height: int, width: int) -> int:
 
 
 def plasma(u: jax.Array, height: int, width: int, decay: float) -> jax.Array:
-    """A cloud (height, width); the square with a side of a power of 2 that it is cut from spans [0, 1].
+    """A cloud (height, width), cut from a square whose side is a power of 2 and whose values span [0, 1].
 
     >>> cloud = plasma(jnp.sin(jnp.arange(340.0)) ** 2, 16, 16, decay=2.0)
     >>> cloud.shape, cloud.min().item(), cloud.max().item()

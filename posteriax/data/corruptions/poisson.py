@@ -1,12 +1,12 @@
 """Poisson counts from one uniform number each.
 
-Rates below 10: the smallest k with u < P(count <= k), by summing probabilities. Above: the quantile's expansion in
-powers of 1 / sqrt(rate) at z, the normal quantile of u,
+For rates below 10, the smallest k with u < P(count <= k), by summing probabilities. Above, the Cornish-Fisher expansion
+of the quantile in powers of 1 / sqrt(rate) at z, the normal quantile of u,
 
     k = floor( r + sqrt(r) z + 1/3 + z^2 / 6 - (2 z + z^3) / (72 sqrt(r)) )
 
-whose distribution differs from the Poisson's by less than 0.001 in total variation. JAX's own sampler is exact, but
-rejects and repeats whole arrays: it took tens of times as long.
+whose distribution is within 0.001 of the Poisson distribution in total variation. JAX's own sampler is exact, but
+uses rejection on whole arrays and takes tens of times as long.
 """
 
 import jax
@@ -19,7 +19,7 @@ MOST_OF_FEW = 32  # P(count > 32 | rate 10) < 1e-8
 
 
 def poisson(u: jax.Array, rate: jax.Array) -> jax.Array:
-    """Counts with these rates, as floats, from numbers strictly between 0 and 1.
+    """Counts with these rates, as floats, from uniform numbers strictly between 0 and 1.
 
     >>> poisson(jnp.array([0.5, 0.5, 0.975]), jnp.array([0.0, 100.0, 100.0])).tolist()
     [0.0, 100.0, 120.0]
@@ -40,4 +40,4 @@ def _by_summing(u: jax.Array, rate: jax.Array) -> jax.Array:
 def _by_expansion(u: jax.Array, rate: jax.Array) -> jax.Array:
     z, root = normal(u), jnp.sqrt(rate)
     count = jnp.floor(rate + root * z + 1 / 3 + z**2 / 6 - (2 * z + z**3) / (72 * root))
-    return jnp.maximum(count, 0.0)  # the expansion overshoots where u < 1e-5
+    return jnp.maximum(count, 0.0)  # the expansion undershoots for u < 1e-5

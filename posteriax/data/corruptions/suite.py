@@ -1,4 +1,4 @@
-"""The suite: every kind of corruption with its constants for severities 1 to 5, those of CIFAR-10-C. (METHODS G)"""
+"""The suite: every corruption with its constants in CIFAR-10-C, by severity. (Hendrycks and Dietterich 2019)"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class Corruption:
     """One kind of corruption.
 
     Args:
-        function: of uniform numbers, an image (channels, height, width) in [0, 1], and constants.
-        constants: those of each severity.
-        numbers: how many uniform numbers it takes, from channels, height and width.
-        arithmetic: the constants are only calculated with, so one compiled program serves all severities. Others decide
-            sizes of kernels and matrices.
+        function: takes uniform numbers, an image (channels, height, width) in [0, 1], and constants.
+        constants: for each severity.
+        numbers: how many uniform numbers it needs, from channels, height and width.
+        arithmetic: whether constants only enter arithmetic, so that one compiled program works for all severities;
+            other constants determine the sizes of kernels and matrices.
     """
 
     function: Callable[..., jax.Array]
@@ -29,7 +29,7 @@ class Corruption:
     arithmetic: bool = False
 
     def at(self, severity: int) -> tuple[float, ...]:
-        """The constants of a severity."""
+        """The constants for a severity."""
         constants = self.constants[severity - 1]
         return constants if isinstance(constants, tuple) else (constants,)
 

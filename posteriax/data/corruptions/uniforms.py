@@ -1,7 +1,7 @@
-"""Randomness: uniform numbers, a row for each image, from a key and the image's index alone.
+"""Randomness: uniform numbers, one row per image, from a key and the index of the image alone.
 
-They come from a program of their own, whose width is a power of 2 and at least what colour images of 32 x 32 need, so
-that many kinds of corruption share it: random numbers take longer to compile than what is done with them.
+A separate program generates them, with a width that is a power of 2 and enough for colour images of 32 x 32, so that
+many corruptions share it: random numbers take longer to compile than the corruption itself.
 """
 
 import math
@@ -30,7 +30,7 @@ def uniforms(key: jax.Array, first: int, images: int, count: int) -> jax.Array:
 @partial(jit, static_argnums=(2, 3))
 def _uniforms(key: jax.Array, first: jax.Array, images: int, count: int) -> jax.Array:
     keys = jax.vmap(partial(jax.random.fold_in, key))(first + jnp.arange(images, dtype=jnp.uint32))
-    # from [0, 1) in steps of 2^-23 to the middles of the steps
+    # from [0, 1) in steps of 2^-23 to the midpoints of the steps
     return jax.vmap(lambda own: jax.random.uniform(own, (count,)))(keys) + 2.0**-24
 
 
@@ -53,7 +53,7 @@ def between(u: jax.Array, low: float, high: float) -> jax.Array:
 
 
 def cut(u: jax.Array, *shapes: tuple[int, ...]) -> list[jax.Array]:
-    """The first numbers, in arrays of these shapes.
+    """The first numbers of `u`, in arrays of these shapes.
 
     >>> [part.shape for part in cut(jnp.zeros(16), (2, 3), ())]
     [(2, 3), ()]

@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, and the light of day."""
+"""Weather: snow, frost, fog, brightness."""
 
 from functools import partial
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from posteriax.data.corruptions.axis_maps import enlarge_matrix, on_both_axes, zoom_matrix
 from posteriax.data.corruptions.colour import luminance, with_value
-from posteriax.data.corruptions.lengths import stretch_of
 from posteriax.data.corruptions.line_blur import line_blur
+from posteriax.data.corruptions.pixel_scale import stretch_of
 from posteriax.data.corruptions.plasma import plasma, plasma_numbers
 from posteriax.data.corruptions.uniforms import between, cut, normal
 
@@ -27,13 +27,13 @@ def snow(
     sigma: float,
     mix: float,
 ) -> jax.Array:
-    """Flakes: zoomed Gaussian noise above a threshold, blurred along their fall, laid over the image twice.
+    """Snowflakes: zoomed Gaussian noise above a threshold, blurred along its fall, added twice to the image.
 
-    The image itself is whitened: `mix` of it and 1 - mix of the larger of it and its luminance times 1.5 plus 0.5.
+    The image is whitened first: mix x + (1 - mix) max(x, 1.5 luminance + 0.5).
     """
     height, width = image.shape[-2:]
     stretch = stretch_of(image)
-    rows, columns = round(height / stretch), round(width / stretch)  # flakes grow with the image
+    rows, columns = round(height / stretch), round(width / stretch)  # flakes scale with the image
     for_angle, for_flakes = cut(u, (), (rows, columns))
     flakes = mean + std * normal(for_flakes)
     flakes = on_both_axes(zoom_matrix(rows, zoom), zoom_matrix(columns, zoom), flakes)
@@ -46,15 +46,15 @@ def snow(
 
 
 def frost(u: jax.Array, image: jax.Array, image_weight: float, frost_weight: float) -> jax.Array:
-    """A weighted sum of the image and a texture of ice."""
+    """A weighted sum of the image and an ice texture."""
     texture = ice(u, *image.shape[-2:]) * ICE
     return image_weight * image + frost_weight * (texture if len(image) == 3 else luminance(texture))
 
 
 def ice(u: jax.Array, height: int, width: int) -> jax.Array:
-    """A made-up texture of ice on glass, (1, height, width) in [0, 1], in place of the benchmark's photographs.
+    """A procedural texture of ice on glass, (1, height, width) in [0, 1], in place of the benchmark's photographs.
 
-    Bright veins where one of two clouds crosses its middle height, over the patches of a third.
+    Bright veins where either of two clouds crosses 1/2, over the patches of a third.
 
     >>> ice(jnp.sin(jnp.arange(3 * 84.0)) ** 2, 8, 8).shape
     (1, 8, 8)
@@ -66,12 +66,12 @@ def ice(u: jax.Array, height: int, width: int) -> jax.Array:
 
 
 def fog(u: jax.Array, image: jax.Array, strength: float, decay: float) -> jax.Array:
-    """A plasma cloud added to the image; the sum is scaled back to about the image's range."""
+    """A plasma cloud added to the image, rescaled to roughly the original range."""
     height, width = image.shape[-2:]
     brightest = image.max()
     return (image + strength * plasma(u, height, width, decay)) * brightest / (brightest + strength)
 
 
 def brightness(u: jax.Array, image: jax.Array, shift: float) -> jax.Array:
-    """The value of hue, saturation and value, plus `shift`."""
+    """Add `shift` to the HSV value."""
     return with_value(image, shift)

@@ -1,4 +1,4 @@
-"""Random arrays: a leaf that behaves as one draw of itself, and contracts with less noise than a plain draw."""
+"""Random arrays: leaves that behave as one draw of themselves, but multiply with data with less noise."""
 
 from posteriax.families.arrays import dispatch as dispatch  # registers the rules
 from posteriax.families.arrays.estimators import ESTIMATORS as ESTIMATORS

@@ -1,7 +1,7 @@
-"""What a program does with a random array: the primitives that Quax hands to the array's own methods.
+"""Dispatch rules: the primitives for which Quax calls a random array's own methods.
 
-Any other operation takes one draw of the array, which is always right. A Gaussian array may assume that it is used
-once: :mod:`posteriax.families.arrays.uses` saw to it.
+Any other operation uses one draw of the array, which is always correct. A Gaussian array may assume that it is used
+once: :mod:`posteriax.families.arrays.uses` has checked.
 """
 
 from typing import Any

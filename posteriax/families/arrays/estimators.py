@@ -1,17 +1,17 @@
-"""Which estimator each leaf gets: how its noise enters the network.
+"""Choosing the estimator of each leaf: how its noise enters the network.
 
 | estimator | noise | exact for |
 | --- | --- | --- |
 | weight | one draw of the leaf, shared by the batch | everything |
 | factor | the same, contracted by its factors: for families of products (Rank1, Dropout) | everything |
-| flipout | one draw, with random signs per example | any leaf that meets the data once, on an axis of examples |
-| local | a draw of each output from its own mean and variance | a product with one row per example; embeddings |
+| flipout | one draw, with random signs per example | a leaf used once, with an axis of examples |
+| local | each output drawn from its own mean and variance | a product with one row per example; embeddings |
 
-*Exact* means that each example sees precisely the posterior's distribution of its outputs; `flipout` and `local`
-differ only in making the examples of a batch (nearly) independent, which lowers the variance of gradients. `auto`
-takes the lowest-variance one that is exact: for families of products, factors drawn per example. Asked for by name,
-`local` also serves convolutions and sequences, as the literature does: every single output is right, but the outputs
-at different positions lose their correlation.
+*Exact* means that the outputs of each example have precisely their distribution under the posterior; `flipout` and
+`local` only make the examples of a batch (nearly) independent, which lowers the variance of gradients. `auto` picks the
+lowest-variance exact estimator; for families of products, factors drawn per example. Requested by name, `local` is also
+used for convolutions and sequences, as in the literature: each output is right, but outputs at different positions
+lose their correlation.
 """
 
 from typing import Literal, NamedTuple
@@ -23,10 +23,10 @@ ESTIMATORS: tuple[Estimator, ...] = ("auto", "weight", "factor", "flipout", "loc
 
 
 class Plan(NamedTuple):
-    """The estimator of one leaf, the axis of examples it needs, and, if a plain draw was forced, why.
+    """The estimator of one leaf, the axis of examples it needs, and the reason if it had to be a plain draw.
 
-    `factors` says how a family of products enters: "drawn" (as a plain draw), "shared" or "per example"; `factor_axis`
-    is the axis of examples that its factors meet.
+    `factors` says how the factors of a family of products are drawn: "drawn" (as a plain draw of the leaf), "shared" by
+    the batch or "per example"; `factor_axis` is the axis of examples in the data they multiply.
     """
 
     estimator: str = "weight"
@@ -51,16 +51,16 @@ def _plan(estimator: Estimator, use: Use) -> Plan:
     if use.primitive is None:
         return Plan(note=use.reason)
     if use.example_axis is not None:
-        by_sign = use.primitive == "add"  # flipout is as good as local there, and a sign is cheaper than a draw
+        by_sign = use.primitive == "add"  # for a bias flipout is as good as local, and a sign is cheaper than a draw
         return Plan("flipout" if by_sign else _least_noisy(use) if estimator == "auto" else estimator, use.example_axis)
     by_output = use.primitive in ("dot_general", "conv_general_dilated") and use.meets_examples
-    if estimator == "local" and by_output:  # rows of examples and positions together: as asked for by name
+    if estimator == "local" and by_output:  # examples and positions share an axis: only if requested by name
         return Plan("local")
-    return Plan(note="the array it meets has no axis of examples of its own")
+    return Plan(note="the array it is multiplied with has no separate axis of examples")
 
 
 def _plan_factors(estimator: Estimator, use: Use, plan: Plan) -> Plan:
-    """Drawn factors may be used again and again, also in a loop, if Quax can hand them through the program at all."""
+    """Factors, once drawn, may be used repeatedly, even in a loop, provided Quax can pass them through the program."""
     if estimator == "weight" or not use.dispatchable:
         return plan
     met = use.in_loop or use

@@ -15,17 +15,17 @@ from posteriax.families.arrays.random_array import Contraction, RandomArray
 
 
 class FactorArray(RandomArray):
-    """kernel * factor * factor, without ever forming it: data are scaled before and after the product with the kernel.
+    """kernel * factor * factor, never formed: data are scaled before and after the product with the kernel.
 
-    The factors are drawn already, so unlike other random arrays it may be used any number of times.
+    The factors are already drawn, so unlike other random arrays it may be used any number of times.
 
     Args:
         kernel: the shared array.
-        factors: each (examples, length of some of the kernel's axes, raveled), or (1, length) if all examples share it.
-        axes: the kernel's axes that each of them scales.
-        example_axis: the axis of examples in the array that this one will meet.
-        of_component: whether the factors are those of one component, of several that are vmapped over.
-        additive: the factors are added to inputs and outputs instead; then there is no such array, only its products.
+        factors: each (examples, product of the lengths of its axes), or (1, ...) if all examples share it.
+        axes: the axes of the kernel that each factor scales.
+        example_axis: the axis of examples in the array it will be multiplied with.
+        of_component: whether the factors belong to one of several components that are vmapped over.
+        additive: add the factors to inputs and outputs instead; then only products with data are defined.
     """
 
     kernel: jax.Array
@@ -44,7 +44,7 @@ class FactorArray(RandomArray):
         return self._multiply(self.axes)
 
     def _multiply(self, axes: Any) -> jax.Array:
-        """The kernel with its factors along some axes: those of the first example, if they differ; still one draw."""
+        """The kernel with its factors along some axes; if they differ by example, those of the first."""
         kernel = self.kernel
         for factor, own in zip(self.factors, self.axes, strict=True):
             if own in axes:
@@ -65,7 +65,7 @@ class FactorArray(RandomArray):
         if others and self.additive:
             raise TypeError("additive factors need a product over the leaf's input axis")
         kernel, x = self._multiply(others), contraction.x
-        # what is merged over components cannot be differentiated without any: their factors must be on the data
+        # merging over components needs factors on the data
         merges = self.of_component and before
         if merges and len(before) == 1 and not self.additive and before[0][0].shape[0] == 1:
             factor, on, own = before[0]
@@ -94,7 +94,7 @@ class FactorArray(RandomArray):
 
 
 def along(axes: tuple[int, ...], vector: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """A vector over some axes of an array of a shape, raveled in their order, as it broadcasts against the array.
+    """Reshape a vector over some axes of an array, raveled in their order, so that it broadcasts against the array.
 
     >>> along((0,), jnp.ones(3), (3, 2)).shape
     (3, 1)
@@ -108,7 +108,7 @@ def along(axes: tuple[int, ...], vector: jax.Array, shape: tuple[int, ...]) -> j
 
 
 def _beside(factor: jax.Array, axes: tuple[int, ...], example: int | None, shape: Any, groups: int) -> jax.Array:
-    """A factor (examples, length) as it broadcasts against data: along `axes`, and examples along `example`."""
+    """Reshape a factor (examples, length) to broadcast against data: along `axes`, and `example` for examples."""
     factor = jnp.tile(factor, (1, groups))  # each group of a convolution has the same factors
     if factor.shape[0] == 1:
         return along(axes, factor[0], shape)
@@ -120,10 +120,10 @@ def _beside(factor: jax.Array, axes: tuple[int, ...], example: int | None, shape
 def _scaled_product(
     contraction: Contraction, own: tuple[int, ...], on: tuple[int, ...]
 ) -> Callable[[Any, Any, Any], Any]:
-    """The contraction with a factor on the data, shared by the examples of a component.
+    """The contraction with a factor on the data that is shared by the examples of a component.
 
-    Where all components see the same data, as a network's first layer does, the factors' gradient comes by way of the
-    weights. By way of the data it would take one more product, for a gradient by the data that nothing else asks for.
+    If all components see the same data, as in the first layer, the gradient of the factors is computed through the
+    weights; going through the data would take one more product, for a gradient that is not needed otherwise.
     """
 
     def scaled(x: Any, kernel: Any, factor: Any) -> Any:
@@ -143,7 +143,7 @@ def _scaled_product(
 def _same_data(
     contraction: Contraction, own: tuple[int, ...], scaled: Callable[[Any, Any, Any], Any]
 ) -> Callable[[Any, Any, Any], Any]:
-    """`scaled` of the same data, for factors (components, 1, length) of all components."""
+    """`scaled` for the factors (components, 1, length) of all components and the same data."""
     all_components = jax.vmap(scaled, (None, None, 0))
     product = jax.custom_vjp(all_components)
 
@@ -154,7 +154,7 @@ def _same_data(
         x, kernel, factors = saved
         by_weights = jax.vmap(lambda g: jax.linear_transpose(lambda w: contraction.apply(x, w), kernel)(g)[0])(gradient)
         others = tuple(1 + axis for axis in range(kernel.ndim) if axis not in own)
-        summed = (by_weights * kernel).sum(axis=others)  # over the own axes in the kernel's order
+        summed = (by_weights * kernel).sum(axis=others)  # the factor's axes, in the kernel's order
         by_factors = summed.transpose(0, *(1 + sorted(own).index(axis) for axis in own)).reshape(factors.shape)
         on_kernel = jax.vmap(lambda factor: along(own, factor, kernel.shape))(factors[:, 0])
         (by_x,) = jax.linear_transpose(lambda x: all_components(x, kernel, factors), x)(gradient)
@@ -165,9 +165,9 @@ def _same_data(
 
 
 def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
-    """The contraction, with components of data merged into their axis of examples.
+    """The contraction, with the components merged into the axis of examples.
 
-    As an axis of its own, XLA would transpose a copy of the data for the gradient of the shared kernel.
+    With a separate axis, XLA would transpose a copy of the data for the gradient of the shared kernel.
     """
     apply = contraction.apply
     if contraction.examples is None:

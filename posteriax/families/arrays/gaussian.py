@@ -12,18 +12,18 @@ from jax import lax
 from posteriax.families.arrays.noise import normal_and_signs, signs, standard_normal
 from posteriax.families.arrays.random_array import Contraction, RandomArray
 
-TINY = 1e-16  # of a variance: far below rounding, but its square root has a slope
+TINY = 1e-16  # added to variances: far below rounding, but keeps the slope of the square root finite
 
 
 class VarianceFactors(eqx.Module):
-    """Variances of low rank: as a matrix of the first `split` axes by the others they are left right'."""
+    """Low-rank variances: left right', as a matrix of the first `split` axes by the others."""
 
     left: jax.Array
     right: jax.Array
     split: int = eqx.field(static=True)
 
     def around(self, outputs: list[int], shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array] | None:
-        """(inner, outer): inner has the array's shape, with the rank in place of outputs; None if they do not part."""
+        """(inner, outer): inner has the rank in place of the output axis; None if the axes cannot be separated."""
         rank = self.left.shape[1]
         if outputs == [len(shape) - 1] and self.split == len(shape) - 1:
             return self.left.reshape(*shape[:-1], rank), self.right
@@ -36,12 +36,12 @@ class GaussianArray(RandomArray):
     """Behaves as one draw of mean + scale * noise.
 
     Args:
-        mean, scale: arrays of one shape; an axis along which the array was broadcast has length 1 here.
-        keys: what the draw is made from: noise, and flipout's two sets of signs.
+        mean, scale: arrays of the same shape, with length 1 along broadcast axes.
+        keys: for the noise, and for flipout's two sets of signs.
         estimator: "local" or "flipout"; see :mod:`posteriax.families.arrays.estimators`.
-        example_axis: the axis of examples in the array that this one will meet.
+        example_axis: the axis of examples in the array it will be multiplied with.
         broadcast_shape: the shape that the rest of the program sees.
-        factors: the variances in factors, where a product with those is cheaper.
+        factors: a factorisation of the variances, if products with that are cheaper.
     """
 
     mean: jax.Array
@@ -56,7 +56,7 @@ class GaussianArray(RandomArray):
         return jax.core.ShapedArray(self.broadcast_shape, self.mean.dtype)
 
     def noise(self) -> jax.Array:
-        """One draw less its mean, before broadcasting."""
+        """One draw minus the mean, before broadcasting."""
         return self.scale * standard_normal(self.keys[0], self.mean.shape, self.mean.dtype, unless_nan=self.mean)
 
     def materialise(self) -> jax.Array:
@@ -73,7 +73,7 @@ class GaussianArray(RandomArray):
         mean = apply(x, self.mean)
         if self.estimator == "local":
             variance = self._contract_variance(contraction)
-            scale = jnp.sqrt(variance + TINY)  # whose slope would be infinite at 0, where an example is all zeros
+            scale = jnp.sqrt(variance + TINY)  # finite slope even if an example is all zeros
             return mean + scale * standard_normal(self.keys[0], mean.shape, mean.dtype, unless_nan=mean)
         if contraction.examples is None:
             return super().contract(contraction)
@@ -96,7 +96,7 @@ class GaussianArray(RandomArray):
         return jnp.moveaxis(jnp.tensordot(contraction.apply(squares, inner), outer, (axis, 1)), -1, axis)
 
     def move(self, primitive: Any, params: dict[str, Any]) -> Any:
-        # the entries are independent, so any rearrangement is again a Gaussian array
+        # entries are independent, so any rearrangement is a Gaussian array too
         if self.is_broadcast:
             return super().move(primitive, params)
         mean, scale = primitive.bind(self.mean, **params), primitive.bind(self.scale, **params)
@@ -123,15 +123,15 @@ class GaussianArray(RandomArray):
         if self.is_broadcast:
             return super().look_up(primitive, indices, params)
         mean = primitive.bind(self.mean, indices, **params)
-        row_axes = params["dimension_numbers"].offset_dims  # where a looked-up row lies in the output
+        row_axes = params["dimension_numbers"].offset_dims  # where a looked-up row ends up in the output
         kept = [a for a in range(mean.ndim) if a not in row_axes]  # the output's axes that come from the indices'
         axis = kept[self.example_axis]  # type: ignore[index]
         if self.estimator == "flipout":
             noise = primitive.bind(self.noise(), indices, **params)
             shape = [n if a in (axis, row_axes[-1]) else 1 for a, n in enumerate(mean.shape)]
             return mean + noise * signs(self.keys[1], shape, mean.dtype)
-        # a row's noise comes from (example, row): the same token twice in one example is the same draw, and rows that
-        # nobody looks up are never drawn
+        # noise is keyed by (example, row): a token that occurs twice in an example gets the same draw, and rows that
+        # are not looked up are never drawn
         scale = primitive.bind(self.scale, indices, **params)
         rows = jnp.clip(jnp.asarray(indices)[..., 0], 0, self.shape[0] - 1)
         examples = lax.broadcasted_iota(jnp.int32, rows.shape, self.example_axis or 0)
@@ -149,7 +149,7 @@ class GaussianArray(RandomArray):
         if axis is None or self.mean.ndim == 0 or self.mean.shape[axis] != 1:
             return super().add_to(x)
         shape = list(self.mean.shape)
-        shape[axis] = jnp.shape(x)[axis]  # the draws differ between examples, and nowhere else
+        shape[axis] = jnp.shape(x)[axis]  # draws differ between examples only
         if self.estimator == "local":
             noise = self.scale * standard_normal(self.keys[0], shape, self.mean.dtype, unless_nan=self.mean)
         else:

@@ -1,4 +1,4 @@
-"""A matrix whose noise has a Kronecker covariance, as an array type."""
+"""A matrix with Kronecker-factored noise, as an array type."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from posteriax.families.arrays.random_array import Contraction, RandomArray
 class KroneckerArray(RandomArray):
     """Behaves as one draw of mean + left E right', with E standard normal.
 
-    For one example x the noise of x W is |x left| E' right', a Gaussian of known covariance: it is drawn per example,
-    and the matrix is never built.
+    For one example x the noise of x W is |x left| e' right', a Gaussian of known covariance: it is drawn per example,
+    and the matrix is never formed.
 
     Args:
         mean: a matrix (m, n).
-        left, right: factors (m, m) and (n, n) of the covariance of its first and its second axis.
-        keys: what the draw is made from.
-        example_axis: the axis of examples in the array that this one will meet.
+        left, right: factors (m, m) and (n, n) of the row and column covariance.
+        keys: for the noise.
+        example_axis: the axis of examples in the array it will be multiplied with.
     """
 
     mean: jax.Array

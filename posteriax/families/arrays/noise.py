@@ -1,11 +1,11 @@
 """Gaussian noise that is computed once, and random signs.
 
-Noise is used twice in a step: by the draw, and by the gradient of its scale. XLA's CPU compiler fuses the inverse error
-function that makes it into every reader, so that it would be computed four times over, by Adam's three updates too. It
-does not fuse across a conditional.
+A step uses its noise twice: in the draw and in the gradient of the scale. XLA's CPU compiler would fuse the inverse
+error function into each consumer, including Adam's three updates, and compute it four times. It does not fuse across a
+conditional.
 
-On CPUs JAX compiles its generator, Threefry, as a loop, each of whose five turns reads and writes all words: little to
-compile, but for large arrays slower than the twenty rounds in one kernel.
+On CPUs JAX compiles its generator, Threefry, as a loop of five rounds that each read and write all words: quick to
+compile, but slower for large arrays than all twenty rounds in one kernel.
 """
 
 import math
@@ -22,8 +22,8 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.Array:
     """`make()`, or zeros if the first entry of `unless_nan` is not finite.
 
-    `unless_nan` is what the noise will be added to or multiplied with: if that is not finite the result is not either,
-    whatever the noise. It is there so that the compiler cannot settle the condition.
+    `unless_nan` is what the noise will be added to or multiplied with: if it is not finite, neither is the result,
+    whatever the noise. The condition only exists so that the compiler cannot evaluate it in advance.
     """
     spec = jax.eval_shape(make)
     return jax.lax.cond(jnp.isfinite(unless_nan.reshape(-1)[0]), make, lambda: jnp.zeros(spec.shape, spec.dtype))
@@ -54,7 +54,7 @@ def unrolled_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
     """
     first, second = jax.random.key_data(key)
     schedule = (first, second, first ^ second ^ jnp.uint32(0x1BD11BDA))
-    # the index is a 64-bit number, of which these arrays need the lower half only
+    # the counter has 64 bits; arrays of this size only need the lower half
     index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     a, b = jnp.broadcast_to(first, index.shape), index + second
     for turn in range(5):
@@ -74,9 +74,9 @@ def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
 def normal_and_signs(
     key: jax.Array, shape: Sequence[int], sign_shape: Sequence[int], dtype: Any, unless_nan: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """`standard_normal` and `signs` from one call of the generator, each of which takes long to compile.
+    """`standard_normal` and `signs` from one call of the generator, which is slow to compile.
 
-    The noise has the resolution of single precision, whatever its dtype.
+    The noise has the resolution of single precision whatever its dtype.
     """
     count = math.prod(shape)
     words = jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32)
@@ -94,7 +94,7 @@ def _signs_of(words: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
 
 
 def _normal_of(words: jax.Array, dtype: Any) -> jax.Array:
-    """N(0, 1) by the inverse of its distribution function, at the middles of 2^23 equal parts of (-1, 1)."""
+    """N(0, 1) by inverting its distribution function at the midpoints of 2^23 equal parts of (-1, 1)."""
     part = jnp.finfo(jnp.float32).eps  # 2^-23
     uniform = ((words >> 9).astype(jnp.float32) + 0.5) * (2 * part) - 1
     return (math.sqrt(2) * jax.lax.erf_inv(uniform)).astype(dtype)

@@ -1,4 +1,4 @@
-"""A leaf whose products with data can be pushed: for derivatives by the pre-activations of a layer."""
+"""A leaf whose product with data can be perturbed: for derivatives with respect to the pre-activations of a layer."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from posteriax.families.arrays.random_array import Contraction, RandomArray
 
 
 class ProbeArray(RandomArray):
-    """A plain leaf that adds `push` to its product with data, and tells of that product.
+    """A plain leaf that adds `push` to its product with data, and reports that product.
 
     Args:
         value: the leaf.
-        push: in the product's shape; None adds nothing.
-        places: for every entry of the value, its place in the leaf, raveled: the leaf may be turned before it is used.
-        tell: called with the contraction and this array, where the leaf meets the data.
-        example_axis: the axis of examples in the array that the leaf will meet.
+        push: in the shape of the product, or None.
+        places: the position of each entry in the raveled leaf, since the leaf may be transposed before it is used.
+        tell: called with the contraction and this array.
+        example_axis: the axis of examples in the array it will be multiplied with.
     """
 
     value: jax.Array

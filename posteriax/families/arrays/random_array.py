@@ -1,4 +1,4 @@
-"""What all random arrays share, and how a contraction looks from the array's side."""
+"""The base class of random arrays, and contractions as seen from the array."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import quax
 
-KEYS_PER_LEAF = 3  # all keys of a step come from one split: each hash of its own is compiled code of its own
+KEYS_PER_LEAF = 3  # all keys of a step come from one split, because each separate hash is compiled separately
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Contraction:
     Args:
         apply: ``apply(x, w)``, linear in both. w may have other lengths along its output axes.
         x: the data.
-        inputs: for each axis of w that is summed over, the axis of x that it meets.
-        outputs: for each axis of w that is left over, the axis of the result where it ends up.
-        examples: the axis of examples, in x and in the result; None where it is not known.
-        groups: of a grouped convolution; x has so many times the channels that w has.
+        inputs: for each contracted axis of w, the matching axis of x.
+        outputs: for each free axis of w, its axis in the result.
+        examples: the axis of examples in x and in the result; None if unknown.
+        groups: of a grouped convolution: x has this many times the channels of w.
     """
 
     apply: Callable[[Any, Any], Any]
@@ -32,14 +32,14 @@ class Contraction:
 
 
 class RandomArray(quax.ArrayValue):
-    """Behaves as one draw of a leaf. What a kind of array does not do better, it does by its draw."""
+    """Behaves as one draw of a leaf. Operations that a subclass does not improve on use the draw."""
 
     def contract(self, contraction: Contraction) -> Any:
         """The array's product with data, `contraction.apply(x, draw)` or better."""
         return contraction.apply(contraction.x, self.materialise())
 
     def move(self, primitive: Any, params: dict[str, Any]) -> Any:
-        """The array after an operation that only moves its entries about."""
+        """The array after an operation that only rearranges its entries."""
         return primitive.bind(self.materialise(), **params)
 
     def broadcast(self, primitive: Any, params: dict[str, Any]) -> Any:

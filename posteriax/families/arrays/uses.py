@@ -1,8 +1,8 @@
 """How a network uses each of its leaves, read off its jaxpr.
 
-Estimators that draw noise per example (`local`, `flipout`) are right only for a leaf that meets the data once: a
-second use, a loop, or an example axis merged into another one would silently become an independent draw. The network
-is traced at two batch sizes; the axes that differ are the axes of examples, whatever the network calls them.
+Estimators that draw noise per example (`local`, `flipout`) are only correct for a leaf that is used once: a second
+use, a loop, or examples merged with another axis would silently get independent draws. The network is traced at two
+batch sizes; the axes whose length differs are the axes of examples.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-TRIAL_SIZES = (5, 7)  # any two sizes do: only their difference is read
+TRIAL_SIZES = (5, 7)  # any two sizes will do
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
 _RESHAPES = ("transpose", "reshape", "squeeze", "broadcast_in_dim", "convert_element_type", "copy")
@@ -20,16 +20,16 @@ _CONTRACTIONS = {"dot_general": (0, 1), "conv_general_dilated": (1,), "gather": 
 
 @dataclass(frozen=True)
 class Use:
-    """The one place where a leaf meets the data, or the reason why there is no such place.
+    """The single place where a leaf is combined with data, or the reason why there is no such place.
 
     Args:
-        primitive: "dot_general", "conv_general_dilated", "gather" or "add"; None if the leaf is to be one plain draw.
-        example_axis: the axis of examples in the array that the leaf meets; None if it has none of its own.
-        meets_examples: whether that array depends on examples at all, if only merged with another axis.
-        other_axes: whether one example meets the leaf several times there (positions of a sequence or an image).
-        reason: in words, why `primitive` is None.
-        dispatchable: whether an array type can be handed to the program at all.
-        in_loop: the use inside a loop, where that is the reason: for arrays whose draw is made outside it.
+        primitive: "dot_general", "conv_general_dilated", "gather" or "add"; None if the leaf must be a plain draw.
+        example_axis: the axis of examples in the other operand; None if they have no axis of their own.
+        meets_examples: whether the other operand depends on examples at all, even if merged with another axis.
+        other_axes: whether one example uses the leaf several times there (positions of a sequence or an image).
+        reason: why `primitive` is None.
+        dispatchable: whether the program accepts an array type in place of the leaf.
+        in_loop: the use inside a loop, if that is the reason; for arrays that are drawn outside the loop.
     """
 
     primitive: str | None
@@ -56,7 +56,7 @@ def find_uses(apply: Any, params: Any, example: Any) -> list[Use]:
         if not _same_structure(small, large):
             raise ValueError("the program depends on the batch size")
         if _holds(small, "custom_vjp_call"):
-            # Quax refuses it wherever it meets a traced value, and activations are traced values
+            # Quax rejects it on any traced value, and activations are traced values
             reason = "the network has a function with a gradient of its own (custom_vjp)"
             return [Use(None, reason=reason, dispatchable=False)] * count
     except Exception as error:
@@ -72,7 +72,7 @@ def _trace(apply: Any, params: Any, example: Any, size: int) -> Any:
 
 
 def _holds(jaxpr: Any, name: str) -> bool:
-    """Whether a primitive whose name starts so is anywhere in the program."""
+    """Whether the program contains a primitive whose name starts with `name`."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name.startswith(name):
             return True
@@ -88,14 +88,14 @@ def _same_structure(a: Any, b: Any) -> bool:
 
 
 class _PassesOut(Exception):
-    """The leaf leaves the inner program unused, as its output number `index`."""
+    """The leaf is returned unused by the inner program, as its output number `index`."""
 
     def __init__(self, index: int):
         self.index = index
 
 
 def _follow(small: Any, large: Any, index: int, *, inner: bool = False) -> Use:
-    """Follow input number `index` of a jaxpr to its one use."""
+    """Follow input number `index` of a jaxpr to its single use."""
     variable = small.invars[index]
     while True:
         consumers = [(n, i) for n, eqn in enumerate(small.eqns) for i, v in enumerate(eqn.invars) if v is variable]
@@ -129,7 +129,7 @@ def _follow(small: Any, large: Any, index: int, *, inner: bool = False) -> Use:
 
 
 def _inside_scan(small: Any, large: Any, position: int) -> Use | None:
-    """The use of a constant of a scan within its body, if it has one."""
+    """The use of a scan's constant inside its body, if there is one."""
     if small.primitive.name != "scan" or position >= small.params["num_consts"]:
         return None
     body, twin = small.params["jaxpr"].jaxpr, large.params["jaxpr"].jaxpr
@@ -159,7 +159,7 @@ def _meeting(name: str, small: Any, large: Any, position: int) -> Use:
             return Use(None, reason="its convolution mixes examples")
         return Use(name, axes[0] if axes else None, other_axes=True, meets_examples=axes != ())
     if name == "gather" and not is_row_lookup(small.params, small.invars[0].aval.shape):
-        return Use(None, reason="it is indexed otherwise than by rows")
+        return Use(None, reason="it is not indexed by rows")
     if name == "gather":
         rank -= 1  # the index vector's own axis
     if axes is None:
@@ -170,7 +170,7 @@ def _meeting(name: str, small: Any, large: Any, position: int) -> Use:
 def is_row_lookup(params: dict[str, Any], shape: Sequence[int]) -> bool:
     """Whether a gather takes whole rows of a matrix, as an embedding does.
 
-    Indexing says so by a row number; a vmapped slice by a row and a column number, and with rows as wide as the matrix
+    Indexing gives a row number; a vmapped slice gives a row and a column number, but for a slice as wide as the matrix
     the column can only be 0.
     """
     numbers = params["dimension_numbers"]
@@ -184,7 +184,7 @@ def is_row_lookup(params: dict[str, Any], shape: Sequence[int]) -> bool:
 
 
 def _example_axes(small: Sequence[int], large: Sequence[int]) -> tuple[int, ...] | None:
-    """The axes of examples: none or one; None if examples are merged with another axis or spread over several."""
+    """The axis of examples, if any; None if examples are merged with another axis or spread over several."""
     differing = [axis for axis, sizes in enumerate(zip(small, large, strict=True)) if sizes[0] != sizes[1]]
     if not differing:
         return ()

@@ -1,4 +1,4 @@
-"""What an adapter returns, and what several of them do."""
+"""What an adapter returns."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,10 +16,10 @@ class Adapted(NamedTuple):
     Args:
         apply: ``apply(params, x, *, key=None) -> outputs``.
         params: its params.
-        batched: whether `apply` takes a batch, or one example.
-        out_axis: which axis of a weight counts its outputs, by the library's convention.
-        batch_statistics: of its batch normalisation, if any; always of batches.
-        axis_name: of the examples, where `apply` takes one of them.
+        batched: whether `apply` takes a batch or one example.
+        out_axis: the output axis of a weight, by the library's convention.
+        batch_statistics: of its batch normalisation, if any; always for batches.
+        axis_name: name of the axis of examples, if `apply` takes one example.
     """
 
     apply: Callable[..., Any]
@@ -31,7 +31,7 @@ class Adapted(NamedTuple):
 
 
 def over_examples(apply: Callable[..., Any], axis_name: Any = "batch") -> Callable[..., Any]:
-    """A network that takes one example, on batches; each example has a key of its own."""
+    """Apply a network that takes one example to a batch, with a separate key for each example."""
 
     def apply_batch(params: Params, x: Any, *, key: Any = None) -> Any:
         if key is None:

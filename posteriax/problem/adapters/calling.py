@@ -1,12 +1,12 @@
-"""How a network's call wants its inputs, its training switch and its randomness, read off its signature.
+"""How to call a network: inputs, training flag and randomness, read off its signature.
 
-- **Inputs.** A dict whose keys are arguments of the call is given by name, a tuple to a call that requires several
-  inputs by position; anything else is the first argument, or the only keyword-only one.
-- **Switches.** ``train``, ``training`` and ``is_training`` are on, ``deterministic`` and ``inference`` off, while a
-  method trains: that is, if there is a key.
-- **Randomness.** ``key``, ``rng`` or ``rngs`` get the key.
+- **Inputs.** A dict whose keys are arguments of the call is passed by name; a tuple, if the call requires several
+  inputs, by position; anything else is the first argument, or the only required keyword argument.
+- **Training flags.** With a key, that is in training, ``train``, ``training`` and ``is_training`` are True, and
+  ``deterministic`` and ``inference`` are False; without a key it is the other way round.
+- **Randomness.** The key is passed as ``key``, ``rng`` or ``rngs``.
 
-What a user fixes (``px.network(net, call={"train": True})``) is left alone.
+Arguments that the user fixes (``px.network(net, call={"train": True})``) are left alone.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SWITCHES = {"train": True, "training": True, "is_training": True, "deterministic": False, "inference": False}
+TRAINING_FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False, "inference": False}
 KEYS = ("key", "rng", "rngs")
 
 
@@ -23,8 +23,8 @@ class Call:
     """The arguments of a network's call.
 
     Args:
-        parameters: of its signature, by name, without what the library itself fills in.
-        fixed: keyword arguments that every call gets.
+        parameters: of its signature, by name, without those that the library fills in.
+        fixed: keyword arguments for every call.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -32,7 +32,7 @@ class Call:
 
     @classmethod
     def of(cls, function: Callable[..., Any], fixed: Mapping[str, Any], *, skip: int = 1, own: Any = ()) -> "Call":
-        """From a function, without its first `skip` parameters and those named in `own`."""
+        """Read a function's signature, without its first `skip` parameters and those named in `own`."""
         parameters = list(inspect.signature(function).parameters.items())[skip:]
         call = cls({name: p for name, p in parameters if name not in own}, dict(fixed))
         unknown = [name for name in fixed if name not in call.parameters]
@@ -48,28 +48,30 @@ class Call:
         return any(p.kind is kind for p in self.parameters.values())
 
     def takes(self, name: str, *, by_keywords: bool = False) -> bool:
-        """Whether the call has an argument of this name, or, if asked for, any keyword argument."""
+        """Whether the call has an argument of this name or, with `by_keywords`, takes any keyword argument."""
         return name in self.parameters or (by_keywords and self._takes(inspect.Parameter.VAR_KEYWORD))
 
     @property
-    def has_switch(self) -> bool:
-        """Whether the call has a training switch, fixed or not."""
-        return any(name in self.parameters for name in SWITCHES)
+    def has_training_flag(self) -> bool:
+        """Whether the call has a training flag, fixed or not."""
+        return any(name in self.parameters for name in TRAINING_FLAGS)
 
     @property
-    def unswitched(self) -> "Call":
-        """The same call with no switch fixed: for networks whose batch normalisation is set apart from the switch."""
-        return Call(self.parameters, {name: value for name, value in self.fixed.items() if name not in SWITCHES})
+    def without_fixed_flags(self) -> "Call":
+        """The same call without fixed training flags, for networks whose batch normalisation is set separately."""
+        return Call(self.parameters, {name: value for name, value in self.fixed.items() if name not in TRAINING_FLAGS})
 
-    def switches(self, *, training: bool) -> dict[str, bool]:
-        """The training switches, set."""
+    def training_flags(self, *, training: bool) -> dict[str, bool]:
+        """Values for the training flags that the user has not fixed."""
         return {
-            name: on is training for name, on in SWITCHES.items() if name in self.parameters and name not in self.fixed
+            name: on is training
+            for name, on in TRAINING_FLAGS.items()
+            if name in self.parameters and name not in self.fixed
         }
 
     def trains_by_default(self) -> bool:
-        """Whether the call is one of training unless it is told otherwise; without a default it is not."""
-        for name, on in SWITCHES.items():
+        """Whether the call is in training mode by default; False if its flag has no default."""
+        for name, on in TRAINING_FLAGS.items():
             if name in self.fixed:
                 return bool(self.fixed[name]) is on
             default = self.parameters[name].default if name in self.parameters else None
@@ -78,12 +80,12 @@ class Call:
         return False
 
     def arguments(self, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments for the inputs `x`, with what is fixed."""
+        """Positional and keyword arguments for the inputs `x`, including fixed ones."""
         fixed = dict(self.fixed)
         inputs = {
             name: p
             for name, p in self.parameters.items()
-            if name not in (*SWITCHES, *KEYS, *fixed) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+            if name not in (*TRAINING_FLAGS, *KEYS, *fixed) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         }
         required = [name for name, p in inputs.items() if p.default is p.empty]
         by_position = [name for name, p in inputs.items() if p.kind is not p.KEYWORD_ONLY]

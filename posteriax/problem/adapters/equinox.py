@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from posteriax.problem.adapters.adapted import Adapted, Params
-from posteriax.problem.adapters.calling import KEYS, SWITCHES, Call
+from posteriax.problem.adapters.calling import KEYS, TRAINING_FLAGS, Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
+
+ACCEPTS = "an Equinox module or its (module, state) pair"
 
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
@@ -26,7 +28,7 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
     calling = Call.of(_call_of(module), call)
     if "state" in calling.parameters and _norms(module):
         raise TypeError(
-            "the Equinox module has BatchNorm layers, which keep their statistics in a state: give the pair "
+            "the Equinox module has BatchNorm layers, which keep their statistics in a state: pass the pair "
             "(module, state) that eqx.nn.make_with_state returns"
         )
     takes_key = calling.takes("key", by_keywords=True)
@@ -34,7 +36,7 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         filled: Any = eqx.combine(params, static)
         inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        keywords = calling.training_flags(training=key is not None) | keywords | ({"key": key} if takes_key else {})
         return (eqx.nn.inference_mode(filled) if key is None else filled)(*inputs, **keywords)
 
     return Adapted(apply, params, batched=False, out_axis=0)
@@ -47,17 +49,17 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
     takes_key = calling.takes("key", by_keywords=True)
     names = _axis_names(module)
     held, rest = eqx.partition(state, eqx.is_inexact_array)
-    # a switch of the call is one of dropout; batch normalisation stays as the module has it, or as the user fixed it
+    # a training flag only affects dropout: batch normalisation stays as in the module, or as the user fixed it
     running, fixed = calling, {}
-    if _norms(module) and calling.has_switch:
-        running = calling.unswitched
+    if _norms(module) and calling.has_training_flag:
+        running = calling.without_fixed_flags
         fixed = {} if running.fixed == calling.fixed else {"inference": not calling.trains_by_default()}
 
     def run(module: Any, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         if key is None:
             module = _without_noise(module)
         inputs, keywords = running.arguments(x)
-        keywords = running.switches(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        keywords = running.training_flags(training=key is not None) | keywords | ({"key": key} if takes_key else {})
         return module(*inputs, **{state_name: state}, **keywords)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
@@ -76,7 +78,7 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
         _, changed = run_batch(params, held, x, inference=False, momentum=0.0)
         return eqx.filter(changed, eqx.is_inexact_array)
 
-    # without momentum, moving averages are taken as they are
+    # with zero momentum, stored averages are used as they are
     statistics = BatchStatistics(
         _corrected(module, eqx.combine(held, rest)),
         measure,
@@ -87,17 +89,17 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
 
 def _call_of(module: eqx.Module) -> Any:
     if not callable(module):
-        raise TypeError(f"the Equinox module {type(module).__name__} has no __call__ to apply it by")
+        raise TypeError(f"the Equinox module {type(module).__name__} has no __call__")
     return type(module).__call__
 
 
 def _name_of_state(module: eqx.Module) -> str:
-    """The argument of the call that takes the state: of that name, or the last one that is required."""
+    """The argument of the call that takes the state: the one called so, or the last required one."""
     parameters = Call.of(_call_of(module), {}).parameters
     required = [
         name
         for name, p in parameters.items()
-        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name not in (*SWITCHES, *KEYS)
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name not in (*TRAINING_FLAGS, *KEYS)
     ]
     if "state" not in parameters and len(required) < 2:
         raise TypeError(f"the call of {type(module).__name__} takes no state, only {', '.join(parameters)}")
@@ -105,7 +107,7 @@ def _name_of_state(module: eqx.Module) -> str:
 
 
 class _SettledNorm(eqx.nn.BatchNorm):
-    """Batch normalisation that does not let its call choose between the batch and what is stored."""
+    """Batch normalisation whose call cannot choose between the batch's and the stored statistics."""
 
     def __call__(self, x: Any, state: Any, *, key: Any = None, inference: Any = None) -> Any:
         return super().__call__(x, state)
@@ -123,17 +125,15 @@ def _axis_names(module: Any) -> Any:
     given: list[Any] = [norm.axis_name for norm in _norms(module)]
     names = {name[0] if isinstance(name, list | tuple) and len(name) == 1 else name for name in given}
     if len(names) > 1:
-        raise ValueError(
-            f"BatchNorm layers over different axes, {sorted(map(str, names))}: one axis of examples has one name"
-        )
+        raise ValueError(f"BatchNorm layers have different axis names, {sorted(map(str, names))}: use one name for all")
     return next(iter(names), "batch")
 
 
 def _anew(statistics: Statistics, rest: Any, x: Any) -> Any:
-    """A state put together anew: each serves only once.
+    """A fresh state, since each can be used only once.
 
-    Equinox compares what is stored with what replaces it, and counts the devices that they are on as well. So the
-    arrays of the state are made to be where the data are, by adding a 0 from there.
+    Equinox checks that a stored array and its replacement match, including their devices. Adding a zero computed from
+    the data moves the arrays of the state to where the data are.
     """
     zero = jnp.zeros_like(jax.tree.leaves(x)[0]).sum()
 
@@ -146,7 +146,7 @@ def _anew(statistics: Statistics, rest: Any, x: Any) -> Any:
 
 
 def _corrected(module: Any, state: Any) -> Statistics:
-    """The statistics in a state, with moving averages corrected for their start at 0."""
+    """The statistics in a state, with moving averages corrected for their initial 0."""
     for norm in _norms(module):
         if norm.mode == "batch":
             count, averages = state.get(norm.batch_counter), state.get(norm.batch_state_index)
@@ -156,13 +156,13 @@ def _corrected(module: Any, state: Any) -> Statistics:
 
 
 def _with_norms(module: Any, **settings: Any) -> Any:
-    """The module with these settings in every BatchNorm, which hold whatever it is called with."""
+    """The module with these settings in every BatchNorm, whatever it is called with."""
 
     def changed(node: Any) -> Any:
         if not _is_norm(node):
             return node
         new = object.__new__(_SettledNorm)
-        for one in dataclasses.fields(node):  # Equinox's modules are frozen; this is a new one
+        for one in dataclasses.fields(node):  # Equinox modules are frozen, but this is a new one
             object.__setattr__(new, one.name, settings.get(one.name, getattr(node, one.name)))
         return new
 
@@ -170,7 +170,7 @@ def _with_norms(module: Any, **settings: Any) -> Any:
 
 
 def _without_noise(module: Any) -> Any:
-    """Dropout off; batch normalisation as it is, since that is no noise but a part of the network."""
+    """Dropout off; batch normalisation unchanged, since it is part of the function, not noise."""
     flags = iter([norm.inference for norm in _norms(module)])
     off = eqx.nn.inference_mode(module)
     return jax.tree.map(

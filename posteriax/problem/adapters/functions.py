@@ -6,6 +6,8 @@ from typing import Any
 from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import KEYS, Call
 
+ACCEPTS = "a (function, params) pair"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     if not (isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0])):
@@ -18,7 +20,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=key is not None) | keywords
+        keywords = calling.training_flags(training=key is not None) | keywords
         return function(params, *inputs, **keywords, **({by_name: key} if by_name else {}))
 
     return Adapted(apply, params)

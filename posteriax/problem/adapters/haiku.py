@@ -13,6 +13,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Haiku (transformed, params) or (transformed, params, state)"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     hk = sys.modules.get("haiku")
@@ -25,7 +27,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     if len(given) != 1 + with_state:
         wanted = "(transformed, params, state)" if with_state else "(transformed, params)"
         raise TypeError(
-            f"a network of hk.{'transform_with_state' if with_state else 'transform'} is {wanted}, got {len(obj)} parts"
+            f"a network of hk.{'transform_with_state' if with_state else 'transform'} is {wanted}, got {len(obj)} items"
         )
     params, state = given[0], given[1] if with_state else None
     leading = ("params", "state", "rng") if with_state else ("params", "rng")
@@ -33,15 +35,14 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     takes_rng = "rng" in names[: len(leading)]  # not after hk.without_apply_rng
     calling = Call.of(transformed.apply, call, skip=len(leading) - (not takes_rng))
 
-    # where there is batch normalisation, a switch is also its own: that part of it stays at the switch's default, or as
-    # the user fixed it
+    # with batch normalisation the training flag also controls that: there it keeps its default, or what the user fixed
     normed = bool(with_state and _norms(state))
-    follows = normed and calling.has_switch
-    running = calling.unswitched if follows else calling
+    follows = normed and calling.has_training_flag
+    running = calling.without_fixed_flags if follows else calling
 
     def run(params: Params, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         inputs, keywords = running.arguments(x)
-        keywords = running.switches(training=key is not None) | keywords
+        keywords = running.training_flags(training=key is not None) | keywords
         before = [params, *([state] if with_state else []), *([key] if takes_rng else [])]
         outputs = transformed.apply(*before, *inputs, **keywords)
         return outputs if with_state else (outputs, None)
@@ -64,7 +65,7 @@ def _statistics(hk: Any, run: Any, state: Any) -> BatchStatistics:
     def averages(state: Any) -> Statistics:
         return {name: state[name]["average"] for name in _norms(state)}
 
-    # moving averages correct for their start: the first batch after it counts in full
+    # moving averages are bias-corrected: from zero, the first batch counts in full
     anew = {
         name: jax.tree.map(jnp.zeros_like, dict(own)) if name in _norms(state) else own for name, own in state.items()
     }
@@ -85,7 +86,7 @@ def _statistics(hk: Any, run: Any, state: Any) -> BatchStatistics:
 
 @contextmanager
 def _norm_layers(hk: Any, is_training: bool) -> Any:
-    """Within, batch normalisation normalises by the batch, or by what is stored, however it is called."""
+    """A context in which batch normalisation uses the batch's or the stored statistics, however it is called."""
 
     def interceptor(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if not isinstance(context.module, hk.BatchNorm) or context.method_name != "__call__":

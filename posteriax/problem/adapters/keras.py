@@ -11,6 +11,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Keras model on JAX"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     keras: Any = sys.modules.get("keras")
@@ -63,17 +65,17 @@ def _check(keras: Any, model: Any) -> None:
     backend = keras.backend.backend()
     if backend != "jax":
         raise ValueError(
-            f"Keras runs on {backend}, but posteriax needs it on JAX: set the environment variable KERAS_BACKEND=jax "
-            f"before keras is first imported"
+            f"Keras runs on {backend}, but posteriax needs JAX: set the environment variable KERAS_BACKEND=jax before "
+            f"keras is first imported"
         )
     if not model.built:
         raise ValueError(
-            f"the Keras model {model.name} has no variables yet: call it on some inputs, or give it a keras.Input"
+            f"the Keras model {model.name} has no variables yet: call it on some inputs, or start it with keras.Input"
         )
 
 
 def _names(variables: list[Any], model: str) -> list[str]:
-    """The variables' paths within the model; where two are the same, with a number."""
+    """The paths of the variables within the model, numbered if they repeat."""
     names: list[str] = []
     for variable in variables:
         path = variable.path.removeprefix(f"{model}/")
@@ -86,7 +88,7 @@ def _names(variables: list[Any], model: str) -> list[str]:
 
 @contextmanager
 def _norm_layers(norms: list[Any], *, training: bool, momentum: float | None = None) -> Iterator[None]:
-    """Within, batch normalisation normalises by the batch, or by what is stored, whatever the model's own switch."""
+    """A context in which batch normalisation uses the batch's or the stored statistics, whatever the model says."""
     own = [(norm, norm.call, norm.momentum) for norm in norms]
 
     def forced(call: Any) -> Any:

@@ -11,6 +11,8 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import KEYS, Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Linen (module, variables) pair"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     nn = sys.modules.get("flax.linen")
@@ -27,9 +29,9 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     def run(given: Any, x: Any, key: Any, *, training: bool, mutable: Any) -> Any:
         inputs, keywords = calling.arguments(x)
-        keywords = calling.switches(training=training) | keywords
+        keywords = calling.training_flags(training=training) | keywords
         keywords |= {name: key for name in KEYS if calling.takes(name)}
-        # streams of other names fall back on "params"
+        # streams with other names fall back on "params"
         rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
         return _apply(module, given, inputs, keywords, rngs, mutable)
 
@@ -37,7 +39,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         if not rest:
             return run({"params": params}, x, key, training=key is not None, mutable=False)
         normed = "batch_stats" in rest
-        # with batch statistics the switch also chooses between them: it stays at its default, and Dropout has the key
+        # with batch statistics the training flag also selects those, so it keeps its default; Dropout goes by the key
         training = calling.trains_by_default() if normed else key is not None
         with _layers(nn.Dropout, deterministic=key is None) if normed else nullcontext():
             return run({**rest, "params": params}, x, key, training=training, mutable=list(rest))[0]
@@ -60,7 +62,9 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
 
 def _apply(module: Any, given: Any, inputs: Any, keywords: dict[str, Any], rngs: Any, mutable: Any) -> Any:
-    own = keywords.pop("rngs", None)  # a name of module.apply itself: the module's argument must come by a method
+    own = keywords.pop(
+        "rngs", None
+    )  # also an argument of module.apply: the module's own must be passed through a method
     if own is None:
         return module.apply(given, *inputs, rngs=rngs, mutable=mutable, **keywords)
     return module.apply(
@@ -70,7 +74,7 @@ def _apply(module: Any, given: Any, inputs: Any, keywords: dict[str, Any], rngs:
 
 @contextmanager
 def _layers(kind: Any, **settings: Any) -> Any:
-    """Within, every layer of a kind is called with these settings, however its module would set them."""
+    """A context in which all layers of a kind have these settings, whatever their module sets."""
     import flax.linen as nn
 
     def interceptor(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
@@ -81,7 +85,9 @@ def _layers(kind: Any, **settings: Any) -> Any:
         kwargs = {name: value for name, value in kwargs.items() if name not in settings}
         try:
             for name, value in settings.items():
-                object.__setattr__(layer, name, value)  # Linen's modules are frozen; this one lives for one call
+                object.__setattr__(
+                    layer, name, value
+                )  # Linen modules are frozen, but this one exists for one call only
             return call(*args[:1], **kwargs)
         finally:
             for name, value in own.items():

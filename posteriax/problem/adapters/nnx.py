@@ -1,4 +1,4 @@
-"""Flax NNX: a module. Its Dropout and other random streams are seeded anew for every call."""
+"""Flax NNX: a module. Its random streams (Dropout) are reseeded for every call."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,18 +12,20 @@ from posteriax.problem.adapters.adapted import Adapted, Params
 from posteriax.problem.adapters.calling import Call
 from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 
+ACCEPTS = "a Flax NNX module"
+
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     nnx = sys.modules.get("flax.nnx")
     if nnx is None or not isinstance(obj, nnx.Module):
         return None
     if not callable(obj):
-        raise TypeError(f"the NNX module {type(obj).__name__} has no __call__ to apply it by")
+        raise TypeError(f"the NNX module {type(obj).__name__} has no __call__")
     graph, state, rest = nnx.split(obj, nnx.Param, ...)
     calling = Call.of(type(obj).__call__, call)
-    # where there is batch normalisation, a switch of the call is also its own: that part stays at the switch's default
-    follows = calling.has_switch and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
-    running = calling.unswitched if follows else calling
+    # with batch normalisation the training flag of the call also controls that: there it keeps its default
+    follows = calling.has_training_flag and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
+    running = calling.without_fixed_flags if follows else calling
 
     def merge(params: Params, key: Any = None) -> Any:
         filled = nnx.clone(state)
@@ -37,7 +39,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     def run(module: Any, x: Any, key: Any = None) -> Any:
         inputs, keywords = running.arguments(x)
-        keywords = running.switches(training=key is not None) | keywords
+        keywords = running.training_flags(training=key is not None) | keywords
         if calling.takes("rngs"):
             keywords["rngs"] = None if key is None else nnx.Rngs(key)
         for name in ("key", "rng"):
@@ -55,17 +57,17 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
 
 def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
-    """Start every random stream of a module anew from this key."""
+    """Reseed every random stream of a module from this key."""
     found = [node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)]
     for index, stream in enumerate(found):
         own, new = stream.key[...], jax.random.fold_in(key, index)
-        # layers that were made by vmap have a stream for each of them
+        # layers made by vmap have one stream each
         stream.key[...] = jax.random.split(new, own.shape) if own.shape else new
         stream.count[...] = jnp.zeros_like(stream.count[...])
 
 
 def _set_norms(nnx: Any, module: Any, **settings: Any) -> None:
-    """Settings for every BatchNorm of a module, which hold whatever it is called with."""
+    """Set attributes of every BatchNorm of a module, whatever it is called with."""
     for _, node in nnx.iter_graph(module):
         if isinstance(node, nnx.BatchNorm):
             kind: Any = type(node)
@@ -76,7 +78,7 @@ def _set_norms(nnx: Any, module: Any, **settings: Any) -> None:
 
 @cache
 def _settled(kind: Any) -> Any:
-    """A kind of BatchNorm that does not let its call choose between the batch and what is stored."""
+    """A BatchNorm class whose call cannot choose between the batch's and the stored statistics."""
     if getattr(kind, "is_settled", False):
         return kind
 
@@ -92,12 +94,12 @@ def _settled(kind: Any) -> Any:
 def _statistics(
     nnx: Any, merge: Callable[[Params], Any], run: Callable[[Any, Any], Any], held: Any
 ) -> BatchStatistics | None:
-    """Those of its BatchNorm layers; None if it has none.
+    """The batch statistics of a module; None if it has no BatchNorm.
 
     Args:
-        merge: makes a module of params, for a deterministic pass.
+        merge: builds a module from params, for a deterministic pass.
         run: calls a module.
-        held: the module's state other than its params.
+        held: the state of the module other than its params.
     """
     own = nnx.to_pure_dict(nnx.filter_state(held, nnx.BatchStat))
     if not own:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax._internal.canvas import colours
+from posteriax._internal.plot_style import colours
 from posteriax.comparison.report import figures
 from posteriax.posterior.trace import Trace
 

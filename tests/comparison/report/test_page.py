@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_up import classes, numbers, tiny
 
-from posteriax._internal.canvas import PALETTE
+from posteriax._internal.plot_style import PALETTE
 from posteriax.comparison import Comparison
 from posteriax.comparison.report import chart_data, page_colours, pictures
 from posteriax.comparison.report.page import as_json, page

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up import classes, numbers, tiny
 
-from posteriax._internal.canvas import PALETTE
+from posteriax._internal.plot_style import PALETTE
 from posteriax.diagnostics.reference import ReferenceCheck
 
 matplotlib.use("Agg")

@@ -1,6 +1,6 @@
-"""What all Matplotlib figures share: a palette, and axes without clutter. Matplotlib is imported where it is used.
+"""The style of all Matplotlib figures: palette and axes. Matplotlib is imported on first use.
 
-A method has the same colour in every figure; the palette (Okabe and Ito's) is readable by the colour-blind.
+A method has the same colour in every figure; the palette (Okabe and Ito) is colour-blind safe.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F
 
 
 def colours(names: Any) -> dict[str, str]:
-    """A colour for each method, by its place in the list.
+    """A colour for each method, by its position in the list.
 
     >>> colours(["VI", "HMC"])["HMC"]
     '#E69F00'
@@ -20,7 +20,7 @@ def colours(names: Any) -> dict[str, str]:
 
 
 def pyplot() -> Any:
-    """Matplotlib's pyplot, or an error that says how to get it."""
+    """Matplotlib's pyplot, or an error that says how to install it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -29,7 +29,7 @@ def pyplot() -> Any:
 
 
 def subplots(rows: int, columns: int, width: float, height: float, **settings: Any) -> tuple[Any, np.ndarray]:
-    """A figure and its axes, (rows, columns), each panel of that width and height in inches."""
+    """A figure and its axes, (rows, columns); width and height of each panel are in inches."""
     plt = pyplot()
     size = (width * columns, height * rows)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False, **settings)
@@ -39,7 +39,7 @@ def subplots(rows: int, columns: int, width: float, height: float, **settings: A
 
 
 def heat_map(axis: Any, values: np.ndarray, *, limit: float | None = None, title: str = "") -> Any:
-    """A matrix as an image: dark to light, or with a `limit` from -limit to limit in blue, white and red."""
+    """A matrix as an image: dark to light or, with a `limit`, blue to red from -limit to limit."""
     signed = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} if limit is not None else {"cmap": "cividis"}
     image = axis.imshow(values, interpolation="nearest", aspect="auto", **signed)
     axis.spines[["top", "right"]].set_visible(True)

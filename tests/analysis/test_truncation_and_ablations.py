@@ -54,7 +54,7 @@ def test_truncation_is_that_of_numpys_singular_values(name):
     for old, new in zip(matrices, after, strict=True):
         u, s, v = np.linalg.svd(old, full_matrices=False)
         np.testing.assert_allclose(new, np.maximum((u[:, :2] * s[:2]) @ v[:2], 0), atol=1e-4)
-    whole = px.analysis.truncate(posterior, k=50)  # T-E4: a full rank is the identity
+    whole = px.analysis.truncate(posterior, k=50)  # a full rank is the identity
     np.testing.assert_allclose(scales_of(whole, weight), before, rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(whole.variational[weight]["mean"], posterior.variational[weight]["mean"])
 

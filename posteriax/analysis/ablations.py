@@ -1,4 +1,4 @@
-"""Switches that show where a posterior holds its information: in its means, or in its variances. (METHODS D.1)"""
+"""Ablations that show where a posterior stores its information: in its means or in its variances."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from posteriax.priors import Leaf
 def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
     """The posterior with the means of its weights set to 0; biases keep theirs.
 
-    If predictions stay as good, all that those leaves know is in their variances.
+    If predictions stay as good, those leaves store all they know in their variances.
 
     Args:
         posterior: of VI, with independent Gaussian entries.
@@ -38,12 +38,12 @@ def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
 def permute(posterior: Posterior, leaves: str = "**", *, key: Any = 0) -> VariationalPosterior:
     """The posterior with the standard deviations of every weight shuffled within its leaf; the means stay.
 
-    If predictions become useless, those leaves held their information in the variances.
+    If predictions become useless, those leaves stored their information in their variances.
 
     Args:
         posterior: of VI, with independent Gaussian entries.
         leaves: the pattern of leaves.
-        key: of the shuffle.
+        key: seeds the shuffle.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q

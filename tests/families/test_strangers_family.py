@@ -1,0 +1,130 @@
+"""Two families of a stranger, in this file alone: independent Laplace entries, and scales tied along the outputs."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from every_family import Case, check_optimum, fit_regressions
+
+import posteriax as px
+from posteriax import families as q
+
+
+@dataclass(frozen=True)
+class LaplaceEntries(q.Family):
+    """w = mean + scale z, z ~ Laplace(0, 1): a shape that is no Gaussian, with all that a family must say."""
+
+    scale: float = 0.3
+    independent = True
+
+    def init(self, key, value, leaf):
+        return {"mean": value, "log_scale": jnp.full_like(value, jnp.log(self.scale))}
+
+    def sample(self, variational, key):
+        mean = variational["mean"]
+        return mean + jnp.exp(variational["log_scale"]) * jax.random.laplace(key, mean.shape, mean.dtype)
+
+    def mean(self, variational):
+        return variational["mean"]
+
+    def variance(self, variational):
+        return 2 * jnp.exp(2 * variational["log_scale"])
+
+    def entropy(self, variational):
+        return (1 + jnp.log(2.0) + variational["log_scale"]).sum()
+
+    def kl(self, variational, prior, key):
+        return -prior.log_prob(self.sample(variational, key)).sum() - self.entropy(variational)
+
+    def kl_note(self, prior):
+        return "KL estimated with one draw per step"
+
+
+@dataclass(frozen=True)
+class TiedAlongOutputs(q.DiagonalGaussian):
+    """One standard deviation for all outputs of an input. As a DiagonalGaussian it says mean and scale, no more."""
+
+    scale: float = 0.3
+
+    def for_leaf(self, leaf):
+        return q.Normal(self.scale) if leaf.is_bias else self
+
+    def init(self, key, value, leaf):
+        (axis,) = leaf.out_axes
+        shape = [1 if a == axis else n for a, n in enumerate(value.shape)]
+        return {"mean": value, "log_scale": jnp.full(shape, jnp.log(self.scale), value.dtype)}
+
+    def moments(self, variational):
+        mean = variational["mean"]
+        return mean, jnp.broadcast_to(jnp.exp(variational["log_scale"]), mean.shape)
+
+
+CASES = {
+    "laplace": Case(LaplaceEntries(), "mean-field"),
+    "tied": Case(TiedAlongOutputs(), "mean-field", outputs=3),
+}
+
+
+@pytest.fixture(scope="module")
+def regressions():
+    return fit_regressions(CASES, steps=60_000)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_finds_its_optimum_by_the_table_of_families(name, regressions):
+    # the KL's one draw per step leaves the Laplace variances a little noisier than a closed form would
+    check_optimum(regressions, name, CASES[name], rtol=0.05)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "weight", "factor", "flipout", "local"])
+@pytest.mark.parametrize("family", [LaplaceEntries(), TiedAlongOutputs()], ids=repr)
+def test_it_trains_with_every_estimator(family, estimator):
+    train, test = px.data.two_moons(train=40, test=20)
+    problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    method = px.VI(family, estimator=estimator)
+    posterior = px.fit(problem, train, method, steps=8, batch_size=20, key=0)
+    assert np.isfinite(posterior.trace["elbo"]).all()
+    assert posterior.predict(test[0], draws=4).probs.shape == (20, 2)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    train, test = px.data.two_moons(train=60, test=30)
+    net = eqx.nn.MLP(2, 2, 6, 2, use_bias=False, use_final_bias=False, key=jax.random.key(0))
+    problem = px.Problem(net, px.Categorical())
+    families = {"layers/0/*": LaplaceEntries(0.1), "**": TiedAlongOutputs(0.1)}
+    return px.fit(problem, train, px.VI(families), steps=200, key=0), net, train, test
+
+
+def test_it_predicts_evaluates_and_compares(fitted):
+    posterior, _, _, (x, y) = fitted
+    kept, summed = posterior.predict(x, draws=16), posterior.predict(x, draws=16, reduce=True)
+    np.testing.assert_allclose(kept.probs, summed.probs, atol=1e-5)
+    assert np.isfinite(list(px.evaluate(kept, y).values())).all()
+    assert "a stranger's" in str(px.compare({"a stranger's": posterior}, (x, y), draws=8))
+    assert "KL estimated with one draw" in " ".join(posterior.trace.notes)
+
+
+def test_it_is_saved_by_deriving_from_family(fitted, tmp_path):
+    posterior, net, _, (x, _) = fitted
+    posterior.save(tmp_path / "a.posterior")
+    again = px.load(tmp_path / "a.posterior", net)
+    assert again.families == posterior.families
+    np.testing.assert_array_equal(again.predict(x, draws=5).probs, posterior.predict(x, draws=5).probs)
+
+
+def test_analyses_take_it(fitted):
+    """Exact moments, where a family states them, are those of its draws."""
+    posterior, _, train, _ = fitted
+    exact = px.analysis.product_matrix(posterior, "layers/*/weight")
+    sampled = px.analysis.sampled_product_matrix(posterior, "layers/*/weight", draws=20_000)
+    error = np.sqrt(np.einsum("abab->ab", exact.covariance) / 20_000)
+    np.testing.assert_array_less(np.abs(exact.mean - sampled.mean), 5 * error)
+    assert px.analysis.elbo(posterior, train, draws=20) < 0
+    assert set(px.analysis.spectra(posterior)) == {f"layers/{i}/weight" for i in range(3)}
+    assert px.analysis.kappa(posterior, train, "layers/0/weight")["layers/0/weight"].shape == (1, 6, 2)
+    truncated = px.analysis.truncate(posterior, 1, "layers/1/*")  # of a DiagonalGaussian the scales are known
+    assert isinstance(truncated.families["layers/1/weight"], q.Normal)
