@@ -110,3 +110,19 @@ def test_every_paper_of_the_page_is_cited_in_it():
     assert {name for name in authors if not re.search(rf"\b{name}\b", text)} == set()
     years = set(re.findall(r"(?<!=)\b(?:19|20)\d\d\b", text))
     assert {year for year in years if year not in listed} == set()
+
+
+def anchors(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+ROOT = METHODS_PAGE.parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([\w/.-]+)(?:#([\w-]+))?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+        assert not anchor or anchor in anchors(page.parent / target), f"{target}#{anchor}"

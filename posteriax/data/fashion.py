@@ -6,22 +6,11 @@ import numpy as np
 
 from posteriax.data.moons import Split
 
-FASHION_CLASSES = (
-    "T-shirt",
-    "trousers",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "trainer",
-    "bag",
-    "ankle boot",
-)
-
 
 def fashion_small() -> tuple[Split, Split]:
     """3,000 training and 1,000 test images, the first of each class, (N, 28, 28) in [0, 1], and labels 0 to 9.
+
+    T-shirt, trousers, pullover, dress, coat, sandal, shirt, trainer, bag, ankle boot.
 
     Returns:
         ``(x, y), (x_test, y_test)``.

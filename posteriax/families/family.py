@@ -171,9 +171,6 @@ class DiagonalGaussian(Gaussian):
         """Log of the standard deviations; override it if they are learned in the log domain."""
         return jnp.log(self.moments(variational)[1])
 
-    def for_leaf(self, leaf: Leaf) -> Any:
-        return self
-
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         if plan.estimator == "weight":
             return self.sample(variational, keys[0])

@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.families.cross_entropy import TINY, ard_kl, log_uniform_kl
 from posteriax.families.family import DiagonalGaussian, Variational
 from posteriax.families.normal import Normal
-from posteriax.priors import ARDPrior, Leaf, LogUniformPrior
+from posteriax.priors import TINY, ARDPrior, Leaf, LogUniformPrior, ard_kl, log_uniform_kl
 
 LARGEST_LOG_ALPHA = 20.0
 

@@ -11,12 +11,16 @@ dictionary by path pattern; any NumPyro distribution that broadcasts against the
 from posteriax.priors.correlated_normal import CorrelatedNormal as CorrelatedNormal
 from posteriax.priors.empirical_covariance import EmpCov
 from posteriax.priors.improper import ARD, LogUniform
+from posteriax.priors.improper import TINY as TINY
 from posteriax.priors.improper import ARDPrior as ARDPrior
 from posteriax.priors.improper import LogUniformPrior as LogUniformPrior
+from posteriax.priors.improper import ard_kl as ard_kl
 from posteriax.priors.improper import has_density as has_density
+from posteriax.priors.improper import log_uniform_kl as log_uniform_kl
 from posteriax.priors.improper import typical_scale as typical_scale
 from posteriax.priors.leaf import Axes as Axes
 from posteriax.priors.leaf import Leaf
+from posteriax.priors.prior import GaussianCrossEntropy as GaussianCrossEntropy
 from posteriax.priors.prior import Given as Given
 from posteriax.priors.prior import Prior
 from posteriax.priors.prior import as_prior as as_prior

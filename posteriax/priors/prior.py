@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
@@ -17,6 +18,19 @@ class Prior(Savable, ABC, namespace="priors"):
     @abstractmethod
     def distribution(self, leaf: Leaf) -> dist.Distribution:
         """The distribution of the entries of a leaf; its shape must broadcast to the leaf's."""
+
+
+@runtime_checkable
+class GaussianCrossEntropy(Protocol):
+    """A distribution that knows E_q[-log p(w)] for Gaussian q, so that VI need not estimate it.
+
+    `cross_entropy_note` says how good the formula is; empty if it is exact.
+    """
+
+    cross_entropy_note: str
+
+    def gaussian_cross_entropy(self, mean: jax.Array, variance: jax.Array) -> jax.Array:
+        """Summed over the entries, whose marginal means and variances under q are given."""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,18 @@ import jax
 import numpy as np
 import pytest
 from by_hand import drawn, variational
+from scipy.linalg import sqrtm
 
 import posteriax as px
 from posteriax.analysis.mean_field_cost import expected_null, interval, kl_cost, w_cost, without_dependence
-from posteriax.analysis.wasserstein import gaussian_wasserstein, wasserstein
+from posteriax.analysis.wasserstein import wasserstein
+
+
+def gaussian_wasserstein(mean_1, cov_1, mean_2, cov_2):
+    """W2^2 = |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^(1/2) C2 C1^(1/2))^(1/2))"""
+    root = sqrtm(cov_1)
+    cross = sqrtm(root @ cov_2 @ root)
+    return float(np.sqrt(np.square(mean_1 - mean_2).sum() + np.trace(cov_1 + cov_2 - 2 * np.real(cross))))
 
 
 def correlated(n, d, rng, share=0.6):
