@@ -4,7 +4,7 @@
                         p(y | x*, w) = p(y | network(x*; w, statistics(w)))
 
 Predictions then no longer depend on which examples are predicted together. SWAG does the same for each of its draws
-(Maddox et al. 2019, section 3.2).
+(Maddox et al. 2019).
 """
 
 from dataclasses import dataclass, replace
