@@ -12,9 +12,9 @@ from posteriax.diagnostics import verdict as say
 from posteriax.diagnostics.advice import try_first, worst_place
 from posteriax.diagnostics.agreement import BAD, Agreement, Columns, groups_of_chains, rhat_by_chance
 from posteriax.diagnostics.columns import FEWEST_DRAWS
-from posteriax.diagnostics.observed import look_at_predictions, look_at_weights
 from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
 from posteriax.diagnostics.training import TrainingSummary, summarize_training
+from posteriax.diagnostics.weights_and_predictions import look_at_predictions, look_at_weights
 from posteriax.diagnostics.wording import number, percent, shown
 from posteriax.posterior import DrawsPosterior, Posterior
 

@@ -8,7 +8,7 @@ import jax
 
 from posteriax.diagnostics.columns import FEWEST_DRAWS
 from posteriax.diagnostics.diagnosis import is_sampled
-from posteriax.diagnostics.observed import worst_rhat_of_predictions
+from posteriax.diagnostics.weights_and_predictions import worst_rhat_of_predictions
 from posteriax.posterior import DrawsPosterior, Posterior
 
 LIMIT = 1.05  # for R-hat in function space

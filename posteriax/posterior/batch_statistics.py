@@ -3,7 +3,8 @@
     for every draw w:   statistics(w) = average over batches of x of the means and variances at every BatchNorm
                         p(y | x*, w) = p(y | network(x*; w, statistics(w)))
 
-Predictions then no longer depend on which examples are predicted together. (METHODS A.6)
+Predictions then no longer depend on which examples are predicted together. SWAG does the same for each of its draws
+(Maddox et al. 2019).
 """
 
 from dataclasses import dataclass, replace

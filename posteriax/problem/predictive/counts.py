@@ -33,7 +33,7 @@ class CountPredictive(NumberPredictive):
     >>> import posteriax as px
     >>> predictive = px.CountPredictive(px.Poisson(), np.log(np.full((1, 1, 1), 2.0, np.float32)), {})
     >>> predictive.pmf(3)[0, 0].round(3).tolist(), predictive.quantile(0.9).item()
-    ([0.135..., 0.270..., 0.270..., 0.18...], 4.0)
+    ([0.135, 0.271, 0.271, 0.18], 4.0)
     """
 
     def pmf(self, largest: int) -> np.ndarray:
