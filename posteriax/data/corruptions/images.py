@@ -13,7 +13,6 @@ Channels = Literal["first", "last"]
 SMALLEST = 4  # pixels along a side: below that, blocks and borders make no sense
 
 
-
 def as_images(images: Any, channels: Channels) -> np.ndarray:
     """`images` as an array of (N, height, width) or with 1 or 3 channels, uint8 or floats in [0, 1].
 
