@@ -15,10 +15,10 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
-from posteriax._internal import compiler
+from posteriax._internal import cpu_tuning
 
 # but for the steps of runs, of which tests take thousands
-compiler.CHUNK_OPTIONS["xla_backend_optimization_level"] = 1
+cpu_tuning.OPTIMISED["xla_backend_optimization_level"] = 1
 
 # two devices on any machine, so that members are really placed on several
 jax.config.update("jax_num_cpu_devices", 2)

@@ -35,10 +35,6 @@ WITHOUT_FUSION = {FUSION: ""}
 FLAG = f"--{FUSION}="
 UNGUARDED = "POSTERIAX_UNGUARDED"  # an environment variable that turns the guard off
 
-# LLVM's level 3 makes steps no faster, and delays the first one by half a second
-CHUNK_OPTIONS = {"xla_backend_optimization_level": 2}
-RUN_ONCE = {"xla_backend_optimization_level": 0}  # for a program that is not worth optimising
-
 
 def computes_wrongly(version: tuple[int, ...]) -> bool:
     """Whether a release of jaxlib is known to return wrong numbers on CPUs.

@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.families.arrays.noise import computed_once, standard_normal
+from posteriax._internal.cpu_tuning import computed_once
+from posteriax.families.arrays.noise import standard_normal
 
 LARGEST = 10.0  # without a limit, heavy tails overflow in deep networks
 

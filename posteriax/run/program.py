@@ -16,7 +16,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from posteriax._internal.compiler import CHUNK_OPTIONS, RUN_ONCE, jit
+from posteriax._internal import cpu_tuning
+from posteriax._internal.compiler import jit
 from posteriax.data import Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
@@ -42,6 +43,7 @@ class Program:
         self.task, self.method = self.kernel.task, self.kernel.method
         self.minibatches, self.mesh, self.fed = minibatches, mesh, fed is not None
         self.capacity = self._capacity(fed)
+        self.platform = mesh.devices.flat[0].platform
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
@@ -49,13 +51,14 @@ class Program:
             over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
         )
         # the start of most methods only draws and copies
-        self.start = jit(start, compiler_options=None if self.method.full_batch else RUN_ONCE)
+        quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
+        self.start = jit(start, compiler_options=quick)
         chunk = spread(
             self._take_steps,
             in_specs=(split, split, examples, everywhere, everywhere),
             out_specs=(split, split, split, second, second),
         )
-        self.chunk = jit(chunk, donate_argnums=1, compiler_options=CHUNK_OPTIONS)
+        self.chunk = jit(chunk, donate_argnums=1, compiler_options=cpu_tuning.options_for_steps(self.platform))
 
     def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
         """The members' keys and their states before the first step, from the run's key.
@@ -63,6 +66,8 @@ class Program:
         While their program is compiled, that of the chunks is traced.
         """
         members = self.place(self._indices, "members")
+        if not cpu_tuning.in_use(cpu_tuning.EARLY_TRACE):
+            return self.start(members, key, data)
         start = self.start.lower(members, key, data)
         with ThreadPoolExecutor(1) as pool:
             compiled = pool.submit(start.compile)
@@ -105,7 +110,8 @@ class Program:
         keys = streams(key, member)
         key_start, key_init = jax.random.split(keys.start)
         batch = _fed_batch(data, 0) if self.fed else _whole(data)
-        state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
+        with cpu_tuning.tracing_for(self.platform):
+            state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
         # weak types would compile the chunk twice
         return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
@@ -118,7 +124,8 @@ class Program:
             batch = _whole(data)
         else:
             batch = self.minibatches.take(data, order, step % self.minibatches.per_epoch)
-        state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
+        with cpu_tuning.tracing_for(self.platform):
+            state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
         return state, info, self.kernel.draw(state) if self.method.samples else None
 
     def _take_steps(

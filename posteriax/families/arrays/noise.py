@@ -1,32 +1,13 @@
-"""Gaussian noise that is computed once, and random signs.
-
-A step uses its noise twice: in the draw and in the gradient of the scale. XLA's CPU compiler would fuse the inverse
-error function into each consumer, including Adam's three updates, and compute it four times. It does not fuse across a
-conditional.
-
-On CPUs JAX compiles its generator, Threefry, as a loop of five rounds that each read and write all words: quick to
-compile, but slower for large arrays than all twenty rounds in one kernel.
-"""
+"""Gaussian noise that is computed once, and random signs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-UNROLLED_FROM = 2**14  # entries
-ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
-def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.Array:
-    """`make()`, or zeros if the first entry of `unless_nan` is not finite.
-
-    `unless_nan` is what the noise will be added to or multiplied with: if it is not finite, neither is the result,
-    whatever the noise. The condition only exists so that the compiler cannot evaluate it in advance.
-    """
-    spec = jax.eval_shape(make)
-    return jax.lax.cond(jnp.isfinite(unless_nan.reshape(-1)[0]), make, lambda: jnp.zeros(spec.shape, spec.dtype))
+from posteriax._internal.cpu_tuning import computed_once, is_large, random_bits
 
 
 def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan: jax.Array) -> jax.Array:
@@ -35,35 +16,13 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan
     >>> standard_normal(jax.random.key(0), (2, 3), jnp.float32, unless_nan=jnp.zeros(())).shape
     (2, 3)
     """
-    count = math.prod(shape)
 
     def make() -> jax.Array:
-        large = UNROLLED_FROM <= count < 2**32
-        if large and dtype == jnp.float32 and jax.random.key_impl(key) == "threefry2x32":
-            return _normal_of(unrolled_bits(key, shape), dtype)
+        if dtype == jnp.float32 and is_large(key, shape):
+            return _normal_of(random_bits(key, shape), dtype)
         return jax.random.normal(key, shape, dtype)
 
     return computed_once(make, unless_nan)
-
-
-def unrolled_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """`jax.random.bits(key, shape)`, to the bit, as one kernel: Threefry-2x32 of every entry's index.
-
-    >>> bool((unrolled_bits(jax.random.key(0), (5,)) == jax.random.bits(jax.random.key(0), (5,))).all())
-    True
-    """
-    first, second = jax.random.key_data(key)
-    schedule = (first, second, first ^ second ^ jnp.uint32(0x1BD11BDA))
-    # the counter has 64 bits; arrays of this size only need the lower half
-    index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    a, b = jnp.broadcast_to(first, index.shape), index + second
-    for turn in range(5):
-        for distance in ROTATIONS[turn % 2]:
-            a = a + b
-            b = a ^ ((b << distance) | (b >> (32 - distance)))
-        a = a + schedule[(turn + 1) % 3]
-        b = b + schedule[(turn + 2) % 3] + jnp.uint32(turn + 1)
-    return a ^ b
 
 
 def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:

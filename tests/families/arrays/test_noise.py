@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posteriax.families.arrays.noise import UNROLLED_FROM, normal_and_signs, signs, standard_normal, unrolled_bits
+from posteriax._internal.cpu_tuning import LARGE, unrolled_bits
+from posteriax.families.arrays.noise import normal_and_signs, signs, standard_normal
 
 
 def test_it_is_jax_noise_unless_the_result_is_lost_anyway():
@@ -48,7 +49,7 @@ def test_unrolled_bits_are_jax_bits(shape):
 
 
 def test_large_noise_is_normal_and_follows_jax_noise():
-    shape, key = (2 * UNROLLED_FROM,), jax.random.key(5)
+    shape, key = (2 * LARGE,), jax.random.key(5)
     noise = np.asarray(standard_normal(key, shape, jnp.float32, unless_nan=jnp.zeros(1)))
     assert stats.kstest(noise, "norm").pvalue > 1e-3
     middle = np.abs(noise) < 3  # the two round differently to the 2^23 values that there are, which tails can tell

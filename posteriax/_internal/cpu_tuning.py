@@ -1,0 +1,121 @@
+"""What posteriax does only because of how XLA compiles for CPUs. None of it reaches a program for an accelerator.
+
+Each item has a switch, the environment variable ``POSTERIAX_WITHOUT=name,name``, and a figure that justifies it, which
+``posteriax bench tuning`` measures again on any machine. What no longer pays should go.
+"""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+SWITCH = "POSTERIAX_WITHOUT"
+NOISE_ONCE = "noise-once"
+UNROLLED_BITS = "unrolled-bits"
+LLVM_LEVELS = "llvm-levels"
+EARLY_TRACE = "early-trace"
+NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, EARLY_TRACE)
+
+_platform: ContextVar[str | None] = ContextVar("platform", default=None)
+
+
+@contextlib.contextmanager
+def tracing_for(platform: str) -> Iterator[None]:
+    """What is traced inside is for devices of this platform ("cpu", "gpu", "tpu")."""
+    token = _platform.set(platform)
+    try:
+        yield
+    finally:
+        _platform.reset(token)
+
+
+def in_use(name: str) -> bool:
+    """Whether an item applies: the program is for a CPU, and the switch does not name it.
+
+    >>> with tracing_for("gpu"):
+    ...     in_use(UNROLLED_BITS)
+    False
+    """
+    platform = _platform.get() or _default_platform()
+    return platform == "cpu" and name not in os.environ.get(SWITCH, "").split(",")
+
+
+def _default_platform() -> str:
+    default = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return getattr(default, "platform", default) or jax.default_backend()
+
+
+# LLVM's level 3 makes steps no faster, and delays the first one by half a second
+OPTIMISED = {"xla_backend_optimization_level": 2}
+_QUICK = {"xla_backend_optimization_level": 0}
+
+
+def options_for_steps(platform: str) -> dict[str, Any] | None:
+    """Compiler options of a program that runs many times."""
+    with tracing_for(platform):
+        return OPTIMISED if in_use(LLVM_LEVELS) else None
+
+
+def options_for_one_run(platform: str) -> dict[str, Any] | None:
+    """Compiler options of a program that runs once and is not worth optimising."""
+    with tracing_for(platform):
+        return _QUICK if in_use(LLVM_LEVELS) else None
+
+
+def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.Array:
+    """`make()`; on a CPU, computed once although several operations read it.
+
+    A step reads its noise twice: in the draw and in the gradient of the scale. XLA would fuse the inverse error
+    function into each reader, including Adam's three updates, and compute it four times. It does not fuse across a conditional.
+    This one gives zeros if the first entry of `unless_nan` is not finite: that is what the noise will be added to or
+    multiplied with, so the result is then not finite either way, which the compiler cannot know.
+    """
+    if not in_use(NOISE_ONCE):
+        return make()
+    spec = jax.eval_shape(make)
+    return jax.lax.cond(jnp.isfinite(unless_nan.reshape(-1)[0]), make, lambda: jnp.zeros(spec.shape, spec.dtype))
+
+
+LARGE = 2**14  # entries of an array whose random bits are worth a kernel of their own
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def is_large(key: jax.Array, shape: Sequence[int]) -> bool:
+    """Whether `random_bits` may do better than JAX, for a key of JAX's default generator."""
+    return LARGE <= math.prod(shape) < 2**32 and jax.random.key_impl(key) == "threefry2x32"
+
+
+def random_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """`jax.random.bits(key, shape)`, to the bit; large arrays in one kernel on a CPU.
+
+    JAX compiles its generator, Threefry, as a loop of five rounds there, each of which reads and writes all words:
+    quick to compile, but slower for large arrays than all twenty rounds in one kernel.
+    """
+    if is_large(key, shape) and in_use(UNROLLED_BITS):
+        return unrolled_bits(key, shape)
+    return jax.random.bits(key, shape, jnp.uint32)
+
+
+def unrolled_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """`jax.random.bits(key, shape)`, to the bit, as one kernel: Threefry-2x32 of every entry's index.
+
+    >>> bool((unrolled_bits(jax.random.key(0), (5,)) == jax.random.bits(jax.random.key(0), (5,))).all())
+    True
+    """
+    first, second = jax.random.key_data(key)
+    schedule = (first, second, first ^ second ^ jnp.uint32(0x1BD11BDA))
+    # the counter has 64 bits; arrays of this size only need the lower half
+    index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    a, b = jnp.broadcast_to(first, index.shape), index + second
+    for turn in range(5):
+        for distance in _ROTATIONS[turn % 2]:
+            a = a + b
+            b = a ^ ((b << distance) | (b >> (32 - distance)))
+        a = a + schedule[(turn + 1) % 3]
+        b = b + schedule[(turn + 2) % 3] + jnp.uint32(turn + 1)
+    return a ^ b
