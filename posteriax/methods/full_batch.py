@@ -80,8 +80,8 @@ class FullBatchKernel(Kernel):
 
     def log_joint_of_vector(self, batch: Batch) -> Callable[[jax.Array], jax.Array]:
         """The same density over the vector of standardised unknowns, up to a constant."""
-        log_joint = self.log_joint(batch)
-        return lambda vector: log_joint(self.standardised.unknowns(vector))
+        to_unknowns, log_joint = self.standardised.inverse(), self.log_joint(batch)
+        return lambda vector: log_joint(to_unknowns(vector))
 
 
 def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Callable[[Unknowns], jax.Array]:

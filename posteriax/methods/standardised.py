@@ -1,5 +1,7 @@
 """The unknowns as one vector, in units of their priors' scales: what samplers that adapt a mass per weight work on."""
 
+from collections.abc import Callable
+
 import jax
 from jax.flatten_util import ravel_pytree
 
@@ -32,16 +34,22 @@ class Standardised:
 
     def variances(self, vector: jax.Array) -> Unknowns:
         """Variances of the vector's entries as those of the unknowns, if no prior has correlated weights."""
-        leaves, treedef = jax.tree.flatten(self._unravel(vector))
+        leaves, treedef = jax.tree.flatten(ravel_pytree(self.problem.unknowns)[1](vector))
         return jax.tree.unflatten(treedef, [leaf * scale**2 for leaf, scale in zip(leaves, self.scales, strict=True)])
 
     def unknowns(self, vector: jax.Array) -> Unknowns:
-        leaves, treedef = jax.tree.flatten(self._unravel(vector))
-        own = [
-            (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
-            for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
-        ]
-        return jax.tree.unflatten(treedef, own)
+        return self.inverse()(vector)
 
-    def _unravel(self, vector: jax.Array) -> Unknowns:
-        return ravel_pytree(self.problem.unknowns)[1](vector)
+    def inverse(self) -> Callable[[jax.Array], Unknowns]:
+        """The function from vectors to unknowns, for those who call it often: its preparation is traced once."""
+        unravel = ravel_pytree(self.problem.unknowns)[1]
+
+        def unknowns(vector: jax.Array) -> Unknowns:
+            leaves, treedef = jax.tree.flatten(unravel(vector))
+            own = [
+                (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
+                for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
+            ]
+            return jax.tree.unflatten(treedef, own)
+
+        return unknowns
