@@ -22,15 +22,15 @@ import numpy as np
 import quax
 
 from posteriax._internal.compiler import jit
+from posteriax._internal.memory import CURVATURE_BYTES, fitting
 from posteriax.data import Batch
 from posteriax.families.arrays import Contraction, ProbeArray, Use, find_uses, spec_of_example
 from posteriax.priors import Leaf
-from posteriax.problem import Problem, Unknowns, couples_examples
+from posteriax.problem import Problem, Unknowns
 
 MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
 AT_ONCE = 16  # products in one vmap
 EXAMPLES = 100  # at most, in one chunk
-CHUNK_BYTES = 2**28
 
 
 def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Leaf) -> np.ndarray:
@@ -46,7 +46,7 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
         ValueError: if it would take too many Hessian-vector products, or the network couples examples.
     """
     x, y = problem.check(data)
-    if couples_examples(problem.network, x):
+    if problem.couples_examples(x):
         raise ValueError(
             "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
             "curvature of its likelihood is not a sum over examples"
@@ -63,7 +63,7 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
             f"limit is {MOST_PRODUCTS:,}: choose smaller leaves"
         )
     patch = 4 * layer.inputs * (layer.positions + 2 * AT_ONCE) if layer is not None and by_push else 1
-    size = int(np.clip(CHUNK_BYTES // patch, 1, min(EXAMPLES, len(y))))
+    size = fitting(CURVATURE_BYTES, patch, min(EXAMPLES, len(y)))
     total = np.zeros(leaf.shape)
     for start in range(0, len(y), size):
         rows = np.minimum(np.arange(start, start + size), len(y) - 1)

@@ -17,6 +17,7 @@ import numpy as np
 
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax._internal.compiler import jit
+from posteriax._internal.memory import PRODUCT_MATRIX_BYTES
 from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.activation_patterns import activation_pattern
 from posteriax.analysis.chosen_leaves import as_bytes, check_size
@@ -24,8 +25,6 @@ from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
-
-LARGEST_BYTES = 2**31  # for the matrices of all draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +92,10 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
     key, total = as_key(key), min(check_count("draws", draws), posterior.support or draws)
     outputs = math.prod(posterior.problem.output_spec(x[None]).shape)
     needed = 4 * total * outputs * x.size
-    if needed > LARGEST_BYTES:
+    if needed > PRODUCT_MATRIX_BYTES:
         raise ValueError(
             f"{total:,} matrices of {outputs:,} x {x.size:,} would take {as_bytes(needed)} (limit "
-            f"{as_bytes(LARGEST_BYTES)}): use fewer draws"
+            f"{as_bytes(PRODUCT_MATRIX_BYTES)}): use fewer draws"
         )
     parts = [_local(posterior.problem, x, some.network) for some in chunks_of_draws(posterior, key, total)]
     return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))

@@ -9,15 +9,16 @@ import jax
 import numpy as np
 
 from posteriax._internal.checks import check_data, check_inputs
+from posteriax._internal.memory import EXAMPLES_AT_ONCE
+from posteriax.comparison.chart_summaries import View, view_of
 from posteriax.comparison.comparison import Comparison, Cost, Rows
 from posteriax.comparison.recalibration import best_temperature, tempered
 from posteriax.comparison.shift import detection
 from posteriax.comparison.significance import Values, best_and_ties
-from posteriax.comparison.views import View, view_of
 from posteriax.data import CorruptedSet, Corruption
 from posteriax.diagnostics import check_reference
 from posteriax.metrics import SCORES, Estimate, Score, choose
-from posteriax.posterior import EXAMPLES_AT_ONCE, Posterior
+from posteriax.posterior import Posterior
 
 
 def compare(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.views import View
+from posteriax.comparison.chart_summaries import View
 from posteriax.data import Corruption
 from posteriax.diagnostics import ReferenceCheck
 from posteriax.metrics import Estimate, Score, describe

@@ -1,6 +1,5 @@
 """Posterior: what a method inferred; how to draw weights from it, predict with it, save and load it."""
 
-from posteriax._internal.memory import EXAMPLES_AT_ONCE as EXAMPLES_AT_ONCE
 from posteriax.posterior.batch_statistics import with_batch_statistics as with_batch_statistics
 from posteriax.posterior.draws import DrawsPosterior as DrawsPosterior
 from posteriax.posterior.file import PosteriorFileError as PosteriorFileError

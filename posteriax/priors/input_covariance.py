@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.checks import check_inputs
+from posteriax._internal.memory import PATCH_VALUES, fitting
 from posteriax._internal.running_moments import mean_and_covariance
-
-CHUNK = 2**22  # numbers at a time, 32 MB: patches take many times the memory of the data
 
 
 def covariance_of_inputs(x: Any, largest: int) -> np.ndarray:
@@ -80,7 +79,7 @@ def _per_axis(name: str, value: int | Sequence[int], axes: int, least: int) -> t
 
 def _examples(x: np.ndarray, inputs: int) -> Iterator[np.ndarray]:
     """Flattened inputs, some rows at a time."""
-    rows = max(1, CHUNK // inputs)
+    rows = fitting(PATCH_VALUES, inputs)
     for start in range(0, len(x), rows):
         yield np.asarray(x[start : start + rows], np.float64).reshape(-1, inputs)
 
@@ -92,7 +91,7 @@ def _patches(images: np.ndarray, kernel: tuple[int, ...], padding: tuple[int, ..
         raise ValueError(f"kernel {kernel} is larger than the padded images {tuple(sides)}")
     inputs = math.prod(kernel) * images.shape[-1]
     positions = math.prod(side - size + 1 for side, size in zip(sides, kernel, strict=True))
-    rows = max(1, CHUNK // (positions * inputs))
+    rows = fitting(PATCH_VALUES, positions * inputs)
     axes = tuple(range(1, 1 + len(kernel)))
     for start in range(0, len(images), rows):
         some = np.asarray(images[start : start + rows], np.float64)

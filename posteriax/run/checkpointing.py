@@ -6,11 +6,10 @@ from typing import Any
 
 import jax
 
+from posteriax._internal.memory import UNSAVED_BYTES
 from posteriax.run.checkpoint import Checkpoint, CheckpointError
 from posteriax.run.loop import Observer, Run
 from posteriax.run.program import Program
-
-WAITING_BYTES = 64 * 2**20  # of draws in memory that a checkpoint does not have yet
 
 
 class SaveCheckpoints(Observer):
@@ -43,7 +42,7 @@ class SaveCheckpoints(Observer):
 
     def after_chunk(self, run: Run) -> None:
         waiting = sum(leaf.nbytes for leaf in jax.tree.leaves(run.drawn[self.draws :]))
-        if not (run.ending or time.monotonic() - self.written > self.every or waiting > WAITING_BYTES):
+        if not (run.ending or time.monotonic() - self.written > self.every or waiting > UNSAVED_BYTES):
             return
         more = {name: value for observer in self.others for name, value in observer.saved().items()}
         recorded, drawn = run.recorded[self.chunks :], run.drawn[self.draws :]

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from posteriax._internal.checks import as_key, check_count
 from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
-from posteriax.problem import Problem, couples_examples
+from posteriax.problem import Problem
 from posteriax.run.feeding import PreparedData, prepare_data
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
 from posteriax.run.program import Program, members_mesh
@@ -60,7 +60,7 @@ def prepare_run(
         num_examples=prepared.num_examples,
         steps=_steps(method, prepared.per_epoch, pace, length),
         steps_per_epoch=prepared.per_epoch,
-        couples_examples=couples_examples(problem.network, prepared.sample.x),
+        couples_examples=problem.couples_examples(prepared.sample.x),
         warmup=pace.warmup,
         thin=pace.thin,
         data_axis=_data_axis(method, devices),

@@ -18,12 +18,12 @@ from jax.sharding import PartitionSpec as P
 
 from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
+from posteriax._internal.memory import CHUNK_BYTES
 from posteriax.data import Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
 
 STEPS_PER_CHUNK = 1000  # at the most
-CHUNK_BYTES = 64 * 2**20  # of draws, or of batches from the host, held on the device
 
 Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posteriax.comparison.chart_summaries import View
 from posteriax.comparison.comparison import Comparison
-from posteriax.comparison.views import View
 from posteriax.metrics import Estimate
 
 HISTOGRAM_BINS = 24

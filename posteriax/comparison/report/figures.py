@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.plot_style import colours, pyplot
-from posteriax.comparison.views import view_of
+from posteriax.comparison.chart_summaries import view_of
 from posteriax.posterior import Posterior, Trace
 
 CLASS_COLOURS = ("#0072B2", "#D55E00")

@@ -6,10 +6,10 @@ from html import escape
 
 import numpy as np
 
+from posteriax.comparison.chart_summaries import Example
 from posteriax.comparison.comparison import Comparison
 from posteriax.comparison.report.chart_data import is_regression
 from posteriax.comparison.report.pictures import as_image, picture_uris
-from posteriax.comparison.views import Example
 
 FEATURES = 8  # shown of an example that is not a picture
 
@@ -17,7 +17,7 @@ FEATURES = 8  # shown of an example that is not a picture
 def example_cards(comparison: Comparison) -> str:
     """For each posterior, a card with its examples of the main test set: pictures, or tables of features.
 
-    >>> from posteriax.comparison.views import View
+    >>> from posteriax.comparison.chart_summaries import View
     >>> view = View(surest=(Example(3, np.zeros(2), 1, 1, 0.99),))
     >>> sets, views = {"test": {"MAP": {}}}, {"test": {"MAP": view}}
     >>> "<b>yes</b> 99.0&nbsp;%" in example_cards(Comparison(sets, views=views, class_names=("no", "yes")))

@@ -4,8 +4,8 @@ from functools import cache
 
 import numpy as np
 
+from posteriax.comparison.chart_summaries import COVERAGE_LEVELS, Example, View
 from posteriax.comparison.comparison import Comparison, Cost
-from posteriax.comparison.views import COVERAGE_LEVELS, Example, View
 from posteriax.data.corrupted_sets import Corruption
 from posteriax.metrics import Estimate
 

@@ -11,10 +11,10 @@ from made_up import classes, numbers, tiny
 
 from posteriax._internal.plot_style import PALETTE
 from posteriax.comparison import Comparison
+from posteriax.comparison.chart_summaries import Example, View
 from posteriax.comparison.report import chart_data, page_colours, pictures
 from posteriax.comparison.report.page import as_json, page
 from posteriax.comparison.report.wording import summary
-from posteriax.comparison.views import Example, View
 from posteriax.metrics import SCORES, Estimate
 
 EVIL = "<!--<script </script ><script>alert(1)</script>&\"'</title>{{data}}"

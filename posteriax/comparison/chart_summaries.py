@@ -1,4 +1,4 @@
-"""Views: the few numbers behind every chart of a comparison, so that it need not keep all predictions."""
+"""Chart summaries: the few numbers behind every chart of a comparison, so that it need not keep all predictions."""
 
 from dataclasses import dataclass, field
 from typing import Any
