@@ -71,9 +71,9 @@ def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.A
     """`make()`; on a CPU, computed once although several operations read it.
 
     A step reads its noise twice: in the draw and in the gradient of the scale. XLA would fuse the inverse error
-    function into each reader, including Adam's three updates, and compute it four times. It does not fuse across a conditional.
-    This one gives zeros if the first entry of `unless_nan` is not finite: that is what the noise will be added to or
-    multiplied with, so the result is then not finite either way, which the compiler cannot know.
+    function into each reader, including Adam's three updates, and compute it four times. It does not fuse across a
+    conditional. This one gives zeros if the first entry of `unless_nan` is not finite: that is what the noise will be
+    added to or multiplied with, so the result is then not finite either way, which the compiler cannot know.
     """
     if not in_use(NOISE_ONCE):
         return make()
