@@ -19,7 +19,8 @@ NOISE_ONCE = "noise-once"
 UNROLLED_BITS = "unrolled-bits"
 LLVM_LEVELS = "llvm-levels"
 EARLY_TRACE = "early-trace"
-NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, EARLY_TRACE)
+PACKED_LEAVES = "packed-leaves"
+NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, EARLY_TRACE, PACKED_LEAVES)
 
 _platform: ContextVar[str | None] = ContextVar("platform", default=None)
 
@@ -42,7 +43,11 @@ def in_use(name: str) -> bool:
     False
     """
     platform = _platform.get() or _default_platform()
-    return platform == "cpu" and name not in os.environ.get(SWITCH, "").split(",")
+    return platform == "cpu" and not is_switched_off(name)
+
+
+def is_switched_off(name: str) -> bool:
+    return name in os.environ.get(SWITCH, "").split(",")
 
 
 def _default_platform() -> str:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from posteriax._internal import cpu_tuning
 from posteriax.families import Family
 
 SMALL = 4096  # entries of a leaf that is worth a copy
@@ -45,6 +46,9 @@ def pack_small_leaves(optimizer: optax.GradientTransformation) -> optax.Gradient
 
     Every leaf is a few compiled kernels: a small network compiles a second sooner with one for all of them.
     """
+
+    if cpu_tuning.is_switched_off(cpu_tuning.PACKED_LEAVES):
+        return optimizer
 
     def init(params: Any) -> Any:
         return optimizer.init(_pack(params))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,10 +34,10 @@ def run_start(rounds: int = 5) -> dict[str, np.ndarray]:
     """Seconds of each process, run in turn."""
     with tempfile.TemporaryDirectory() as cache:
         cases: dict[str, Callable[[], float]] = {
-            PEERS: partial(_seconds, PEERS),
-            "import posteriax": partial(_seconds, "import posteriax"),
-            "the README's first training step": partial(_seconds, FIRST_STEP),
-            "the same, compiled before": partial(_seconds, FIRST_STEP, cache),
+            PEERS: partial(seconds_of_process, PEERS),
+            "import posteriax": partial(seconds_of_process, "import posteriax"),
+            "the README's first training step": partial(seconds_of_process, FIRST_STEP),
+            "the same, compiled before": partial(seconds_of_process, FIRST_STEP, cache),
         }
         return interleave(cases, rounds)
 
@@ -47,8 +47,9 @@ def table(times: dict[str, np.ndarray]) -> Any:
     return ratio_table(times, PEERS, unit=1.0, unit_name="s", title=title)
 
 
-def _seconds(code: str, cache: str | None = None) -> float:
-    own = {key: value for key, value in os.environ.items() if not key.startswith("JAX_COMPILATION_CACHE")}
+def seconds_of_process(code: str, cache: str | None = None, environment: Mapping[str, str] = os.environ) -> float:
+    """From the start of a new Python process that runs some code to its end."""
+    own = {key: value for key, value in environment.items() if not key.startswith("JAX_COMPILATION_CACHE")}
     if cache is not None:
         own |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     began = time.perf_counter()

@@ -10,7 +10,7 @@ ROUNDS = typer.Option(15, min=1, help="How often each case is timed, all in turn
 def commands() -> typer.Typer:
     """The benchmarks, a command each."""
     bench = typer.Typer(help="Ratios of speed, all cases timed in turn in one run.", no_args_is_help=True)
-    for run in (step, families, leapfrog, sampling, gradients, start, compilers, memory):
+    for run in (step, families, leapfrog, sampling, gradients, start, tuning, compilers, memory):
         bench.command()(run)
     return bench
 
@@ -55,6 +55,13 @@ def start(rounds: int = typer.Option(5, min=1, help="Measurements of each.")) ->
     from posteriax.cli.bench.start import run_start, table
 
     console().print(table(run_start(rounds)))
+
+
+def tuning(rounds: int = ROUNDS) -> None:
+    """What is done only for XLA's CPU compiler: with each item, and without it."""
+    from posteriax.cli.bench.tuning import run_tuning, tables
+
+    console().print(*tables(run_tuning(rounds)), sep="\n")
 
 
 def compilers(
