@@ -114,7 +114,7 @@ def test_examples_merged_with_positions_are_not_taken_for_examples():
 
     _, plan, _ = setup(merged, (3, 2), jnp.ones((4, 5, 3)))
     assert plan.estimator == "weight"
-    assert "no axis of examples" in plan.note
+    assert "no separate axis of examples" in plan.note
 
 
 def test_a_custom_gradient_on_activations_only_still_trains():
