@@ -15,7 +15,7 @@ STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))  # channels, convolut
 RATES = (
     0.3,
     0.4,
-)  # of dropout after the first convolution of the first stage, and of the others; none before a pooling
+)  # of dropout, in the first stage and in the others; none before a pooling
 
 
 class VGG(eqx.Module):

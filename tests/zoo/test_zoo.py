@@ -133,7 +133,7 @@ def cases():
             yield pytest.param(name, method, marks=() if quick else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("name", "method"), cases())
+@pytest.mark.parametrize(("name", "method"), list(cases()))
 def test_every_method_takes_a_step(name, method):
     problem, data = problem_of(name)
     settings, length = METHODS[method]
