@@ -33,14 +33,14 @@ class MortalityLSTM(eqx.Module):
 
 
 def mortality_lstm(
-    *, variables: int = 37, static: int = 5, units: int = 64, outputs: int = 1, key: Any
+    *, variables: int = 37, static: int = 4, units: int = 64, outputs: int = 1, key: Any
 ) -> MortalityLSTM:
     """For in-hospital death from two days of records, the task of Dusenberry et al. (2020) on open data.
 
     Their data and network are not public; this is the same kind of model: an LSTM over values and a mask, one logit.
 
     >>> net = mortality_lstm(key=jax.random.key(0))
-    >>> net(jnp.zeros((48, 37)), jnp.ones((48, 37)), jnp.zeros(5)).shape
+    >>> net(jnp.zeros((48, 37)), jnp.ones((48, 37)), jnp.zeros(4)).shape
     (1,)
     """
     return MortalityLSTM(variables, static, units, outputs, key=key)

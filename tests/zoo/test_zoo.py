@@ -40,7 +40,7 @@ COUNTS = {
     "LeNet": (lambda: zoo.lenet(key=KEY), 76 * 32 + (25 * 32 + 1) * 64 + 4097 * 512 + 513 * 100),
     "LSTM": (lambda: zoo.lstm(key=KEY), 20_000 * 128 + (128 + 128 + 1) * 4 * 128 + 129),
     "CNN-LSTM": (lambda: zoo.cnn_lstm(key=KEY), 20_000 * 128 + (5 * 128 + 1) * 64 + (64 + 129) * 512 + 129 * 2),
-    "mortality": (lambda: zoo.mortality_lstm(key=KEY), (74 + 64 + 1) * 4 * 64 + 64 + 5 + 1),
+    "mortality": (lambda: zoo.mortality_lstm(key=KEY), (74 + 64 + 1) * 4 * 64 + 64 + 4 + 1),
     "ResNet-20": (lambda: zoo.resnet20(key=KEY), 274_042),
     "WRN-28-10": (
         lambda: zoo.wide_resnet(key=KEY),
