@@ -6,6 +6,7 @@ from posteriax import diagnostics as diagnostics
 from posteriax import families as families
 from posteriax import metrics as metrics
 from posteriax import priors as priors
+from posteriax import zoo as zoo
 from posteriax.__about__ import __version__ as __version__
 from posteriax._internal import compiler as _compiler
 from posteriax._internal.interruption import Interrupted as Interrupted

@@ -11,6 +11,7 @@ from posteriax.data.corruptions import EXTRA_CORRUPTIONS as EXTRA_CORRUPTIONS
 from posteriax.data.corruptions import corrupt as corrupt
 from posteriax.data.fashion import fashion_small as fashion_small
 from posteriax.data.moons import two_moons as two_moons
+from posteriax.data.sets import DataError, DataSet, Scaling, load, names
 from posteriax.data.sources import Feed as Feed
 from posteriax.data.sources import HostArrays as HostArrays
 from posteriax.data.sources import Loader as Loader
@@ -21,8 +22,13 @@ __all__ = [
     "CORRUPTIONS",
     "EXTRA_CORRUPTIONS",
     "CorruptedSet",
+    "DataError",
+    "DataSet",
+    "Scaling",
     "corrupt",
     "corrupted",
     "fashion_small",
+    "load",
+    "names",
     "two_moons",
 ]

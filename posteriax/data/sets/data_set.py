@@ -1,0 +1,82 @@
+"""DataSet: what a loader returns."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+Part = tuple[Any, Any]  # (x, y)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How inputs were standardised, (x - mean) / scale, with figures from the training part alone.
+
+    >>> Scaling.of(np.array([[1.0], [3.0]])).apply(np.array([[2.0], [4.0]])).tolist()
+    [[0.0], [2.0]]
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, x: np.ndarray, axes: tuple[int, ...] = (0,)) -> "Scaling":
+        """Fit to an array, over these axes; what does not vary, or was never seen, keeps its scale."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            count = np.isfinite(x).sum(axis=axes)
+            mean = np.where(count > 0, np.nansum(x, axis=axes, dtype=np.float64) / np.maximum(count, 1), 0.0)
+            apart = x - np.expand_dims(mean, axes)
+            scale = np.sqrt(np.nansum(np.square(apart), axis=axes, dtype=np.float64) / np.maximum(count, 1))
+        return cls(mean, np.where(scale > 1e-12, scale, 1.0))
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return ((x - self.mean) / self.scale).astype(np.float32)
+
+    def undo(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x, np.float64) * self.scale + self.mean
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set in its official split.
+
+    Args:
+        name: what it was loaded by.
+        train, test: ``(x, y)`` each, ready for ``px.fit`` and ``px.evaluate``.
+        classes: the names of labels 0, 1, ...; none for regression.
+        features: the names of the columns, where they have any.
+        scaling: how x was standardised, if it was; fitted to the training part.
+        target_scaling: how y was, for regression.
+
+    >>> import posteriax as px
+    >>> iris = px.data.load("iris")
+    >>> iris.classes, iris.train[0].shape
+    (('setosa', 'versicolor', 'virginica'), (120, 4))
+    """
+
+    name: str
+    train: Part = field(repr=False)
+    test: Part = field(repr=False)
+    classes: tuple[str, ...] = ()
+    features: tuple[str, ...] = field(default=(), repr=False)
+    scaling: Scaling | None = field(default=None, repr=False)
+    target_scaling: Scaling | None = field(default=None, repr=False)
+
+    def held_out(self, count: int) -> tuple["DataSet", Part]:
+        """The data set without the last `count` training examples, and these, for validation."""
+        x, y = self.train
+        if not 0 < count < len(y):
+            raise ValueError(f"count must leave examples on both sides of {len(y)}, got {count}")
+        kept, taken = slice(len(y) - count), slice(len(y) - count, None)
+        return replace(self, train=(_rows(x, kept), y[kept])), (_rows(x, taken), y[taken])
+
+    def first(self, train: int, test: int | None = None) -> "DataSet":
+        """The first examples of either part."""
+        (x, y), (x_test, y_test) = self.train, self.test
+        return replace(
+            self, train=(_rows(x, slice(train)), y[:train]), test=(_rows(x_test, slice(test)), y_test[:test])
+        )
+
+
+def _rows(part: Any, rows: slice) -> Any:
+    return {name: a[rows] for name, a in part.items()} if isinstance(part, dict) else part[rows]

@@ -1,0 +1,88 @@
+"""IMDB: 25,000 film reviews to learn from and 25,000 to test on, half of them good (Maas et al. 2011)."""
+
+import re
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posteriax.data.sets.data_set import DataSet
+from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
+from posteriax.data.sets.registry import register
+
+ARCHIVE = Remote(
+    "aclImdb_v1.tar.gz",
+    "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+    "md5:7c2ac02c03563afcf9b574c7e56c153a",
+)
+ARRAYS = ("tokens_train", "offsets_train", "y_train", "tokens_test", "offsets_test", "y_test")
+PADDING, START, UNKNOWN, FIRST_WORD = 0, 1, 2, 3
+WORDS = 20_000
+
+
+@register("imdb")
+def load_imdb(name: str, folder: str | Path | None = None, *, length: int = 100, words: int = WORDS) -> DataSet:
+    """Reviews as numbers of words, (N, length): the most frequent words have the lowest numbers.
+
+    Of a long review the last words are kept; a short one is padded at its beginning, so that a network that reads it
+    ends with its words. 0 is the padding, 1 the start of a review, 2 any rarer word.
+
+    Args:
+        length: words of a review.
+        words: how many numbers there are, at most 20,000.
+    """
+    if not 3 < words <= WORDS:
+        raise ValueError(f"words must be between 4 and {WORDS:,}, got {words}")
+    place = data_folder(folder)
+    arrays = find_arrays(place, ["imdb"], ARRAYS) or _from_archive(fetch(ARCHIVE, place))
+    parts: dict[str, Any] = {}
+    for part in ("train", "test"):
+        tokens = np.where(arrays[f"tokens_{part}"] < words, arrays[f"tokens_{part}"], UNKNOWN)
+        parts[part] = (pad(tokens, arrays[f"offsets_{part}"], length), arrays[f"y_{part}"].astype(np.int32))
+    return DataSet(name, parts["train"], parts["test"], ("bad", "good"))
+
+
+def pad(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:
+    """Sequences that follow each other in one row, as rows of the same length: the last `length` of each.
+
+    >>> pad(np.array([5, 6, 7, 8, 9]), np.array([0, 1, 5]), 3).tolist()
+    [[0, 0, 5], [7, 8, 9]]
+    """
+    padded = np.full((len(offsets) - 1, length), PADDING, np.int32)
+    for row, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        kept = tokens[max(first, last - length) : last]
+        padded[row, length - len(kept) :] = kept
+    return padded
+
+
+def _from_archive(path: Path) -> dict[str, np.ndarray]:
+    """Words of the training reviews numbered by how frequent they are."""
+    texts: dict[str, list[tuple[str, list[str], int]]] = {"train": [], "test": []}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                found = re.fullmatch(r"aclImdb/(train|test)/(neg|pos)/(\d+_\d+)\.txt", member.name)
+                if found and member.isfile():
+                    text = archive.extractfile(member).read().decode()  # type: ignore[union-attr]
+                    review = (member.name, _split(text), int(found[2] == "pos"))
+                    texts[found[1]].append(review)
+    except (tarfile.TarError, EOFError, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+    counts = Counter(word for _, review, _ in texts["train"] for word in review)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))[: WORDS - FIRST_WORD]
+    number = {word: i for i, word in enumerate(ranked, FIRST_WORD)}
+    arrays = {}
+    for part, reviews in texts.items():
+        if len(reviews) != 25_000:
+            raise DataError(f"{path} holds {len(reviews):,} {part} reviews, not 25,000: delete it, and load again")
+        rows = [[START, *(number.get(word, UNKNOWN) for word in review)] for _, review, _ in sorted(reviews)]
+        arrays[f"tokens_{part}"] = np.concatenate([np.array(row, np.uint16) for row in rows])
+        arrays[f"offsets_{part}"] = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        arrays[f"y_{part}"] = np.array([good for *_, good in sorted(reviews)])
+    return arrays
+
+
+def _split(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9']+", text.replace("<br />", " ").lower())

@@ -1,0 +1,107 @@
+"""PhysioNet 2012: two days of intensive care, and whether the patient died in hospital (Silva et al. 2012).
+
+Open records of the kind that mortality prediction is studied on: 4,000 stays to learn from (set a) and 4,000 to test on
+(set b); 37 variables by the hour, most of them missing at most hours.
+"""
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posteriax.data.sets.data_set import DataSet, Scaling
+from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
+from posteriax.data.sets.registry import register
+
+ADDRESS = "https://physionet.org/files/challenge-2012/1.0.0"
+CHECKSUMS = {
+    "set-a.tar.gz": "sha256:8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920",
+    "set-b.tar.gz": "sha256:b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30",
+    "Outcomes-a.txt": "sha256:2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2",
+    "Outcomes-b.txt": None,  # its checksum is not known: the user puts the file there
+}
+ARRAYS = ("x_a", "static_a", "y_a", "x_b", "static_b", "y_b", "variables", "static_names")
+HOURS = 48
+STATIC = ("Age", "Gender", "Height", "ICUType")
+VARIABLES = (
+    *("ALP", "ALT", "AST", "Albumin", "BUN", "Bilirubin", "Cholesterol", "Creatinine", "DiasABP", "FiO2", "GCS"),
+    *("Glucose", "HCO3", "HCT", "HR", "K", "Lactate", "MAP", "MechVent", "Mg", "NIDiasABP", "NIMAP", "NISysABP", "Na"),
+    *("PaCO2", "PaO2", "Platelets", "RespRate", "SaO2", "SysABP", "Temp", "TroponinI", "TroponinT", "Urine", "WBC"),
+    *("Weight", "pH"),
+)
+
+
+@register("physionet2012")
+def load_physionet(name: str, folder: str | Path | None = None) -> DataSet:
+    """x is a dictionary: "values" (N, 48, 37), 0 where nothing was measured; "observed", 1 where something was;
+    "static" (N, 4): age, gender, height, kind of unit. All standardised by what was measured in the training part.
+    """
+    place = data_folder(folder)
+    arrays = find_arrays(place, ["physionet2012"], ARRAYS) or _from_files(place)
+    scaling = Scaling.of(arrays["x_a"], axes=(0, 1))
+    of_static = Scaling.of(arrays["static_a"])
+    parts: dict[str, Any] = {}
+    for part in ("a", "b"):
+        x = {
+            "values": np.nan_to_num(scaling.apply(arrays[f"x_{part}"])),
+            "observed": np.isfinite(arrays[f"x_{part}"]).astype(np.float32),
+            "static": np.nan_to_num(of_static.apply(arrays[f"static_{part}"])),
+        }
+        parts[part] = (x, arrays[f"y_{part}"].astype(np.int32))
+    features = (*map(str, arrays["variables"]), *map(str, arrays["static_names"]))
+    return DataSet(name, parts["a"], parts["b"], ("survived", "died"), features, scaling)
+
+
+def _from_files(place: Path) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {"variables": np.array(VARIABLES), "static_names": np.array(STATIC)}
+    files = {file: fetch(Remote(file, f"{ADDRESS}/{file}", checksum), place) for file, checksum in CHECKSUMS.items()}
+    for part in ("a", "b"):
+        stays = _read_stays(files[f"set-{part}.tar.gz"])
+        outcomes = np.genfromtxt(files[f"Outcomes-{part}.txt"], delimiter=",", names=True)
+        ids = outcomes["RecordID"].astype(int)
+        missing = [i for i in ids if i not in stays]
+        if missing:
+            raise DataError(f"set-{part}.tar.gz lacks record {missing[0]} of Outcomes-{part}.txt: delete both")
+        arrays[f"x_{part}"] = np.stack([stays[i][0] for i in ids])
+        arrays[f"static_{part}"] = np.stack([stays[i][1] for i in ids])
+        arrays[f"y_{part}"] = outcomes["Inhospital_death"].astype(int)
+    return arrays
+
+
+def _read_stays(path: Path) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """By record, the mean of every variable within every hour, and what does not change."""
+    stays = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.isfile() and member.name.endswith(".txt"):
+                    text = archive.extractfile(member).read().decode()  # type: ignore[union-attr]
+                    stays[int(Path(member.name).stem)] = read_stay(text)
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+    return stays
+
+
+def read_stay(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """One record, lines of "hh:mm,variable,value"; -1 stands for unknown.
+
+    >>> values, static = read_stay("Time,Parameter,Value\\n00:00,Age,54\\n00:07,HR,70\\n00:37,HR,80\\n")
+    >>> values[0, VARIABLES.index("HR")].item(), static.tolist()
+    (75.0, [54.0, nan, nan, nan])
+    """
+    sums, counts = np.zeros((HOURS, len(VARIABLES))), np.zeros((HOURS, len(VARIABLES)))
+    static = np.full(len(STATIC), np.nan)
+    for line in io.StringIO(text).readlines()[1:]:
+        time, variable, value = line.strip().split(",")
+        number, hour = float(value), int(time.split(":")[0])
+        if number == -1:
+            continue
+        if variable in STATIC:
+            static[STATIC.index(variable)] = number
+        elif variable in VARIABLES and hour < HOURS:
+            sums[hour, VARIABLES.index(variable)] += number
+            counts[hour, VARIABLES.index(variable)] += 1
+    values = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return values.astype(np.float32), static.astype(np.float32)

@@ -1,0 +1,54 @@
+"""Loading by name."""
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from posteriax.data.sets.data_set import DataSet
+
+Loader = Callable[..., DataSet]
+_LOADERS: dict[str, Loader] = {}
+
+
+def register(*names: str) -> Callable[[Loader], Loader]:
+    """A decorator: the function loads the data sets of these names. It takes the name, a folder and its own options."""
+
+    def add(loader: Loader) -> Loader:
+        _LOADERS.update(dict.fromkeys(names, loader))
+        return loader
+
+    return add
+
+
+def names() -> list[str]:
+    """The names that `load` takes.
+
+    >>> "fashion_mnist" in names(), "uci/concrete" in names()
+    (True, True)
+    """
+    return sorted(_LOADERS)
+
+
+def load(name: str, *, folder: str | Path | None = None, **options: Any) -> DataSet:
+    """A data set by its name, in its official split.
+
+    Looks into `folder` for the public files or for arrays, `NAME.npz`, and downloads the originals with their checksums
+    if they are not there. docs/data.md lists the files and the options of each set.
+
+    Args:
+        name: "mnist", "fashion_mnist", "cifar10", "cifar100", "imdb", "uci/concrete" and the other UCI sets,
+            "physionet2012", "iris", "digits", "two_moons".
+        folder: where the files are or should go; by default ``$POSTERIAX_DATA``, or a cache folder of the user's.
+        **options: of that data set, such as ``split=3`` for UCI's twenty splits.
+
+    Raises:
+        DataError: a file that is not there and cannot be downloaded, is damaged, or is not what it should be.
+
+    >>> load("two_moons", train=100).train[0].shape
+    (100, 2)
+    """
+    if name not in _LOADERS:
+        close = difflib.get_close_matches(str(name), names(), 3, cutoff=0.4) or names()
+        raise ValueError(f"there is no data set {name!r}. Did you mean {' or '.join(close)}?")
+    return _LOADERS[name](name, folder, **options)

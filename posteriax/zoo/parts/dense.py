@@ -1,0 +1,48 @@
+"""Dense layers and embeddings."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+Initializer = Callable[..., jax.Array]
+he_normal = jax.nn.initializers.he_normal()  # variance 2 / fan_in
+lecun_normal = jax.nn.initializers.lecun_normal()  # variance 1 / fan_in
+glorot_uniform = jax.nn.initializers.glorot_uniform()  # variance 2 / (fan_in + fan_out)
+
+
+class Dense(eqx.Module):
+    """x W + b, with W of shape (inputs, outputs).
+
+    >>> Dense(3, 2, key=jax.random.key(0))(jnp.ones(3)).shape
+    (2,)
+    """
+
+    weight: jax.Array
+    bias: jax.Array | None
+
+    def __init__(self, inputs: int, outputs: int, *, key: Any, init: Initializer = he_normal, bias: bool = True):
+        self.weight = init(key, (inputs, outputs), jnp.float32)
+        self.bias = jnp.zeros(outputs) if bias else None
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = x @ self.weight
+        return y if self.bias is None else y + self.bias
+
+
+class Embedding(eqx.Module):
+    """One row of the weights for each token.
+
+    >>> Embedding(10, 4, key=jax.random.key(0))(jnp.array([3, 1])).shape
+    (2, 4)
+    """
+
+    weight: jax.Array
+
+    def __init__(self, words: int, features: int, *, key: Any):
+        self.weight = jax.random.uniform(key, (words, features), minval=-0.05, maxval=0.05)  # as in Keras
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        return self.weight[tokens]

@@ -1,0 +1,79 @@
+"""Wide residual networks (Zagoruyko and Komodakis 2016)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from posteriax.zoo.parts.batch_norm import BatchNorm
+from posteriax.zoo.parts.convolution import Conv
+from posteriax.zoo.parts.dense import Dense
+
+Stateful = tuple[eqx.Module, eqx.nn.State]
+
+
+class Block(eqx.Module):
+    """Normalisation and ReLU before each of two convolutions, and the input added."""
+
+    norms: list[BatchNorm]
+    convolutions: list[Conv]
+    shortcut: Conv | None
+
+    def __init__(self, inputs: int, outputs: int, stride: int, *, key: Any):
+        keys = jax.random.split(key, 3)
+        self.norms = [BatchNorm(inputs), BatchNorm(outputs)]
+        self.convolutions = [
+            Conv(inputs, outputs, 3, stride=stride, padding=1, bias=False, key=keys[0]),
+            Conv(outputs, outputs, 3, padding=1, bias=False, key=keys[1]),
+        ]
+        changes = stride > 1 or inputs != outputs
+        self.shortcut = Conv(inputs, outputs, 1, stride=stride, padding=0, bias=False, key=keys[2]) if changes else None
+
+    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        y, state = self.norms[0](x, state)
+        y = jax.nn.relu(y)
+        if self.shortcut is not None:
+            x = self.shortcut(y)
+        y, state = self.norms[1](self.convolutions[0](y), state)
+        return x + self.convolutions[1](jax.nn.relu(y)), state
+
+
+class WideResNet(eqx.Module):
+    """Three stages of (depth - 4) / 6 blocks, 16, 32 and 64 times the widening."""
+
+    stem: Conv
+    blocks: list[Block]
+    norm: BatchNorm
+    out: Dense
+
+    def __init__(self, depth: int, widen: int, channels: int, classes: int, *, key: Any):
+        if (depth - 4) % 6:
+            raise ValueError(f"depth must be 6 n + 4, such as 16 or 28, got {depth}")
+        per_stage = (depth - 4) // 6
+        keys = iter(jax.random.split(key, 3 * per_stage + 2))
+        self.stem = Conv(channels, 16, 3, padding=1, bias=False, key=next(keys))
+        self.blocks, inputs = [], 16
+        for stage in range(3):
+            for i in range(per_stage):
+                outputs = 16 * widen * 2**stage
+                self.blocks.append(Block(inputs, outputs, 2 if stage and not i else 1, key=next(keys)))
+                inputs = outputs
+        self.norm = BatchNorm(inputs)
+        self.out = Dense(inputs, classes, key=next(keys))
+
+    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        x = self.stem(x)
+        for block in self.blocks:
+            x, state = block(x, state)
+        x, state = self.norm(x, state)
+        return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
+
+
+def wide_resnet(*, depth: int = 28, widen: int = 10, channels: int = 3, classes: int = 10, key: Any) -> Stateful:
+    """WRN-28-10, the network of rank-1 BNNs (Dusenberry et al. 2020) for CIFAR, or a smaller one; with its state.
+
+    >>> net, state = wide_resnet(depth=10, widen=1, key=jax.random.key(0))
+    >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))
+    77850
+    """
+    return eqx.nn.make_with_state(WideResNet)(depth, widen, channels, classes, key=key)

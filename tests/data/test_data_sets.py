@@ -1,0 +1,267 @@
+"""Data sets by name: right from any of their files, and one clear line for whatever is wrong with them."""
+
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import os
+import struct
+import tarfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax.data.sets import cifar, fetching, idx_images, imdb
+from posteriax.data.sets.fetching import DataError, Remote, fetch
+
+BODY = np.random.default_rng(0).bytes(1_000_000)
+MD5 = f"md5:{hashlib.md5(BODY).hexdigest()}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """/whole, /resumed (with ranges) and /cut, whose every answer ends after 300,000 bytes; nothing else is there."""
+
+    seen: list
+
+    def do_GET(self):
+        first = int(self.headers.get("Range", "bytes=0-")[6:-1])
+        self.seen.append((self.path, first))
+        if self.path not in ("/whole", "/cut", "/resumed"):
+            return self.send_error(404)
+        ranged = first > 0 and self.path != "/whole"
+        body = BODY[first:] if ranged else BODY
+        self.send_response(206 if ranged else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        try:
+            self.wfile.write(body if self.path == "/whole" else body[: 300_000 if self.path == "/cut" else 400_000])
+        except OSError:
+            pass  # the other side has had enough
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    handler = type("Own", (Handler,), {"seen": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", handler.seen
+        server.shutdown()
+
+
+def test_a_download_appears_whole_and_once(server, tmp_path):
+    address, seen = server
+    remote = Remote("file.bin", f"{address}/whole", MD5)
+    assert fetch(remote, tmp_path).read_bytes() == BODY
+    fetch(remote, tmp_path)
+    assert seen == [("/whole", 0)]
+    assert os.listdir(tmp_path) == ["file.bin"]
+
+
+def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
+    address, seen = server
+    assert fetch(Remote("file.bin", f"{address}/resumed", MD5), tmp_path).read_bytes() == BODY
+    np.testing.assert_allclose([first for _, first in seen], [0, 400_000, 800_000], atol=2 * fetching.BLOCK)
+    assert os.listdir(tmp_path) == ["file.bin"]
+
+
+def test_a_download_that_never_ends_is_kept_for_the_next_call(server, tmp_path, monkeypatch):
+    address, seen = server
+    monkeypatch.setattr(fetching, "ATTEMPTS", 2)
+    with pytest.raises(DataError, match=r"file.bin could not be downloaded .* [56]\d\d,\d\d\d bytes are kept"):
+        fetch(Remote("file.bin", f"{address}/cut", MD5), tmp_path)
+    assert os.listdir(tmp_path) == ["file.bin.part"]
+    assert fetch(Remote("file.bin", f"{address}/cut", MD5), tmp_path).read_bytes() == BODY
+    np.testing.assert_allclose([first for _, first in seen], [0, 300_000, 600_000, 900_000], atol=3 * fetching.BLOCK)
+
+
+def test_a_wrong_checksum_leaves_nothing_behind(server, tmp_path):
+    wrong = "md5:" + "0" * 32
+    with pytest.raises(DataError, match="its checksum is wrong. Nothing was kept"):
+        fetch(Remote("file.bin", f"{server[0]}/whole", wrong), tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_is_not_there_is_named(server, tmp_path):
+    with pytest.raises(DataError, match=r"could not be downloaded from .*: the server answers 404. Put file.bin"):
+        fetch(Remote("file.bin", f"{server[0]}/gone", MD5), tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_a_network_it_says_which_file_to_put_where(tmp_path):
+    with pytest.raises(DataError, match=rf"no connection. Put file.bin into {tmp_path} yourself"):
+        fetch(Remote("file.bin", "http://127.0.0.1:9/file.bin", MD5), tmp_path)  # a port that nothing listens on
+
+
+def test_a_file_without_a_checksum_is_not_downloaded(tmp_path):
+    with pytest.raises(DataError, match="download it from http://somewhere and put it there"):
+        fetch(Remote("file.bin", "http://somewhere", None), tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(server, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DataError, match=r"file.bin cannot be written to"):
+        fetch(Remote("file.bin", f"{server[0]}/whole", MD5), tmp_path / "file" / "inside")
+
+
+def test_an_unknown_name_comes_with_the_nearest_ones():
+    with pytest.raises(ValueError, match=r"there is no data set 'fashion-mnist'. Did you mean fashion_mnist"):
+        px.data.load("fashion-mnist")
+
+
+def idx(array):
+    header = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return gzip.compress(header + array.astype(np.uint8).tobytes())
+
+
+@pytest.fixture
+def mnist_files(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x_train": rng.integers(256, size=(6, 28, 28)),
+        "y_train": rng.integers(10, size=6),
+        "x_test": rng.integers(256, size=(3, 28, 28)),
+        "y_test": rng.integers(10, size=3),
+    }
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for part, file in idx_images.PARTS.items():
+        (folder / file).write_bytes(idx(arrays[part]))
+    return tmp_path, arrays
+
+
+def test_the_public_files_and_arrays_give_the_same(mnist_files, tmp_path_factory):
+    folder, arrays = mnist_files
+    other = tmp_path_factory.mktemp("arrays")
+    np.savez(other / "mnist.npz", **{name: a.astype(np.uint8) for name, a in arrays.items()})
+    from_files, from_arrays = px.data.load("mnist", folder=folder), px.data.load("mnist", folder=other)
+    for one, two in ((from_files.train, from_arrays.train), (from_files.test, from_arrays.test)):
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
+    np.testing.assert_allclose(from_files.train[0], arrays["x_train"] / 255, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[: len(b) // 2], lambda b: b"no gzip", lambda b: gzip.compress(b"no idx")]
+)
+def test_a_damaged_public_file_is_named(mnist_files, damage):
+    path = mnist_files[0] / "mnist" / idx_images.PARTS["x_train"]
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=rf"{path.name} is damaged"):
+        px.data.load("mnist", folder=mnist_files[0])
+
+
+def test_damaged_and_incomplete_arrays_are_named(tmp_path):
+    (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(DataError, match=r"mnist.npz cannot be read as arrays"):
+        px.data.load("mnist", folder=tmp_path)
+    np.savez(tmp_path / "mnist.npz", x_train=np.zeros(3))
+    with pytest.raises(DataError, match=r"mnist.npz has no array y_train, x_test, y_test; it has x_train"):
+        px.data.load("mnist", folder=tmp_path)
+
+
+def archive(path, files):
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+def test_cifar_is_read_from_its_binary_archive(tmp_path):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(256, size=(6, 32, 32, 3), dtype=np.uint8), np.arange(6, dtype=np.uint8)
+    records = np.concatenate([labels[:, None], images.transpose(0, 3, 1, 2).reshape(6, -1)], axis=1)
+    names = [*cifar.TRAIN["cifar10"], *cifar.TEST["cifar10"]]
+    files = {f"cifar-10-batches-bin/{name}": row.tobytes() for name, row in zip(names, records, strict=True)}
+    archive(tmp_path / "cifar-10-binary.tar.gz", files)
+    data = px.data.load("cifar10", folder=tmp_path)
+    np.testing.assert_allclose(data.train[0], images[:5] / 255, atol=1e-7)
+    assert (data.train[1].tolist(), data.test[1].tolist()) == ([0, 1, 2, 3, 4], [5])
+    del files["cifar-10-batches-bin/data_batch_3.bin"]
+    archive(tmp_path / "cifar-10-binary.tar.gz", files)
+    with pytest.raises(DataError, match=r"has no data_batch_3.bin"):
+        px.data.load("cifar10", folder=tmp_path)
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"damaged")
+    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz is damaged"):
+        px.data.load("cifar10", folder=tmp_path)
+
+
+def test_uci_splits_from_text_files_are_standardised_by_the_training_part(tmp_path):
+    rng = np.random.default_rng(0)
+    table = rng.normal(3.0, 2.0, size=(20, 4))
+    folder = tmp_path / "concrete" / "data"
+    folder.mkdir(parents=True)
+    texts = {"data": table, "n_splits": [2], "index_features": [0, 1, 2], "index_target": [3]}
+    for split, order in enumerate((np.arange(20), np.arange(20)[::-1])):
+        texts |= {f"index_train_{split}": order[:15], f"index_test_{split}": order[15:]}
+    for name, values in texts.items():
+        np.savetxt(folder / f"{name}.txt", values)
+    data = px.data.load("uci/concrete", folder=tmp_path, split=1)
+    rows = np.arange(20)[::-1][:15]
+    np.testing.assert_allclose(data.train[0].mean(axis=0), 0.0, atol=1e-6)
+    np.testing.assert_allclose(data.target_scaling.undo(data.train[1]), table[rows, 3], rtol=1e-5)
+    np.testing.assert_allclose(
+        data.test[0], (table[:5, :3][::-1] - table[rows, :3].mean(0)) / table[rows, :3].std(0), rtol=1e-4
+    )
+    with pytest.raises(ValueError, match="split must be between 0 and 1, got 2"):
+        px.data.load("uci/concrete", folder=tmp_path, split=2)
+    with pytest.raises(DataError, match=r"there is no data of energy in .*: put the folder energy of"):
+        px.data.load("uci/energy", folder=tmp_path)
+
+
+def test_missing_measurements_do_not_move_the_standardisation(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(5.0, 3.0, size=(40, 48, 37)).astype(np.float32)
+    x[rng.random(x.shape) < 0.8] = np.nan
+    static = rng.normal(size=(40, 4)).astype(np.float32)
+    y = rng.integers(2, size=40)
+    names = {"variables": np.array([f"v{i}" for i in range(37)]), "static_names": np.array(list("abcd"))}
+    np.savez(tmp_path / "physionet2012.npz", x_a=x, static_a=static, y_a=y, x_b=x, static_b=static, y_b=y, **names)
+    inputs = px.data.load("physionet2012", folder=tmp_path).train[0]
+    seen = inputs["observed"] == 1
+    np.testing.assert_array_equal(seen, np.isfinite(x))
+    assert np.all(inputs["values"][~seen] == 0)
+    assert abs(inputs["values"][seen].mean()) < 0.05 and abs(inputs["values"][seen].std() - 1) < 0.05
+
+
+def test_imdb_numbers_words_by_frequency(tmp_path, monkeypatch):
+    texts = {"train": ("good film<br />good end", "bad film"), "test": ("good unheard film", "bad")}
+    reviews = {}
+    for part, (good, bad) in texts.items():
+        for i in range(12_500):
+            reviews[f"aclImdb/{part}/pos/{i}_9.txt"] = good.encode()
+            reviews[f"aclImdb/{part}/neg/{i}_2.txt"] = bad.encode()
+    archive(tmp_path / "aclImdb_v1.tar.gz", reviews)
+    data = px.data.load("imdb", folder=tmp_path, length=5)
+    # good and film are equally frequent: by the alphabet then
+    numbers = {"film": 3, "good": 4, "bad": 5, "end": 6}
+    good, bad = data.train[0][data.train[1] == 1][0], data.train[0][data.train[1] == 0][0]
+    assert good.tolist() == [imdb.START, *(numbers[word] for word in ["good", "film", "good", "end"])]
+    assert bad.tolist() == [0, 0, imdb.START, numbers["bad"], numbers["film"]]
+    assert data.test[0][data.test[1] == 1][0].tolist() == [
+        0,
+        imdb.START,
+        numbers["good"],
+        imdb.UNKNOWN,
+        numbers["film"],
+    ]
+
+
+REAL = os.environ.get("POSTERIAX_DATA")
+
+
+@pytest.mark.skipif(not REAL, reason="POSTERIAX_DATA is not set")
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "uci/energy", "physionet2012"])
+def test_real_data_load(name):
+    if not any(Path(REAL).glob("*.npz")):
+        pytest.skip("no arrays there")
+    data = px.data.load(name)
+    assert len(data.train[1]) > len(data.test[1]) / 2 > 0
