@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posteriax.data.fashion import FASHION_CLASSES
 from posteriax.data.sets.data_set import DataSet
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
 from posteriax.data.sets.registry import register
@@ -37,7 +36,13 @@ SOURCES = {
         ),
     ),
 }
-CLASSES = {"mnist": tuple("0123456789"), "fashion_mnist": FASHION_CLASSES}
+CLASSES = {
+    "mnist": tuple("0123456789"),
+    "fashion_mnist": (
+        *("T-shirt", "trousers", "pullover", "dress", "coat"),
+        *("sandal", "shirt", "trainer", "bag", "ankle boot"),
+    ),
+}
 
 
 @register("mnist", "fashion_mnist")

@@ -3,6 +3,7 @@
 import re
 import tarfile
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def pad(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:
     [[0, 0, 5], [7, 8, 9]]
     """
     padded = np.full((len(offsets) - 1, length), PADDING, np.int32)
-    for row, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for row, (first, last) in enumerate(pairwise(offsets)):
         kept = tokens[max(first, last - length) : last]
         padded[row, length - len(kept) :] = kept
     return padded
