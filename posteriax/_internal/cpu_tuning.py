@@ -6,7 +6,7 @@ measures them again, and what no longer pays should go.
 
     noise-once      1.06 (1.01 to 1.09)   a mean-field step of the MLP 784-400-400-10
     unrolled-bits   1.07 (1.02 to 1.10)   the same
-    llvm-levels     1.10 (1.00 to 1.19)   a new process up to the README's first training step; steps 0.99 (0.95 to 1.05)
+    llvm-levels     1.10 (1.00 to 1.19)   a new process up to the README's first step; of steps 0.99 (0.95 to 1.05)
     early-trace     1.04 (0.92 to 1.10)   the same process
     packed-leaves   1.03 (0.96 to 1.08)   the same process; 1.10 for mean-field VI of a ResNet-20, measured once
 """
