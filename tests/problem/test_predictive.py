@@ -166,3 +166,9 @@ def test_distance_of_mixtures_is_the_area_between_their_distribution_functions()
     truth = np.trapezoid(np.abs(below[0] - below[1]), grid)
     np.testing.assert_allclose(ours.distance(theirs), truth, rtol=1e-3)
     assert (ours.distance(ours) == 0).all()
+
+
+def test_a_prediction_is_at_no_distance_from_itself():
+    mean = np.random.default_rng(0).normal(1e3, 1.0, size=(20, 5, 1)).astype(np.float32)
+    predictive = px.NormalPredictive(px.Normal(scale=0.7), mean, {})
+    np.testing.assert_array_equal(predictive.distance(predictive), 0.0)
