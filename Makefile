@@ -7,7 +7,7 @@ QUICK := tests/test_dependencies.py tests/test_bad_input.py tests/cli/test_table
 	tests/comparison/test_significance.py tests/comparison/report/test_page.py tests/comparison/report/test_plots.py \
 	tests/diagnostics/test_convergence.py tests/families/arrays/test_noise.py tests/internal/test_settings.py \
 	tests/methods/test_kl_schedules.py tests/metrics/test_fidelity.py tests/metrics/test_metrics.py \
-	tests/posterior/test_predictive.py
+	tests/problem/test_predictive.py
 
 # what needs no running: style, types, and which room may import which
 define CHECKS

@@ -11,6 +11,7 @@ import pytest
 
 import posteriax
 from posteriax import analysis, families, metrics, priors
+from posteriax.methods import Method
 
 METHODS_PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -83,19 +84,8 @@ def documented_methods():
             result = module is analysis and inspect.isclass(value)
             if name not in returned and not result and (inspect.isclass(value) or inspect.isfunction(value)):
                 yield name
-    yield from (
-        "MAP",
-        "Ensemble",
-        "SWAG",
-        "VI",
-        "HMC",
-        "NUTS",
-        "MCLMC",
-        "SGLD",
-        "SGHMC",
-        "natural_gradient",
-        "FastSign",
-    )
+    yield from (name for name, value in vars(posteriax).items() if inspect.isclass(value) and issubclass(value, Method))
+    yield from ("Ensemble", "LinearKL", "StaircaseKL", "natural_gradient", "PGD", "FGSM")
 
 
 @pytest.mark.parametrize("name", list(documented_methods()))

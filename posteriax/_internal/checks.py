@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.memory import SCANNED_VALUES, fitting
+
 
 def check_positive(name: str, value: float) -> None:
     if not (isinstance(value, (int, float, np.number)) and value > 0 and math.isfinite(value)):
@@ -76,9 +78,7 @@ def _numeric(name: str, value: Any) -> np.ndarray:
 
 
 def _check_finite(name: str, array: np.ndarray) -> None:
-    rows = (
-        max(1, 2**24 // max(array[:1].size, 1)) if array.ndim else 1
-    )  # in chunks: the mask of large data is large too
+    rows = fitting(SCANNED_VALUES, array[:1].size) if array.ndim else 1  # in chunks: masks are large too
     count, first = 0, None
     for start in range(0, len(array) if array.ndim else 1, rows):
         bad = ~np.isfinite(array[start : start + rows] if array.ndim else array)

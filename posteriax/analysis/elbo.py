@@ -44,7 +44,7 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
     own, count = require_variational(posterior), check_count("draws", draws)
     x, y = own.problem.check(data)
     batch = Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(len(y)))
-    if any(getattr(family, "likelihood", "average") == "mixture" for family in own.families.values()):
+    if any(family.likelihood == "mixture" for family in own.families.values()):
         return _of_mixtures(own, batch, count, as_key(key)) - kl(own, key=key)
     total = min(count, own.support or count)
     values = [

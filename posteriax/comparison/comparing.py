@@ -18,7 +18,7 @@ from posteriax.comparison.significance import Values, best_and_ties
 from posteriax.data import CorruptedSet, Corruption
 from posteriax.diagnostics import check_reference
 from posteriax.metrics import SCORES, Estimate, Score, choose
-from posteriax.posterior import Posterior
+from posteriax.posterior import Posterior, Predictive
 
 
 def compare(
@@ -46,7 +46,7 @@ def compare(
         scores: names and :class:`px.metrics.Score` records to use: ``[*px.ClassPredictive.scores, mine]`` adds one.
         draws: how many draws each prediction averages; see :meth:`Posterior.predict`.
         out: inputs from elsewhere, by name: how well uncertainty tells them from the main test set's.
-        attack: ``px.FastSign(...)``: each posterior is attacked on the main test set, and scored there.
+        attack: ``px.PGD(...)``: each posterior is attacked on the main test set, and scored there.
         recalibrate: held-out data ``(x, y)``: each posterior gets a temperature that fits them, and is scored with it
             on the main test set, in a table of its own (classes only).
         class_names: of the labels, for the report.
@@ -194,7 +194,7 @@ def _checked_runs(posteriors: Mapping[str, Any], reference: str | None, one_set:
         if not group:
             raise ValueError(f"{name!r} has no posteriors")
         for run in group:
-            if not isinstance(run, Posterior) and not hasattr(run, "log_prob"):
+            if not isinstance(run, Posterior | Predictive):
                 raise TypeError(f"{name!r} must be a posterior, a predictive or a list of posteriors, got {run!r}")
             if not isinstance(run, Posterior) and not one_set:
                 raise ValueError("A predictive covers one test set; pass posteriors to score several.")

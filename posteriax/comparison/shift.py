@@ -223,8 +223,8 @@ def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float |
         if reference_accuracy is not None:
             raise ValueError("reference_accuracy is for predictions of classes, but these are of real numbers")
         return Drift(examples, means, certainty, _of_values(reference.point(), new.point()), None, name)
-    doubt = means.pop("max_probability")
-    confidence = Change(1.0 - doubt.reference, 1.0 - doubt.new)
+    means.pop("max_probability", None)  # the same as the confidence, the other way round
+    confidence = Change(float(sure[0].mean()), float(sure[1].mean()))
     expected = confidence.new if reference_accuracy is None else reference_accuracy + confidence.difference
     answers = _of_labels(reference.point(), new.point(), classes=reference.mean.shape[-1])
     means = {"confidence": confidence, **means}

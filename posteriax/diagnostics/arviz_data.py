@@ -28,7 +28,7 @@ def to_arviz(posterior: Posterior) -> Any:
     >>> posterior.to_arviz().posterior["fc.w"].shape
     (4, 100, 3, 1)
     """
-    source = getattr(posterior, "weights", posterior)
+    source = posterior.drawn_from
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         raise TypeError("ArviZ looks at chains of draws, and this posterior has none: take draws by .sample(key, n)")
     try:

@@ -71,7 +71,7 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     >>> diagnosis.chains, diagnosis.predictions.size, len(diagnosis.leaves)
     (2, 20, 4)
     """
-    source = getattr(posterior, "weights", posterior)  # draws with batch statistics wrap another posterior's weights
+    source = posterior.drawn_from
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         training = summarize_training(posterior.trace)
         members = max((np.atleast_2d(values).shape[0] for values in posterior.trace.values()), default=1)

@@ -66,11 +66,11 @@ def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None)
         x: test inputs; at most 2,000 are examined, a seeded sample if there are more.
         draws: how many draws of all chains together to examine; all by default.
     """
-    source = getattr(posterior, "weights", posterior)  # draws with batch statistics wrap another posterior's weights
     if not isinstance(posterior, Posterior):
         return ReferenceCheck(
             name, unknown="a predictive does not say which chain a draw came from; pass the posterior"
         )
+    source = posterior.drawn_from
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         return ReferenceCheck(name, unknown="it was not sampled, so there are no chains to compare")
     chains, each = jax.tree.leaves(source.draws)[0].shape[:2]

@@ -16,7 +16,6 @@ from posteriax.methods.method import RunLength as RunLength
 from posteriax.methods.method import Task as Task
 from posteriax.methods.natural_gradients import natural_gradient as natural_gradient
 from posteriax.methods.nuts import NUTS as NUTS
-from posteriax.methods.optimizer import pack_small_leaves as pack_small_leaves
 from posteriax.methods.sgmcmc import SGHMC as SGHMC
 from posteriax.methods.sgmcmc import SGLD as SGLD
 from posteriax.methods.swag import SWAG as SWAG

@@ -23,7 +23,7 @@ from posteriax.data import Batch
 from posteriax.families import Family, LowRank, Normal
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.method import Kernel, Method, Task
-from posteriax.methods.optimizer import optimize, pack_small_leaves
+from posteriax.methods.optimizer import optimize
 from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
 from posteriax.problem import Problem, Unknowns
 
@@ -202,7 +202,7 @@ def make_optimizer(method: SWAG, begin: int) -> optax.GradientTransformation:
     )
     if begin == 0:
         rate = optax.constant_schedule(method.learning_rate)
-    return pack_small_leaves(optax.sgd(rate, momentum=method.momentum))
+    return optax.sgd(rate, momentum=method.momentum)
 
 
 def _gaussian(problem: Problem, moments: Moments, rank: int) -> tuple[dict[str, Family], dict[str, Any]]:

@@ -21,7 +21,6 @@ import numpy as np
 import optax
 
 from posteriax._internal import triangular
-from posteriax.methods.optimizer import pack_small_leaves
 
 MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3
 LARGEST = 64  # weights under one covariance that are whitened by it: larger noisy triangles are badly conditioned
@@ -44,7 +43,7 @@ def whitened_adam(
         scale_rate: a step of the log of a standard deviation.
         plain_rate: a step of what has no standard deviation, in its own unit.
     """
-    adam = pack_small_leaves(optax.scale_by_adam())
+    adam = optax.scale_by_adam()
     fall = optax.cosine_decay_schedule(1.0, max(steps, 1))
 
     def init(params: Mapping[str, Leaf]) -> WhitenedState:

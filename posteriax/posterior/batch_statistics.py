@@ -80,6 +80,10 @@ class _WithBatchStatistics(Posterior):
     batches: Any  # of training inputs, (batches, examples, ...)
 
     @property
+    def drawn_from(self) -> Posterior:
+        return self.weights
+
+    @property
     def support(self) -> int | None:
         return self.weights.support
 

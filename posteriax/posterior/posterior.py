@@ -37,6 +37,11 @@ class Posterior:
     trace: Trace
 
     @property
+    def drawn_from(self) -> "Posterior":
+        """The posterior that the weights are drawn from: this one, unless it wraps another."""
+        return self
+
+    @property
     @abstractmethod
     def support(self) -> int | None:
         """How many different draws there are; None if there is no limit."""

@@ -119,7 +119,10 @@ def typical_scale(distribution: dist.Distribution) -> float:
     except NotImplementedError:
         scale = math.inf
     if not math.isfinite(scale):
-        draws = distribution.sample(jax.random.key(0), (4096,))
+        try:
+            draws = distribution.sample(jax.random.key(0), (4096,))
+        except NotImplementedError:
+            return 1.0  # only a unit of length: samplers adapt to the posterior's own
         low, high = jnp.quantile(draws, jnp.array([0.16, 0.84]))
         scale = float(high - low) / 2
     return scale

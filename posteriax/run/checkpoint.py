@@ -24,6 +24,9 @@ KIND = "checkpoint"
 SHARD = "checkpoint shard"
 
 
+STEP = "computation of a step"  # its name among the settings that identify a run
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint folder that is in use, damaged, not writable, or of another run. The message says which."""
 
@@ -120,7 +123,9 @@ class Checkpoint:
         if stored == self.settings:
             return
         changed = [
-            f"{name} was {_short(stored.get(name))}, is {_short(self.settings.get(name))}"
+            "a step computes something else (other settings, or another version of posteriax)"
+            if name == STEP
+            else f"{name} was {_short(stored.get(name))}, is {_short(self.settings.get(name))}"
             for name in sorted(stored.keys() | self.settings.keys())
             if stored.get(name) != self.settings.get(name)
         ]

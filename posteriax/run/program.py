@@ -6,7 +6,6 @@ loop of its own; members that share a device are vmapped.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -61,21 +60,8 @@ class Program:
         self.chunk = jit(chunk, donate_argnums=1, compiler_options=cpu_tuning.options_for_steps(self.platform))
 
     def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
-        """The members' keys and their states before the first step, from the run's key.
-
-        While their program is compiled, that of the chunks is traced.
-        """
-        members = self.place(self._indices, "members")
-        if not cpu_tuning.in_use(cpu_tuning.EARLY_TRACE):
-            return self.start(members, key, data)
-        start = self.start.lower(members, key, data)
-        with ThreadPoolExecutor(1) as pool:
-            compiled = pool.submit(start.compile)
-            split = NamedSharding(self.mesh, P("members"))
-            specs = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), start.out_info)
-            self.chunk.lower(*specs, data, np.int32(0), np.int32(1))  # which its first call finds done
-            keys, states = compiled.result()(members, key, data)
-        return keys, states
+        """The members' keys and their states before the first step, from the run's key."""
+        return self.start(self.place(self._indices, "members"), key, data)
 
     def keys(self, key: jax.Array) -> Streams:
         """The members' keys alone, for a run that goes on."""

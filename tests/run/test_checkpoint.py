@@ -93,7 +93,7 @@ OTHERS = {
     "steps": ({"steps": 30}, "steps was 20, is 30"),
     "key": ({"key": 1}, "key was"),
     "prior": ({"prior": p.Normal(0.5)}, "prior was.*is"),
-    "optimiser": ({"method": px.MAP(optax.adam(1e-2))}, "computation of a step"),
+    "optimiser": ({"method": px.MAP(optax.adam(1e-2))}, "a step computes something else"),
     "method": ({"method": px.VI(q.Normal())}, "method was MAP, is VI"),
     "batch size": ({"batch_size": 7}, "batch size was 60, is 7"),
 }

@@ -110,7 +110,7 @@ SMALL = {
     "ResNet-50": (lambda: zoo.resnet50(classes=4, key=KEY), lambda: images((32, 32, 3))),
     "VGG": (lambda: zoo.vgg_like(classes=4, key=KEY), lambda: images((32, 32, 3))),
 }
-QUICK = ("mlp", "LeNet-5", "LSTM", "mortality", "ResNet-20", "WRN-10-1")
+QUICK = ("mlp", "LeNet-5", "LSTM", "mortality")
 METHODS = {
     "MAP": (px.MAP(), {"steps": 1}),
     "mean-field": (px.VI(q.Normal()), {"steps": 1}),

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.cpu_tuning import EARLY_TRACE, LLVM_LEVELS, NOISE_ONCE, PACKED_LEAVES, SWITCH, UNROLLED_BITS
+from posteriax._internal.cpu_tuning import LLVM_LEVELS, NOISE_ONCE, SWITCH, UNROLLED_BITS
 from posteriax.cli.bench.start import FIRST_STEP, seconds_of_process
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.cli.bench.worker import Worker
 
 STEP = "step of the MLP, mean-field VI"  # a case of posteriax.cli.bench.compilers
 STEPS = ("all on", NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS)
-STARTS = ("all on", PACKED_LEAVES, LLVM_LEVELS, EARLY_TRACE)
+STARTS = ("all on", LLVM_LEVELS)
 
 
 def run_tuning(rounds: int) -> dict[str, dict[str, np.ndarray]]:

@@ -30,7 +30,7 @@ class Predictive(ABC):
     """
 
     scores: ClassVar[tuple[str, ...]] = ("nll",)  # the names of those that apply by default
-    reported_uncertainty: ClassVar[str] = "std"  # which of `uncertainties` histograms and tests of drift look at
+    reported_uncertainty: ClassVar[str] = "std"  # which of `uncertainties` tests of drift look at
 
     @property
     @abstractmethod
@@ -61,6 +61,10 @@ class Predictive(ABC):
     @abstractmethod
     def check(self, y: Any) -> np.ndarray:
         """The targets as the likelihood takes them, checked against the predictions."""
+
+    def targets(self, y: Any) -> np.ndarray:
+        """The targets in the units and the shape of `mean`, in float64."""
+        return np.asarray(self.check(y), np.float64)
 
     @abstractmethod
     def uncertainties(self) -> dict[str, np.ndarray]:

@@ -66,10 +66,9 @@ def test_the_first_step_is_the_readmes():
     assert fit.replace("steps=1", "epochs=50") in readme
 
 
-def test_every_family_is_in_the_table_of_families():
+def test_the_table_of_families_has_times_memory_and_parameters():
     from rich.console import Console
 
-    from posteriax import families as q
     from posteriax.cli.bench.families import DETERMINISTIC, methods, table
 
     timed = {DETERMINISTIC: np.array([1.0, 2.0])} | {name: np.array([2.0, 4.0]) for name in methods()}
@@ -78,17 +77,6 @@ def test_every_family_is_in_the_table_of_families():
     text = console.file.getvalue()
     assert "478,410" in text
     assert "2.00" in text
-    left_out = {
-        "Family",
-        "Gaussian",
-        "DiagonalGaussian",
-        "FullCovariance",
-        "Point",
-        "PointPerComponent",
-        "SparseNormal",
-    }
-    for name in {name for name in q.__all__ if isinstance(getattr(q, name), type)} - left_out:
-        assert name in text
 
 
 @pytest.mark.parametrize("kind", ["HMC", "NUTS", "MCLMC"])
