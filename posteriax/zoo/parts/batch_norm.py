@@ -17,7 +17,7 @@ class BatchNorm(eqx.Module):
     norm: eqx.nn.BatchNorm
 
     def __init__(self, channels: int, *, momentum: float = 0.9):
-        self.norm = eqx.nn.BatchNorm(channels, "batch", eps=1e-5, momentum=momentum, mode="ema")
+        self.norm = eqx.nn.BatchNorm(channels, "batch", eps=1e-5, momentum=momentum, mode="batch")
 
     def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         y, state = self.norm(jnp.moveaxis(x, -1, 0), state)
