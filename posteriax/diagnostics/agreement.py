@@ -47,7 +47,7 @@ class Agreement:
             ``layers/0/weight[3, 1]``.
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
-    >>> agreement("weight", 10, look_at(draws)).above_bad
+    >>> agreement("weight", 10, compare_chains(draws)).above_bad
     0.0
     """
 
@@ -64,7 +64,7 @@ class Agreement:
     worst: str = ""
 
 
-def look_at(draws: np.ndarray) -> Columns:
+def compare_chains(draws: np.ndarray) -> Columns:
     """The statistics of all columns of `draws`, (chains, draws, columns)."""
     chains, _, count = draws.shape
     some = np.unique(np.linspace(0, count - 1, min(count, COLUMNS_PER_CHAIN)).astype(int))
@@ -123,7 +123,7 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 10))
     >>> draws[2] += 5.0
-    >>> groups_of_chains(look_at(draws))
+    >>> groups_of_chains(compare_chains(draws))
     ((0, 1, 3), (2,))
     """
     bad = columns.rhat > BAD

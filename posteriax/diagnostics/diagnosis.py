@@ -14,7 +14,7 @@ from posteriax.diagnostics.agreement import BAD, Agreement, Columns, groups_of_c
 from posteriax.diagnostics.columns import FEWEST_DRAWS
 from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
 from posteriax.diagnostics.training import TrainingSummary, summarize_training
-from posteriax.diagnostics.weights_and_predictions import look_at_predictions, look_at_weights
+from posteriax.diagnostics.weights_and_predictions import compare_chains_of_predictions, compare_chains_of_weights
 from posteriax.diagnostics.wording import number, percent, shown
 from posteriax.posterior import DrawsPosterior, Posterior
 
@@ -82,10 +82,10 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     if taken < FEWEST_DRAWS:
         few = f"Too few draws: {taken} per chain, but at least {FEWEST_DRAWS} are needed. Raise draws=."
         return Diagnosis("\n".join([few, *say.of_sampler(sampler)]), chains, taken, sampler=sampler)
-    leaves, columns = look_at_weights(source, taken)
+    leaves, columns = compare_chains_of_weights(source, taken)
     predictions, predicted = None, None
     if x is not None:
-        predictions, predicted = look_at_predictions(posterior, check_inputs(x), chains, taken)
+        predictions, predicted = compare_chains_of_predictions(posterior, check_inputs(x), chains, taken)
     lines = _verdict(leaves, columns, predictions, predicted, chains, taken)
     what_counts, of_them = leaves, columns
     if predictions is not None and predicted is not None:

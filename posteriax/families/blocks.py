@@ -35,7 +35,7 @@ class Block(NamedTuple):
         own = [leaves[i] for i in self.indices]
         return jnp.concatenate([leaf.reshape(-1) for leaf in own]) if self.family.joint else own[0]
 
-    def part(self, value: Any) -> list[Any]:
+    def split(self, value: Any) -> list[Any]:
         """The inverse of `join`: the block's leaves."""
         if not self.family.joint:
             return [value]
@@ -65,7 +65,7 @@ class _Joined(dist.Distribution):
         super().__init__(event_shape=block.info.shape)
 
     def log_prob(self, value: jax.Array) -> jax.Array:
-        leaves = self.block.part(value)
+        leaves = self.block.split(value)
         return sum((prior.log_prob(leaf).sum() for prior, leaf in zip(self.priors, leaves, strict=True)), jnp.zeros(()))
 
 

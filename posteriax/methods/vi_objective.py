@@ -37,7 +37,7 @@ def random_outputs(problem: Problem, blocks: Blocks, variational: Any, keys: jax
         own = variational[block.name]
         if component is not None:
             own, keys = block.family.component(own, component), jax.vmap(jax.random.fold_in, (0, None))(keys, component)
-        return block.leaves.part(block.family.array(own, keys, block.plan, examples))
+        return block.leaves.split(block.family.array(own, keys, block.plan, examples))
 
     shared = {block.name: drawn(block, keys[i]) for i, block in enumerate(blocks) if not block.family.components}
 

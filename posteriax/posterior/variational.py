@@ -55,7 +55,7 @@ class VariationalPosterior(Posterior):
         means: list[Any] = [None] * len(self.families)
         for block in self.blocks:
             joined = jax.vmap(block.family.mean)(self.variational[block.name]).mean(axis=0)
-            for i, leaf in zip(block.indices, block.part(joined), strict=True):
+            for i, leaf in zip(block.indices, block.split(joined), strict=True):
                 means[i] = leaf
         return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means).network
 
@@ -89,7 +89,7 @@ def _draw_leaves(
         for block, block_key in zip(blocks, keys, strict=True):
             own = jax.tree.map(lambda leaf: leaf[member], variational[block.name])
             value = block.family.sample(block.family.component(own, component), block_key)
-            drawn |= dict(zip(block.indices, block.part(value), strict=True))
+            drawn |= dict(zip(block.indices, block.split(value), strict=True))
         return [drawn[i] for i in range(len(drawn))]
 
     return jax.vmap(one)(indices, members, components)

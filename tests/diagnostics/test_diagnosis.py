@@ -8,7 +8,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax.diagnostics import weights_and_predictions
-from posteriax.diagnostics.agreement import look_at, rhat_by_chance
+from posteriax.diagnostics.agreement import compare_chains, rhat_by_chance
 from posteriax.posterior import DrawsPosterior
 from posteriax.problem import Unknowns
 
@@ -164,7 +164,7 @@ def test_chance_alone_rarely_exceeds_its_limit():
     rng = np.random.default_rng(0)
     beyond = 0
     for _ in range(40):
-        columns = look_at(rng.normal(size=(4, 100, 40)))
+        columns = compare_chains(rng.normal(size=(4, 100, 40)))
         beyond += columns.rhat.max() > rhat_by_chance(columns)
         assert 1.02 < rhat_by_chance(columns) < 1.06  # 1.015 is usual: the limit still says something
     assert beyond <= 3
