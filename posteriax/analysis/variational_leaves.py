@@ -64,6 +64,6 @@ def mean_of(posterior: VariationalPosterior, member: int) -> Unknowns:
     means: list[Any] = [None] * len(posterior.families)
     for block in posterior.blocks:
         variational = jax.tree.map(lambda a: a[member], posterior.variational[block.name])
-        for i, leaf in zip(block.indices, block.part(block.family.mean(variational)), strict=True):
+        for i, leaf in zip(block.indices, block.split(block.family.mean(variational)), strict=True):
             means[i] = leaf
     return jax.tree.unflatten(jax.tree.structure(posterior.problem.unknowns), means)
