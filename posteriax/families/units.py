@@ -23,7 +23,7 @@ class Units:
         fisher: the Fisher information of each log of a scale, for the check of convergence: 2 for every weight that it
             scales.
         joint: the names of mean, log diagonal and lower triangle of a covariance L L' to be whitened as a whole, where
-            L = diag(exp(log_diagonal)) (I + S) and S is stored row by row.
+            L = diag(exp(log_diagonal)) (I + S) and S is stored row by row; the family then has no other parameters.
 
     >>> from posteriax import families as q
     >>> q.Normal().units({"mean": jax.numpy.zeros(3), "log_scale": jax.numpy.zeros(3)}).scales
