@@ -65,8 +65,8 @@ def fit_regressions(cases: Mapping[str, Case], *, steps: int, seed: int = 0, **s
     # not at 0, where multiplicative noise vanishes
     params = {name: np.full((X.shape[1], case.outputs), 0.1, np.float32) for name, case in cases.items()}
     problem = px.Problem((network, params), px.Normal(scale=NOISE), p.Normal(1.0))
-    optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, steps))
-    method = px.VI({name: case.family for name, case in cases.items()}, optimizer=optimizer, **settings)
+    settings = {"optimizer": optax.adam(optax.cosine_decay_schedule(2e-2, steps)), **settings}
+    method = px.VI({name: case.family for name, case in cases.items()}, **settings)
     return px.fit(problem, (X, np.repeat(Y[:, None], columns, axis=1)), method, steps=steps, key=seed)
 
 

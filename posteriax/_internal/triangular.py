@@ -17,6 +17,15 @@ def start(size: int, scale: float, dtype: jnp.dtype) -> tuple[jax.Array, jax.Arr
     return jnp.full(size, math.log(scale), dtype), jnp.zeros(size * (size - 1) // 2, dtype)
 
 
+def rate(size: int) -> np.float32:
+    """The rate of an entry of S, so that all of a row together move it by no more than its diagonal entry does.
+
+    >>> float(rate(4))
+    0.5
+    """
+    return np.float32(1 / np.sqrt(max(size, 1)))
+
+
 def factor(log_diagonal: jax.Array, lower: jax.Array) -> jax.Array:
     """L.
 

@@ -24,6 +24,7 @@ from posteriax.families.point import Point as Point
 from posteriax.families.rank1 import PointPerComponent as PointPerComponent
 from posteriax.families.rank1 import Rank1 as Rank1
 from posteriax.families.sparse import SparseNormal as SparseNormal
+from posteriax.families.units import Units as Units
 from posteriax.families.zero_mean import ZeroMeanNoise as ZeroMeanNoise
 from posteriax.families.zero_mean import ZeroMeanNormal as ZeroMeanNormal
 

@@ -18,6 +18,7 @@ from posteriax.families.arrays.estimators import Plan
 from posteriax.families.arrays.factor import FactorArray, along
 from posteriax.families.family import Family, Variational
 from posteriax.families.point import Point
+from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
 
@@ -53,6 +54,9 @@ class Dropout(Family):
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
+
+    def units(self, variational: Variational) -> Units:
+        return Units()  # a point has no scale
 
     @property
     def _axes(self) -> tuple[int, ...]:

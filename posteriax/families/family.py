@@ -13,6 +13,7 @@ from posteriax.families.arrays.estimators import Plan
 from posteriax.families.arrays.gaussian import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.cross_entropy import cross_entropy, cross_entropy_note
+from posteriax.families.units import Units
 from posteriax.priors import Leaf, has_density
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
@@ -30,6 +31,7 @@ class Family(Savable, ABC, namespace="families"):
     independent: bool = False  # whether the entries of a draw are independent of each other
     likelihood: str = "average"  # of a mixture: the log-likelihood averaged over components, or that of the "mixture"
     natural: bool = False  # whether there is a `natural_step`
+    has_mean: bool = True  # whether its mean is learned, so that it can start at a mode or at another posterior
 
     def for_leaf(self, leaf: Leaf) -> "Family":
         """The family to use for this leaf: itself, or a simpler one where it makes no sense (a tied bias)."""
@@ -60,6 +62,14 @@ class Family(Savable, ABC, namespace="families"):
     def project(self, variational: Variational) -> Variational:
         """The parameters after an optimiser step, projected back onto the allowed set."""
         return variational
+
+    def units(self, variational: Variational) -> Units:
+        """Which parameters are means and which are scales, for VI's default optimiser and its check of convergence.
+
+        Parameters without a unit move at a plain rate, and the check does not look at them; the trace says so if the
+        family is random and does not write this method.
+        """
+        return Units()
 
     def natural_step(self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any) -> Any:
         """What a natural-gradient step adds to the parameters (:func:`px.natural_gradient`).
@@ -154,6 +164,11 @@ class Gaussian(Family):
     def kl_note(self, prior: dist.Distribution) -> str:
         return cross_entropy_note(prior)
 
+    def units(self, variational: Variational) -> Units:
+        """The parameter that `mean` returns unchanged, if there is one, in units of the standard deviations."""
+        means = _same(variational, self.mean(variational))
+        return Units({name: jnp.sqrt(self.variance(variational)) for name in means})
+
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
         return  # every prior has a density, or a closed-form cross-entropy with a Gaussian
 
@@ -191,8 +206,19 @@ class DiagonalGaussian(Gaussian):
         # from the family: avoids one log per weight, which is expensive
         return gaussian_entropy(self.log_scale(variational))
 
+    def units(self, variational: Variational) -> Units:
+        """Known for a parameter that `moments` returns as the mean, or `log_scale` as the log scales, unchanged."""
+        mean, scale = self.moments(variational)
+        logs = _same(variational, self.log_scale(variational))
+        return Units(dict.fromkeys(_same(variational, mean), scale), dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0))
+
     def plan_note(self, plan: Plan) -> str:
         return plan.note
+
+
+def _same(variational: Variational, value: jax.Array) -> list[str]:
+    """The name of the parameter that is this very array, not one derived from it."""
+    return [name for name, own in variational.items() if own is value]
 
 
 def rows_and_columns(variance: jax.Array, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:

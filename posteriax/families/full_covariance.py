@@ -17,9 +17,10 @@ from posteriax._internal import triangular
 from posteriax._internal.checks import check_positive
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
+from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
-SMALL = 64  # up to here log q is evaluated at a draw; larger noisy triangles are too ill-conditioned to solve
+SMALL = 64  # up to here q is whitened and log q evaluated at a draw; larger noisy triangles are too ill-conditioned
 LARGEST = 10_000  # weights in one covariance: the triangle takes 200 MB, and Adam keeps three
 
 
@@ -77,6 +78,15 @@ class FullCovariance(Gaussian):
         unit = triangular.factor(jnp.zeros_like(log_diagonal), variational["lower"])
         noise = jax.scipy.linalg.solve_triangular(unit, apart * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
         return -0.5 * jnp.vdot(noise, noise) - log_diagonal.sum() - 0.5 * math.log(2 * math.pi) * noise.size
+
+    def units(self, variational: Variational) -> Units:
+        log_diagonal = variational["log_diagonal"]
+        return Units(
+            {"mean": jnp.exp(log_diagonal).reshape(variational["mean"].shape)},
+            {"log_diagonal": 1.0, "lower": triangular.rate(log_diagonal.size)},
+            {"log_diagonal": 2.0},
+            joint=("mean", "log_diagonal", "lower") if log_diagonal.size <= SMALL else None,
+        )
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["mean"]

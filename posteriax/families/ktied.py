@@ -19,6 +19,7 @@ from posteriax.families.arrays.estimators import Plan
 from posteriax.families.arrays.gaussian import VarianceFactors
 from posteriax.families.family import DiagonalGaussian, Variational, rows_and_columns
 from posteriax.families.normal import Normal
+from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
 
@@ -83,6 +84,12 @@ class KTied(DiagonalGaussian):
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:
         known = variational if "scale" in variational else self.precompute(variational)
         return known["mean"], known["scale"]
+
+    def units(self, variational: Variational) -> Units:
+        _, scale = self.moments(variational)
+        (rows, k), (columns, _) = variational["log_u"].shape, variational["log_v"].shape
+        # k products share a weight
+        return Units({"mean": scale}, {"log_u": 0.5, "log_v": 0.5}, {"log_u": 2 * columns / k, "log_v": 2 * rows / k})
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         array = super().array(variational, keys, plan, examples)

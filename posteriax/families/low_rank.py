@@ -15,6 +15,7 @@ from posteriax._internal.checks import check_count, check_positive
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.families.full_covariance import check_over
+from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
 
@@ -56,6 +57,10 @@ class LowRank(Gaussian):
 
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
         return {**variational, "log_scale": 0.5 * jnp.log(variance)}
+
+    def units(self, variational: Variational) -> Units:
+        scale = jnp.exp(variational["log_scale"])
+        return Units({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["mean"]

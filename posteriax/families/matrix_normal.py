@@ -19,6 +19,7 @@ from posteriax.families.arrays.kronecker import KroneckerArray
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import DiagonalGaussian, Gaussian, Variational, gaussian_entropy, rows_and_columns
 from posteriax.families.normal import Normal
+from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
 LARGEST = 10_000  # rows or columns of one factor
@@ -61,6 +62,14 @@ class MatrixNormal(Gaussian):
         shape = (variational["log_left"].size, variational["log_right"].size)
         log_left, log_right = rows_and_columns(variance, shape)
         return {**variational, "log_left": log_left, "log_right": log_right}
+
+    def units(self, variational: Variational) -> Units:
+        log_left, log_right = variational["log_left"], variational["log_right"]
+        # the diagonals of the factors stand for their rows
+        scale = jnp.exp(log_left[:, None] + log_right).reshape(variational["mean"].shape)
+        rates = {"left": triangular.rate(log_left.size), "right": triangular.rate(log_right.size)}
+        fisher = {"log_left": 2.0 * log_right.size, "log_right": 2.0 * log_left.size}
+        return Units({"mean": scale}, {"log_left": 0.5, "log_right": 0.5, **rates}, fisher)
 
     def mean(self, variational: Variational) -> jax.Array:
         return variational["mean"]

@@ -19,6 +19,7 @@ from posteriax.families.arrays.estimators import Plan
 from posteriax.families.arrays.factor import FactorArray, along
 from posteriax.families.factor_noise import NOISES, Noise
 from posteriax.families.family import Family, Variational
+from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
 VARIANCE_SHAPE, VARIANCE_SCALE = 2.01, 0.101  # of the inverse-gamma prior: a mean of 0.1 for the factors' variance
@@ -171,6 +172,13 @@ class Rank1(Family):
 
     def component(self, variational: Variational, index: Any) -> Variational:
         return {name: value if name == "kernel" else value[index] for name, value in variational.items()}
+
+    def units(self, variational: Variational) -> Units:
+        """Those of the factors; the shared matrix is a point."""
+        logs = {place: f"log_scale_{place}" for place in self._places if self.random}
+        learned = [f"log_prior_scale_{place}" for place in self._places if self.prior_scale == "learned"]
+        means = {place: jnp.exp(variational[log]) for place, log in logs.items()}
+        return Units(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
 
     def _factors(self, variational: Variational, keys: Any, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""

@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 from posteriax._internal.checks import check_positive
 from posteriax.families.family import DiagonalGaussian, Family, Variational
 from posteriax.families.normal import Normal
+from posteriax.families.units import Units
 from posteriax.priors import Leaf, LogUniformPrior, has_density
 
 
@@ -32,6 +33,7 @@ class ZeroMeanNormal(DiagonalGaussian):
     """
 
     smallest: float = 0.01
+    has_mean = False
 
     def __post_init__(self) -> None:
         check_positive("smallest", self.smallest)
@@ -76,6 +78,7 @@ class ZeroMeanNoise(Family):
     noise: Literal["bernoulli", "uniform"] = "bernoulli"
     smallest: float = 0.01
     independent = True
+    has_mean = False
 
     def __post_init__(self) -> None:
         if self.noise not in ("bernoulli", "uniform"):
@@ -87,6 +90,9 @@ class ZeroMeanNoise(Family):
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"log_size": jnp.log(jnp.maximum(2 * jnp.abs(value), self.smallest))}
+
+    def units(self, variational: Variational) -> Units:
+        return Units()  # the Fisher information of a size is not finite: the noise ends there
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         size = jnp.exp(variational["log_size"])

@@ -15,29 +15,39 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posteriax.families import Family
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.whitened import count, whiten
 
 PARTS = 10  # of a run: the last but one sums gradients, the last one compares with them
 
 
-def no_gradients(variational: Mapping[str, Any]) -> dict[str, Any]:
+def no_gradients(families: Mapping[str, Family], variational: Mapping[str, Any]) -> dict[str, Any]:
     """A sum of no gradients."""
-    shapes = jax.eval_shape(lambda own: {name: whiten(leaf, leaf) for name, leaf in own.items()}, variational)
+
+    def none(own: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: whiten(families[name], leaf, leaf) for name, leaf in own.items()}
+
+    shapes = jax.eval_shape(none, variational)
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def track_stationarity(
-    step: jax.Array, steps: int, variational: Mapping[str, Any], gradient: Mapping[str, Any], total: dict[str, Any]
+    families: Mapping[str, Family],
+    step: jax.Array,
+    steps: int,
+    variational: Mapping[str, Any],
+    gradient: Mapping[str, Any],
+    total: dict[str, Any],
 ) -> tuple[dict[str, Any], jax.Array]:
     """The new sum, and the step's stationarity: 0 before the last part of the run."""
     part = steps // PARTS
-    size = sum(count(leaf) for leaf in variational.values())
+    size = sum(count(families[name], leaf) for name, leaf in variational.items())
     if part == 0 or size == 0:
         return total, jnp.zeros(())
 
     def own() -> dict[str, Any]:
-        return {name: whiten(leaf, gradient[name]) for name, leaf in variational.items()}
+        return {name: whiten(families[name], leaf, gradient[name]) for name, leaf in variational.items()}
 
     def compare() -> tuple[dict[str, Any], jax.Array]:
         products = jax.tree.map(lambda a, b: jnp.vdot(a, b).astype(jnp.float32), own(), total)

@@ -23,10 +23,17 @@ from posteriax.methods.method import Method, OptimizingKernel, Task
 from posteriax.methods.optimizer import FamilyOptimizer, optimize
 from posteriax.methods.starts import check_start
 from posteriax.methods.stationarity import PARTS, no_gradients, track_stationarity
-from posteriax.methods.vi_blocks import Blocks, check_blocks, families_by_name, mixture_of, plan_blocks
+from posteriax.methods.vi_blocks import (
+    Blocks,
+    check_blocks,
+    families_by_name,
+    mixture_of,
+    parameter_shapes,
+    plan_blocks,
+)
 from posteriax.methods.vi_objective import block_keys, objective
 from posteriax.methods.vi_start import StartPlan, plan_start, starting_parameters
-from posteriax.methods.whitened import whitened_adam
+from posteriax.methods.whitened import plain_notes, whitened_adam
 from posteriax.posterior import Posterior, Trace, VariationalPosterior
 from posteriax.problem import Unknowns
 
@@ -86,11 +93,20 @@ class VI(Method):
         notes += check_last_weight(self.kl_schedule, task.steps, task.steps_per_epoch)
         # a user's optimiser is often one that must leave the start as it is
         start = plan_start(self.start, blocks, task, may_move=self.optimizer is None)
-        optimizer = self.optimizer or whitened_adam(task.steps)
+        families = {block.name: block.family for block in blocks}
+        if self.optimizer is None:
+            notes += plain_notes(families, parameter_shapes(blocks, task.problem))
+        optimizer = self.optimizer or whitened_adam(families, task.steps)
         if isinstance(optimizer, FamilyOptimizer):
-            optimizer = optimizer.for_families({block.name: block.family for block in blocks})
+            optimizer = optimizer.for_families(families)
         return VIKernel(
-            method=self, task=task, notes=notes + start.notes, optimizer=optimizer, blocks=blocks, start=start
+            method=self,
+            task=task,
+            notes=notes + start.notes,
+            optimizer=optimizer,
+            blocks=blocks,
+            start=start,
+            families=families,
         )
 
 
@@ -99,10 +115,11 @@ class VIKernel(OptimizingKernel):
     method: VI
     blocks: Blocks
     start: StartPlan
+    families: Mapping[str, Family]  # by block
 
     def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
         variational = starting_parameters(self.start, self.blocks, self.problem, key, start, batch)
-        none, zero = no_gradients(variational), jnp.zeros((), jnp.int32)
+        none, zero = no_gradients(self.families, variational), jnp.zeros((), jnp.int32)
         return State(variational, self.optimizer.init(variational), zero, none)
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
@@ -119,7 +136,9 @@ class VIKernel(OptimizingKernel):
             return jax.tree.map(lambda values: values.mean(), each)
 
         (_, (log_likelihood, kl)), gradient = jax.value_and_grad(mean_loss, has_aux=True)(state.variational)
-        total, stationarity = track_stationarity(state.step, steps, state.variational, gradient, state.total)
+        total, stationarity = track_stationarity(
+            self.families, state.step, steps, state.variational, gradient, state.total
+        )
         variational, optimizer_state = optimize(self.optimizer, gradient, state.variational, state.optimizer)
         variational = {block.name: block.family.project(variational[block.name]) for block in blocks}
         info = Info(log_likelihood - kl, -log_likelihood / self.task.num_examples, kl, stationarity)

@@ -67,8 +67,7 @@ def check_blocks(blocks: Blocks, family: Family | Mapping[str, Family], problem:
         for i in block.leaves.indices:
             block.family.check_prior(block.info, priors[i])
         block.family.check_plan(block.info, block.plan)
-    # an init that cannot be made says so here, not within a compiled program
-    jax.eval_shape(lambda: initial_parameters(blocks, jax.random.key(0), problem.unknowns))
+    parameter_shapes(blocks, problem)  # an init that cannot be made says so here, not within a compiled program
     named = family if isinstance(family, Mapping) else ()
     misfits = misfit_notes(families_of(family, problem), problem.leaf_infos, named)
     plan_notes = {block.name: block.family.plan_note(block.plan) for block in blocks}
@@ -84,6 +83,11 @@ def initial_parameters(blocks: Blocks, key: jax.Array, start: Unknowns) -> dict[
         block.name: block.family.init(block_key, block.leaves.join(values), block.info)
         for block, block_key in zip(blocks, keys, strict=True)
     }
+
+
+def parameter_shapes(blocks: Blocks, problem: Problem) -> dict[str, Variational]:
+    """The shapes of every block's parameters."""
+    return jax.eval_shape(lambda: initial_parameters(blocks, jax.random.key(0), problem.unknowns))
 
 
 def mixture_of(blocks: Sequence[BlockPlan]) -> Mixture | None:

@@ -17,7 +17,7 @@ from posteriax.methods import mode
 from posteriax.methods.method import Task
 from posteriax.methods.posterior_moments import Moments, moments_of
 from posteriax.methods.starts import check_same_network
-from posteriax.methods.vi_blocks import Blocks, initial_parameters
+from posteriax.methods.vi_blocks import Blocks, initial_parameters, parameter_shapes
 from posteriax.posterior import Posterior
 from posteriax.priors import has_density
 from posteriax.problem import Problem, Unknowns
@@ -81,26 +81,21 @@ def why_no_mode(task: Task) -> str:
 def _is_small_linear_model(blocks: Blocks, task: Task) -> bool:
     if why_no_mode(task):
         return False
-    parameters = _parameter_shapes(blocks, task.problem)
-    if not all(isinstance(block.family, Gaussian) and "mean" in parameters[block.name] for block in blocks):
+    if not all(isinstance(block.family, Gaussian) and block.family.has_mean for block in blocks):
         return False
     return mode.is_linear(task.problem.network, task.example)
 
 
-def _parameter_shapes(blocks: Blocks, problem: Problem) -> dict[str, Variational]:
-    return jax.eval_shape(lambda: initial_parameters(blocks, jax.random.key(0), problem.unknowns))
-
-
 def _moments_notes(moments: Moments, blocks: Blocks, problem: Problem) -> tuple[str, ...]:
     """The blocks that take only the means of the start; an error for those that have none."""
-    parameters = _parameter_shapes(blocks, problem)
     for block in blocks:
-        if set(parameters[block.name]) <= {"log_scale", "log_size"}:
+        if not block.family.has_mean:
             raise ValueError(
                 f"{type(block.family).__name__} for {block.name} has no means: it cannot start at a posterior"
             )
     if moments.variance is None:
         return ()
+    parameters = parameter_shapes(blocks, problem)
     ones = jax.tree.leaves(jax.tree.map(jnp.ones_like, problem.unknowns))
     without_scales = [
         block.name

@@ -9,7 +9,7 @@ rates suit weights of any size and inputs in any unit:
     no scale of its own     w <- w - 0.003 Adam(dw)            (points, shared matrices, multiplicative noise)
 
 All rates fall to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in whitened coordinates, e = L^-1 (w - mu),
-which do not change if the weights are scaled or sheared.
+which do not change if the weights are scaled or sheared. Each family says what its parameters are: `Family.units`.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ import numpy as np
 import optax
 
 from posteriax._internal import triangular
+from posteriax.families import DiagonalGaussian, Family, Gaussian, Units, Variational
 
 MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3
-LARGEST = 64  # weights under one covariance that are whitened by it: larger noisy triangles are badly conditioned
-Leaf = Mapping[str, jax.Array]  # the variational parameters of one block, or their gradients
+Leaf = Variational  # the variational parameters of one block, or their gradients
 
 
 class WhitenedState(NamedTuple):
@@ -33,11 +33,16 @@ class WhitenedState(NamedTuple):
 
 
 def whitened_adam(
-    steps: int, mean_rate: float = MEAN_RATE, scale_rate: float = SCALE_RATE, plain_rate: float = PLAIN_RATE
+    families: Mapping[str, Family],
+    steps: int,
+    mean_rate: float = MEAN_RATE,
+    scale_rate: float = SCALE_RATE,
+    plain_rate: float = PLAIN_RATE,
 ) -> optax.GradientTransformation:
     """The optimiser for a run of `steps` steps.
 
     Args:
+        families: of the blocks, by name: they say which parameters are means and scales.
         steps: after which the rates are 0.
         mean_rate: a mean's step, in standard deviations.
         scale_rate: a step of the log of a standard deviation.
@@ -50,124 +55,102 @@ def whitened_adam(
         return WhitenedState(adam.init(params), jnp.zeros((), jnp.int32))
 
     def update(gradient: Any, state: WhitenedState, params: Any = None) -> tuple[Any, WhitenedState]:
+        units = {name: families[name].units(own) for name, own in params.items()}
         gradient = {
-            name: _by_factor(params[name], own) if is_full(params[name]) else own for name, own in gradient.items()
+            name: own if (joint := units[name].joint) is None else _by_factor(params[name], joint, own)
+            for name, own in gradient.items()
         }
         directions, adam_state = adam.update(gradient, state.adam)
         left = -fall(state.step)
         rates = (left * mean_rate, left * scale_rate, left * plain_rate)
-        updates = {name: _step(params[name], own, *rates) for name, own in directions.items()}
+        updates = {name: _step(params[name], units[name], own, *rates) for name, own in directions.items()}
         return updates, WhitenedState(adam_state, state.step + 1)
 
     return optax.GradientTransformation(init, update)
 
 
-def is_full(leaf: Leaf) -> bool:
-    """Whether these are the parameters of a full covariance that is whitened."""
-    return set(leaf) == {"mean", "log_diagonal", "lower"} and leaf["log_diagonal"].size <= LARGEST
-
-
-def units(leaf: Leaf) -> dict[str, jax.Array | None]:
-    """The parameters that are a mean or a log scale: a mean's standard deviation, or None for a log scale.
-
-    >>> sorted(units({"mean": jnp.zeros(3), "log_scale": jnp.zeros(3)}))
-    ['log_scale', 'mean']
-    >>> units({"value": jnp.zeros(3)})
-    {}
-    """
-    found: dict[str, jax.Array | None] = {}
-    if "log_u" in leaf:  # k-tied
-        found["mean"] = (jnp.exp(leaf["log_u"]) @ jnp.exp(leaf["log_v"]).T).reshape(leaf["mean"].shape)
-        return found
-    if "log_left" in leaf:  # matrix normal: the diagonals of its factors stand for their rows
-        found["mean"] = jnp.exp(leaf["log_left"][:, None] + leaf["log_right"]).reshape(leaf["mean"].shape)
-        return found
-    if "log_diagonal" in leaf:
-        return {"mean": jnp.exp(leaf["log_diagonal"]).reshape(leaf["mean"].shape), "log_diagonal": None}
-    for mean, log_scale in (("mean", "log_scale"), ("in", "log_scale_in"), ("out", "log_scale_out")):
-        if log_scale in leaf:
-            found[log_scale] = None
-            if mean in leaf:
-                found[mean] = jnp.exp(leaf[log_scale])
-    return found
-
-
-# logs of scales that are multiplied with each other, and what is in units of such scales
-SCALES = {"log_u": 0.5, "log_v": 0.5, "log_left": 0.5, "log_right": 0.5, "directions": 1.0}
-SCALES |= {"log_prior_scale_in": 1.0, "log_prior_scale_out": 1.0}
-TRIANGLES = {"lower": "log_diagonal", "left": "log_left", "right": "log_right"}  # and their diagonals
-
-
-def _step(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any, plain_rate: Any) -> dict[str, jax.Array]:
-    if is_full(leaf):
-        return _step_full(leaf, direction, mean_rate, scale_rate)
-    known, updates = units(leaf), {}
+def _step(
+    leaf: Leaf, units: Units, direction: Leaf, mean_rate: Any, scale_rate: Any, plain_rate: Any
+) -> dict[str, jax.Array]:
+    if units.joint is not None:
+        return _step_jointly(leaf, units.joint, direction, mean_rate, scale_rate)
+    updates = {}
     for name, own in direction.items():
-        if name in known:
-            unit = known[name]
-            updates[name] = scale_rate * own if unit is None else mean_rate * unit * own
-        elif name in SCALES:
-            updates[name] = SCALES[name] * scale_rate * own
-        elif name in TRIANGLES:
-            updates[name] = scale_rate * _of_row(leaf[TRIANGLES[name]].size) * own
+        if name in units.means:
+            updates[name] = mean_rate * units.means[name] * own
+        elif name in units.scales:
+            updates[name] = scale_rate * units.scales[name] * own
         else:
             updates[name] = plain_rate * own
     return updates
 
 
-def _of_row(size: int) -> np.float32:
-    """The rate of an entry below the diagonal: all of a row together then move it by no more than its diagonal does."""
-    return np.float32(1 / np.sqrt(max(size, 1)))
-
-
-def _by_factor(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
+def _by_factor(leaf: Leaf, joint: tuple[str, str, str], gradient: Leaf) -> dict[str, jax.Array]:
     """Gradients in whitened coordinates: L' dmu, and the lower triangle of L' dL."""
-    factor = triangular.factor(leaf["log_diagonal"], leaf["lower"])
-    natural = triangular.whitened_gradient(factor, gradient["log_diagonal"], gradient["lower"])
+    mean, log_diagonal, lower = joint
+    factor = triangular.factor(leaf[log_diagonal], leaf[lower])
+    natural = triangular.whitened_gradient(factor, gradient[log_diagonal], gradient[lower])
     return {
-        "mean": (factor.T @ gradient["mean"].reshape(-1)).reshape(leaf["mean"].shape),
-        "log_diagonal": jnp.diag(natural),
-        "lower": natural[np.tril_indices(len(factor), -1)],
+        mean: (factor.T @ gradient[mean].reshape(-1)).reshape(leaf[mean].shape),
+        log_diagonal: jnp.diag(natural),
+        lower: natural[np.tril_indices(len(factor), -1)],
     }
 
 
-def _step_full(leaf: Leaf, direction: Leaf, mean_rate: Any, scale_rate: Any) -> dict[str, jax.Array]:
-    factor = triangular.factor(leaf["log_diagonal"], leaf["lower"])
+def _step_jointly(
+    leaf: Leaf, joint: tuple[str, str, str], direction: Leaf, mean_rate: Any, scale_rate: Any
+) -> dict[str, jax.Array]:
+    mean, log_diagonal, lower = joint
+    factor = triangular.factor(leaf[log_diagonal], leaf[lower])
     below = np.tril_indices(len(factor), -1)
-    on_diagonal = scale_rate * direction["log_diagonal"]
-    turn = jnp.diag(jnp.exp(on_diagonal)).at[below].set(scale_rate * _of_row(len(factor)) * direction["lower"])
+    on_diagonal = scale_rate * direction[log_diagonal]
+    turn = jnp.diag(jnp.exp(on_diagonal)).at[below].set(scale_rate * triangular.rate(len(factor)) * direction[lower])
     new = factor @ turn
     return {
-        "mean": mean_rate * (factor @ direction["mean"].reshape(-1)).reshape(leaf["mean"].shape),
-        "log_diagonal": on_diagonal,
-        "lower": (new / jnp.diag(new)[:, None])[below] - leaf["lower"],
+        mean: mean_rate * (factor @ direction[mean].reshape(-1)).reshape(leaf[mean].shape),
+        log_diagonal: on_diagonal,
+        lower: (new / jnp.diag(new)[:, None])[below] - leaf[lower],
     }
 
 
-def fisher(leaf: Leaf) -> dict[str, float]:
-    """The Fisher information of each log scale: 2 for every weight that it scales."""
-    if "log_u" in leaf:
-        of_u, of_v = leaf["log_u"], leaf["log_v"]
-        # k products share a weight
-        return {"log_u": 2 * of_v.shape[0] / of_v.shape[1], "log_v": 2 * of_u.shape[0] / of_u.shape[1]}
-    if "log_left" in leaf:
-        return {"log_left": 2.0 * leaf["log_right"].size, "log_right": 2.0 * leaf["log_left"].size}
-    return {name: 2.0 for name, unit in units(leaf).items() if unit is None}
-
-
-def count(leaf: Leaf) -> int:
+def count(family: Family, leaf: Leaf) -> int:
     """How many entries the whitened gradient has: a mean and a scale for every weight, or one of them."""
-    means = [name for name, unit in jax.eval_shape(units, leaf).items() if unit is not None]
-    return 2 * sum(leaf[name].size for name in means) if means else sum(leaf[name].size for name in fisher(leaf))
+    means, scales = jax.eval_shape(lambda own: ((units := family.units(own)).means, units.fisher), leaf)
+    if not means:
+        return sum(leaf[name].size for name in scales)
+    return (2 if scales else 1) * sum(leaf[name].size for name in means)
 
 
-def whiten(leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
+def whiten(family: Family, leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
     """The gradient by what has a known scale, each entry divided by the square root of its Fisher information.
 
     At a Gaussian posterior an entry of 0.1 says that a mean is 0.1 standard deviations off.
     """
-    if is_full(leaf):
-        own = _by_factor(leaf, gradient)
-        return own | {"log_diagonal": own["log_diagonal"] * np.float32(0.5**0.5)}
-    means = {name: gradient[name] * unit for name, unit in units(leaf).items() if unit is not None}
-    return means | {name: gradient[name] * np.float32(size**-0.5) for name, size in fisher(leaf).items()}
+    units = family.units(leaf)
+    if units.joint is not None:
+        own, log_diagonal = _by_factor(leaf, units.joint, gradient), units.joint[1]
+        return own | {log_diagonal: own[log_diagonal] * np.float32(0.5**0.5)}
+    means = {name: gradient[name] * unit for name, unit in units.means.items()}
+    return means | {name: gradient[name] * np.float32(size**-0.5) for name, size in units.fisher.items()}
+
+
+def plain_notes(families: Mapping[str, Family], variational: Mapping[str, Leaf]) -> tuple[str, ...]:
+    """The parameters that move at the plain rate for want of a unit, in random families that do not write `units`."""
+    inherited = (Family.units, Gaussian.units, DiagonalGaussian.units)
+    notes = []
+    for name, family in families.items():
+        plain: list[str] = []
+
+        def find(own: Leaf, family: Family = family, plain: list[str] = plain) -> None:
+            units = family.units(own)
+            plain += [parameter for parameter in own if not units.cover(parameter)]
+
+        if family.random and type(family).units in inherited:
+            jax.eval_shape(find, variational[name])
+        if plain:
+            kind = type(family).__name__
+            notes.append(
+                f"{name}: steps of {PLAIN_RATE} for {' and '.join(plain)}, and no check of convergence for them, "
+                f"because {kind} gives no `units` for them"
+            )
+    return tuple(notes)

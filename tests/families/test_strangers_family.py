@@ -1,4 +1,7 @@
-"""Two families of a stranger, in this file alone: independent Laplace entries, and scales tied along the outputs."""
+"""Families of a stranger, in this file alone.
+
+Independent Laplace entries, scales tied along the outputs, and a mean-field Gaussian by other names of its parameters.
+"""
 
 from dataclasses import dataclass
 
@@ -62,6 +65,44 @@ class TiedAlongOutputs(q.DiagonalGaussian):
         return mean, jnp.broadcast_to(jnp.exp(variational["log_scale"]), mean.shape)
 
 
+class TiedWithUnits(TiedAlongOutputs):
+    """The same with the units of its parameters, as in docs/families.md."""
+
+    def units(self, variational):
+        mean, scale = self.moments(variational)
+        shared = mean.size / variational["log_scale"].size
+        return q.Units(means={"mean": scale}, scales={"log_scale": 1.0}, fisher={"log_scale": 2 * shared})
+
+
+@dataclass(frozen=True)
+class LeftRight(q.DiagonalGaussian):
+    """A Normal whose parameters have two of a matrix normal's names. It says that its scales are learned as logs."""
+
+    scale: float = 0.3
+
+    def init(self, key, value, leaf):
+        return {"left": value, "right": jnp.full_like(value, np.log(self.scale))}
+
+    def moments(self, variational):
+        return variational["left"], jnp.exp(variational["right"])
+
+    def log_scale(self, variational):
+        return variational["right"]
+
+
+@dataclass(frozen=True)
+class LocRho(q.DiagonalGaussian):
+    """sigma = log(1 + e^rho), as in Blundell et al. 2015."""
+
+    scale: float = 0.3
+
+    def init(self, key, value, leaf):
+        return {"loc": value, "rho": jnp.full_like(value, np.log(np.expm1(self.scale)))}
+
+    def moments(self, variational):
+        return variational["loc"], jax.nn.softplus(variational["rho"])
+
+
 CASES = {
     "laplace": Case(LaplaceEntries(), "mean-field"),
     "tied": Case(TiedAlongOutputs(), "mean-field", outputs=3),
@@ -77,6 +118,41 @@ def regressions():
 def test_it_finds_its_optimum_by_the_table_of_families(name, regressions):
     # the KL's one draw per step leaves the Laplace variances a little noisier than a closed form would
     check_optimum(regressions, name, CASES[name], rtol=0.05)
+
+
+BY_DEFAULT = {
+    "left": Case(LeftRight(), "mean-field"),
+    "loc": Case(LocRho(), "mean-field"),
+    "tied": Case(TiedWithUnits(), "mean-field", outputs=3),
+}
+
+
+@pytest.fixture(scope="module")
+def by_default():
+    # not from the mode, where the means would be right from the start
+    return fit_regressions(BY_DEFAULT, steps=20_000, optimizer=None, start="network")
+
+
+@pytest.mark.parametrize("name", BY_DEFAULT)
+def test_the_default_optimiser_finds_its_optimum_whatever_its_parameters_are_called(name, by_default):
+    check_optimum(by_default, name, BY_DEFAULT[name])
+
+
+def test_what_has_no_units_is_said_and_the_rest_is_checked_for_convergence(by_default):
+    (note,) = by_default.trace.notes
+    assert note.startswith("loc: steps of 0.003 for rho, and no check")
+    assert by_default.diagnose().verdict.startswith("converged")
+
+
+def test_by_any_name_a_normal_takes_the_same_steps():
+    """Up to rounding: the default optimiser and its check of convergence, from the same seed."""
+    own, normal = (
+        fit_regressions({"w": Case(family)}, steps=50, optimizer=None, start="network")
+        for family in (LeftRight(), q.Normal(0.3))
+    )
+    for name, of_normal in (("left", "mean"), ("right", "log_scale")):
+        np.testing.assert_allclose(own.variational["w"][name], normal.variational["w"][of_normal], rtol=1e-4)
+    np.testing.assert_allclose(own.trace["stationarity"], normal.trace["stationarity"], rtol=1e-3)
 
 
 @pytest.mark.parametrize("estimator", ["auto", "weight", "factor", "flipout", "local"])
@@ -105,7 +181,9 @@ def test_it_predicts_evaluates_and_compares(fitted):
     np.testing.assert_allclose(kept.probs, summed.probs, atol=1e-5)
     assert np.isfinite(list(px.evaluate(kept, y).values())).all()
     assert "a stranger's" in str(px.compare({"a stranger's": posterior}, (x, y), draws=8))
-    assert "KL estimated with one draw" in " ".join(posterior.trace.notes)
+    notes = " ".join(posterior.trace.notes)
+    assert "KL estimated with one draw" in notes
+    assert "for log_scale and mean, and no check of convergence for them, because LaplaceEntries" in notes
 
 
 def test_it_is_saved_by_deriving_from_family(fitted, tmp_path):
