@@ -12,7 +12,7 @@ import optax
 from posteriax._internal import cpu_tuning
 from posteriax.families import Family
 
-SMALL = 4096  # entries of a leaf that is worth a copy
+SMALL = 4096  # entries; smaller leaves are worth copying
 
 
 class FamilyOptimizer(ABC):
@@ -25,13 +25,13 @@ class FamilyOptimizer(ABC):
     @property
     def init(self) -> Any:
         raise TypeError(
-            f"{type(self).__name__} steps by family: it must be the optimizer of px.VI itself, not of another method "
-            f"or within optax.chain"
+            f"{type(self).__name__} needs the families: pass it directly as the optimizer of px.VI, not of another "
+            f"method or within optax.chain"
         )
 
 
 def falling_adam(steps: int) -> optax.GradientTransformation:
-    """Adam with a step size that falls to 0: noise then leaves no trace in the result."""
+    """Adam with a learning rate that decays to 0, so that gradient noise averages out of the result."""
     return pack_small_leaves(optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1))))
 
 
@@ -42,9 +42,9 @@ def optimize(optimizer: optax.GradientTransformation, gradient: Any, params: Any
 
 
 def pack_small_leaves(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """An optimiser that sees all small leaves of a dtype as one vector; only for those that treat every entry alike.
+    """Wrap an elementwise optimiser so that it sees all small leaves of a dtype as one vector.
 
-    Every leaf is a few compiled kernels: a small network compiles a second sooner with one for all of them.
+    Every leaf costs a few compiled kernels: packed, a small network compiles a second faster.
     """
 
     if cpu_tuning.is_switched_off(cpu_tuning.PACKED_LEAVES):
