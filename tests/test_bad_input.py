@@ -79,7 +79,7 @@ REGRESSION = {
     "too many targets": (px.Normal(scale=1.0), np.zeros((10, 3)), r"targets of shape \(3,\) per example.*\(2,\)"),
     "one target for two outputs": (px.Normal(scale=1.0), np.zeros(10), r"targets of shape \(\)"),
     "predicted scale": (px.Normal(scale="predicted"), np.zeros((10, 2)), r"\(2,\) per example.*\(1,\)"),
-    "bernoulli": (px.Bernoulli(), Y, r"one output \(logit\) per example, but the network gives \(2,\)"),
+    "bernoulli": (px.Bernoulli(), Y, r"one output \(logit\) per example, but the network's output shape is \(2,\)"),
 }
 
 
