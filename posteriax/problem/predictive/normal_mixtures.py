@@ -4,8 +4,8 @@
     W1 = int |F - G| dy                 F, G: distribution functions of two mixtures
 
 by the trapezoidal rule with steps of half the narrowest component's standard deviation, whose error for entropies is
-far below float32 precision. If the widths of the components differ so much that this would take more points than MOST, the
-points are those of every component's own grid. All draws are used, and a few targets are processed at a time.
+far below float32 precision. If the widths of the components differ so much that this would take more points than MOST,
+the points are those of every component's own grid. All draws are used, and a few targets are processed at a time.
 """
 
 from collections.abc import Callable
