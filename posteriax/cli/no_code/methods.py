@@ -34,7 +34,7 @@ class Circumstances:
     """What settings depend on.
 
     Args:
-        rows: examples to learn from.
+        rows: the number of training examples.
         images: whether they are images.
         quick: a fifth of the steps and draws, for a first look.
     """

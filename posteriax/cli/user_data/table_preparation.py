@@ -1,8 +1,8 @@
-"""Preparing a table: scikit-learn fits to the training rows how columns become inputs; what it found is plain data.
+"""Preparing a table: scikit-learn learns from the training rows how columns become inputs; the result is plain data.
 
-numbers     (value - mean) / scale; a missing one is the median, and an input beside it says where
+numbers     (value - mean) / scale; a missing value becomes the median, and an extra input marks it
 dates       days since 1970, then as numbers
-categories  one input each, 1 where it is; a category that was never seen is 0 in all of them
+categories  one-hot; a category not seen in training is 0 in all inputs
 
 A preparation is saved as JSON and rebuilt from it, so that reading one can never run code.
 """
