@@ -2,10 +2,10 @@
 
     python benchmarks/nuts_beside_numpyro.py            # every problem; NAME ... for some of them
 
-Every sampler runs with its default settings, two chains on two devices, 500 transitions of warm-up for NUTS and what
-is the default for the others, then 1,000 draws of each chain. The samplers take turns, problem by problem. NumPyro gets
-the same log density over the weights as they are, and its own default start, uniform on (-2, 2). The draws are counted
-where there are fewest of them (bulk ESS): over all unknowns, for the network over class probabilities at 100 points.
+Every sampler runs with its default settings, two chains on two devices, 500 warm-up transitions for NUTS and the
+default for the others, then 1,000 draws per chain. The samplers take turns, problem by problem. NumPyro gets the same log
+density over the untransformed weights, and its own default start, uniform on (-2, 2). Effective draws are the smallest
+bulk ESS over all unknowns, or for the network over class probabilities at 100 points.
 Seconds are those of the draws after warm-up, without compilation; a gradient is a leapfrog, or half a step of MCLMC.
 """
 

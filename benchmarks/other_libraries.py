@@ -3,12 +3,12 @@
     python benchmarks/other_libraries.py step          # beside bayesian-torch, torchbnn and blitz
     python benchmarks/other_libraries.py leapfrog      # beside Pyro, TyXe and loops over PyTorch's gradients
 
-The first run installs the other libraries into ``.venv-peers`` of the current folder. A worker process there runs one
-case at a time when asked, so that both sides are measured in the same minutes.
+The first run installs the other libraries into ``.venv-peers`` in the current folder. A worker process there runs one
+case at a time on request, so that both sides are timed in turn.
 
-Of PyTorch's samplers only the leapfrog is timed, on one thread, where it is fastest. TyXe's HMC is Pyro's on a
-potential of its own. hamiltorch has no release on the package index: a loop over autograd's gradients with PyTorch's
-distributions as priors, as hamiltorch has them, stands in for it, beside the leanest loop.
+For PyTorch's samplers only the leapfrog step is timed, on one thread, where it is fastest. TyXe's HMC is Pyro's with
+TyXe's potential. hamiltorch has no release: a loop over autograd's gradients with PyTorch's distributions as priors, as
+in hamiltorch, stands in for it, beside a minimal loop.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def race(name: str, rounds: int) -> dict[str, np.ndarray]:
 
 
 def make_environment() -> str:
-    """The Python of the second environment, which is made if it is not there."""
+    """The Python of the second environment, which is created if necessary."""
     python = ENVIRONMENT / "bin" / "python"
     done = ENVIRONMENT / ".done"
     if not done.exists() or done.read_text() != "\n".join(PACKAGES):

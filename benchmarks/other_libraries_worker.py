@@ -171,7 +171,7 @@ def tyxe() -> Any:
 
 
 def eager(log_prior: Any = None) -> Any:
-    """A leapfrog loop by hand on PyTorch's autograd, as lean as it is easily written: all weights are one vector."""
+    """A minimal hand-written leapfrog loop on PyTorch's autograd, with all weights in one vector."""
     x, y = small_data()
     model = small_mlp()
     names = [name for name, _ in model.named_parameters()]
@@ -199,7 +199,7 @@ def eager(log_prior: Any = None) -> Any:
 
 
 def eager_with_distributions() -> Any:
-    """The same, with the prior of every leaf a distribution of PyTorch, as hamiltorch has it."""
+    """The same, with a PyTorch distribution as the prior of every leaf, as in hamiltorch."""
     prior = torch.distributions.Normal(torch.tensor(0.0), torch.tensor(1.0))
     return eager(lambda parts: sum(prior.log_prob(part).sum() for part in parts))
 

@@ -6,7 +6,7 @@
    for the scales to be learned at all.
 2. The scales that mean-field finds have rank 2, not 1: truncation to one singular value hurts, to two it does not.
 3. A rank-1 mixture is better than the deterministic network it perturbs.
-4. A layer may hold all it knows in its variances: with the means, all zero, the network guesses; its draws do not.
+4. A layer may hold all its information in its variances: at its means, all zero, the network guesses; its draws do not.
 """
 
 import time
@@ -27,7 +27,7 @@ problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.2))
 
 
 def report(name: str, posterior: px.Posterior, draws: int = 100, inputs: np.ndarray = x_test) -> np.ndarray:
-    """Print the scores; returns the loss of every test image."""
+    """Print the scores and return the per-example loss."""
     predictive = posterior.predict(inputs, draws=draws)
     losses = -np.log(np.asarray(predictive.probs)[np.arange(len(y_test)), y_test])
     scores = px.evaluate(predictive, y_test)
@@ -55,7 +55,7 @@ for k in (2, 3):
     print(f"  its nll less that of mean-field: {difference.mean():+.3f} +- {error:.3f}")
 
 report("deterministic (MAP)", fit(px.MAP(), epochs=100))
-# half of the factors start at -1, which the prior around +1 dislikes: the KL comes in slowly
+# half of the factors start at -1, which the prior around +1 penalises, so the KL is phased in slowly
 rank1 = px.VI(q.Rank1(4, start="sign"), estimator="factor", kl_schedule=px.LinearKL(epochs=80))
 report("Rank1(4)", fit(rank1, epochs=100))
 

@@ -124,11 +124,11 @@ def spectra_and_signal() -> None:
 
 
 def variance_network() -> None:
-    """A layer loses its means, and keeps what it knows."""
+    """A layer loses its means, but not its information."""
     middle = "layers/1/weight"
     net = eqx.nn.MLP(784, 10, 100, 2, key=KEY)
     problem = px.Problem(net, px.Categorical(), {"**": p.Normal(scale=1.0), middle: p.LogUniform()})
-    # one log alpha for the layer has a noisy gradient, and a long way to go
+    # the single log alpha of the layer has a noisy gradient and far to go, so it gets its own learning rate
     rates = {"log_alpha": optax.adam(0.3), "other": optax.adam(optax.linear_schedule(3e-3, 1e-4, 12_000))}
     label = lambda tree: {  # noqa: E731
         leaf: {name: name if name == "log_alpha" else "other" for name in own} for leaf, own in tree.items()

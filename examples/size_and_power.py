@@ -1,10 +1,10 @@
-"""How often is an equal posterior called significantly worse, and a worse one? For every score that gets a mark.
+"""Size and power of the significance test: how often equal, and worse, posteriors are called worse, by score.
 
 Run as ``python examples/size_and_power.py [repetitions]``; it prints the table of docs/metrics.md, in about ten minutes
 for 400 repetitions (standard error of a size of 5: 1.1).
 
-A made-up problem whose truth is known. Each run of a method is off by an amount of its own (its seed) and by another
-amount on every example (what it learned of it); the worse method has more of the latter, or says it is surer.
+A simulated problem with a known truth. Each run of a method has a random error of its own (its seed) and another on
+every example; the worse method has more of the latter, or is over-confident.
 """
 
 import sys
@@ -76,7 +76,7 @@ def regressors(n: int, runs: tuple[int, int], *, worse: float = 0.0, narrow: flo
 
 
 def honest(low: float, high: float, n: int, off: float = 0.0) -> np.ndarray:
-    """(confidence, right) pairs with confidences between two numbers, right more often than said by `off`."""
+    """(confidence, right) pairs with confidences between two numbers, right more often than claimed by `off`."""
     confidence = RNG.uniform(low, high, n)
     return np.stack([confidence, RNG.random(n) < confidence + off], axis=1).astype(float)
 
@@ -103,7 +103,7 @@ def print_table(title: str, make: Callable[..., tuple[list[Run], ...]], columns:
 
 
 def print_special(repetitions: int) -> None:
-    """Cases in which calibration errors, or coverages, are equal and yet the predictions are not."""
+    """Cases in which calibration errors, or coverages, are equal but the predictions differ."""
     cases: dict[str, tuple[str, Callable[[int], tuple[np.ndarray, np.ndarray]]]] = {
         "ece: calibrated, confidences in 0.5 to 1 and 0.94 to 0.99": (
             "ece",
@@ -134,7 +134,7 @@ def print_special(repetitions: int) -> None:
 
 
 def print_many(repetitions: int) -> None:
-    """Several equal posteriors: how often any is called worse."""
+    """How often any of several equal posteriors is called worse."""
     print("\n| equal posteriors (nll, n = 200) | any called worse |\n| --- | ---: |")
     for count in (2, 4, 8):
         found = []

@@ -79,7 +79,7 @@ REGRESSION = {
     "too many targets": (px.Normal(scale=1.0), np.zeros((10, 3)), r"targets of shape \(3,\) per example.*\(2,\)"),
     "one target for two outputs": (px.Normal(scale=1.0), np.zeros(10), r"targets of shape \(\)"),
     "predicted scale": (px.Normal(scale="predicted"), np.zeros((10, 2)), r"\(2,\) per example.*\(1,\)"),
-    "bernoulli": (px.Bernoulli(), Y, r"one output \(logit\) per example, but the network gives \(2,\)"),
+    "bernoulli": (px.Bernoulli(), Y, r"one output \(logit\) per example, but the network's output shape is \(2,\)"),
 }
 
 
@@ -100,7 +100,7 @@ def test_one_target_and_one_output_fit_in_either_shape():
 
 
 ARGUMENTS = {
-    "no length": ({}, ValueError, "say how long, by either epochs= or steps="),
+    "no length": ({}, ValueError, "give either epochs= or steps="),
     "both lengths": ({"epochs": 1, "steps": 1}, ValueError, "either epochs= or steps="),
     "draws of an optimiser": ({"draws": 5}, ValueError, "MAP optimises"),
     "chains of an optimiser": ({"steps": 1, "chains": 2}, ValueError, r"chains= is for samplers.*px.Ensemble"),
@@ -120,7 +120,7 @@ def test_bad_arguments_to_fit(problem, name):
 
 
 def test_samplers_take_draws_and_the_whole_data_set(problem):
-    with pytest.raises(ValueError, match="HMC samples: say how many draws"):
+    with pytest.raises(ValueError, match="HMC is a sampler: give draws="):
         px.fit(problem, (X, Y), px.HMC(), epochs=3, key=0)
     with pytest.raises(ValueError, match="HMC needs the whole data set"):
         px.fit(problem, (X, Y), px.HMC(), draws=3, batch_size=5, key=0)

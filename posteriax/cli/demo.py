@@ -17,15 +17,15 @@ Runs = dict[str, tuple[Any, dict[str, Any]]]
 
 
 def run_demo(out: Path, seed: int = 0) -> None:
-    """Fit four posteriors of one network to each data set, print how far each is from HMC, and draw figures."""
+    """Fit four posteriors of one network to each data set, print scores and distances to HMC, and draw figures."""
     began = time.monotonic()
     screen = console(piped_width=140)
     out.mkdir(parents=True, exist_ok=True)
     two_moons(screen, out, seed)
     fashion(screen, out, seed)
     screen.print(
-        "agreement: how often the predicted class is HMC's. total variation: how far the predicted probabilities are "
-        "from HMC's.\n"
+        "agreement: how often the predicted class is the same as HMC's. total variation: the distance between the "
+        "predicted probabilities and HMC's.\n"
     )
     screen.print(f"Figures are in {out}/. Total time: {time.monotonic() - began:.0f} s.", highlight=False)
 
@@ -35,7 +35,7 @@ def two_moons(screen: Any, out: Path, seed: int) -> None:
     net = eqx.nn.MLP(2, 2, width_size=16, depth=2, key=jax.random.key(seed))
     problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=1.0))
     screen.rule("Two moons")
-    screen.print(f"{len(train[1])} points to learn from, {len(test[1])} to test on; {describe(problem)}\n")
+    screen.print(f"{len(train[1])} training points, {len(test[1])} test points; {describe(problem)}\n")
     runs: Runs = {
         "MAP": (px.MAP(), {"steps": 2000}),
         "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"steps": 2000}),
@@ -60,7 +60,7 @@ def fashion(screen: Any, out: Path, seed: int) -> None:
     net = eqx.nn.MLP(14 * 14, 10, width_size=24, depth=1, key=jax.random.key(seed))
     problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.3))
     screen.rule("Fashion-MNIST, a small part")
-    screen.print(f"{len(y)} images to learn from, {len(y_test)} to test on; {describe(problem)}\n")
+    screen.print(f"{len(y)} training images, {len(y_test)} test images; {describe(problem)}\n")
     runs: Runs = {
         "MAP": (px.MAP(), {"epochs": 100}),
         "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"epochs": 100}),
@@ -81,7 +81,7 @@ def fashion(screen: Any, out: Path, seed: int) -> None:
 
 
 def describe(problem: px.Problem) -> str:
-    return f"a network with {problem.network.num_parameters:,} weights, each {problem.prior} before the data."
+    return f"a network with {problem.network.num_parameters:,} weights, prior {problem.prior}."
 
 
 def fit_all(screen: Any, problem: px.Problem, data: Any, runs: Runs, seed: int) -> dict[str, px.Posterior]:

@@ -1,4 +1,4 @@
-"""What every command sets up: cores, compiled programs that are kept, output, and errors in one line."""
+"""Setup for all commands: cores, the compilation cache, output, and one-line errors."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def use_all_cores() -> None:
-    """Make every core a device of its own, so that chains and members run in parallel. Before JAX's backend starts."""
+    """Make every core a JAX device, so that chains and members run in parallel. Call before JAX's backend starts."""
     import jax
 
     if not os.environ.get("JAX_NUM_CPU_DEVICES"):
@@ -17,7 +17,7 @@ def use_all_cores() -> None:
 
 
 def use_compilation_cache() -> None:
-    """Keep compiled programs between commands, so that a command starts faster the second time."""
+    """Cache compiled programs, so that a command starts faster the second time."""
     import jax
 
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):

@@ -1,4 +1,4 @@
-"""Attacks: how small a change of the inputs makes a posterior's predictions wrong, and whether it notices.
+"""Attacks: how small a change of the inputs makes a posterior's predictions wrong, and whether its uncertainty rises.
 
 FGSM takes one step along the sign of the gradient of the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) of S fixed
 draws (Goodfellow et al. 2015), PGD several, projected onto a box around the clean inputs (Madry et al. 2018):
@@ -34,10 +34,10 @@ class PGD:
     Args:
         step: how far every input value moves in an iteration, in the units of x.
         iterations: how many steps.
-        target: None to get away from the true label, whatever to; "next" to get to the label after the true one,
-            (y + 1) mod C; or a label, or one for each example, to get to.
-        draws: how many draws of the posterior the attack knows, the same in all iterations; all if there are fewer.
-        bound: no input value gets further than this from where it was; None for no bound but steps and range.
+        target: None to move away from the true label; "next" to move towards the label after the true one,
+            (y + 1) mod C; or a label, or one label per example, to move towards.
+        draws: how many draws of the posterior the attack uses, the same in all iterations; all if there are fewer.
+        bound: the largest change of any input value; None for no bound other than steps and range.
         low, high: the range of input values; None for no limit.
 
     >>> import equinox as eqx, jax, posteriax as px
@@ -81,11 +81,11 @@ class PGD:
             posterior: of a problem that predicts classes, one label per example.
             x: clean inputs in floating point, within `low` and `high`, with a leading axis of N examples.
             y: true labels, (N,).
-            key: what random draws are made from.
+            key: an int or a JAX key for random draws.
 
-        What is recorded are the predictions of the very draws that were attacked: the worst case. See what others
-        make of it with ``posterior.predict(attacked.x, draws=100, key=1)``. The working memory stays below 256 MB
-        whatever the number of draws and examples.
+        The recorded predictions use the same draws that were attacked: the worst case. Score other draws with
+        ``posterior.predict(attacked.x, draws=100, key=1)``. Working memory stays below 256 MB whatever the number of
+        draws and examples.
         """
         x, labels, target = self._checked(posterior, x, y)
         total = min(self.draws, posterior.support or self.draws)
@@ -105,7 +105,7 @@ class PGD:
     def _follow(
         self, plan: Plan, chunks_of_draws: Callable[[], Iterable[Any]], clean: Any, aim: np.ndarray
     ) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Where examples end, and what is predicted for them at every iterate: labels and entropies, (T + 1, rows)."""
+        """The attacked examples, and the predicted labels and entropies at every iterate, (T + 1, rows) each."""
         x, predictions = clean, []
         for iteration in range(self.iterations + 1):
             slope = reduce(join, (plan.run(draws, (x, aim), count) for draws, count in chunks_of_draws()))
@@ -118,17 +118,17 @@ class PGD:
     def _checked(self, posterior: Any, x: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Inputs in the precision that JAX uses, labels and targets (None if untargeted)."""
         if not isinstance(posterior, Posterior):
-            raise TypeError(f"posterior must be what px.fit or px.load returns, got {type(posterior).__name__}")
+            raise TypeError(f"posterior must be a posterior from px.fit or px.load, got {type(posterior).__name__}")
         likelihood = posterior.problem.likelihood
         if not likelihood.predicts_classes:
             raise TypeError(
-                f"an attack needs predicted classes: the likelihood must be one such as px.Categorical() or "
-                f"px.Bernoulli(), got {likelihood!r}"
+                f"an attack needs a likelihood that predicts classes, such as px.Categorical() or px.Bernoulli(), got "
+                f"{likelihood!r}"
             )
         x, labels = posterior.problem.check((x, y))
         shape = jax.eval_shape(likelihood.log_probs, likelihood.unknowns(), posterior.problem.output_spec(x)).shape
         if len(shape) != 2:
-            raise ValueError(f"the attack takes one label per example, but the network predicts {shape[1:-1]} of them")
+            raise ValueError(f"the attack needs one label per example, but the network predicts {shape[1:-1]} labels")
         for leaf in jax.tree.leaves(x):
             self._check_values(leaf)
         x = jax.tree.map(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype)), x)
@@ -137,7 +137,7 @@ class PGD:
     def _check_values(self, x: np.ndarray) -> None:
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise TypeError(
-                f"x must be floating-point numbers, which can be changed by small steps, got dtype {x.dtype}: use "
+                f"x must be floating point, since the attack changes it by small steps, got dtype {x.dtype}: use "
                 f"x.astype('float32'), with low= and high= for its range"
             )
         low, high = (None if end is None else np.asarray(end, x.dtype) for end in (self.low, self.high))
@@ -182,7 +182,7 @@ class Attacked:
         attack: its settings.
         x: the inputs after the last iteration.
         y: the true labels, (N,).
-        target: the labels to get to, (N,); None in an untargeted attack.
+        target: the target labels, (N,); None in an untargeted attack.
         labels: the predicted labels, (iterations + 1, N).
         entropies: the predictive entropies in nats, (iterations + 1, N).
 
@@ -201,14 +201,14 @@ class Attacked:
 
     @property
     def attackable(self) -> np.ndarray:
-        """Which examples the attack could succeed with, (N,): those without the wanted outcome while clean."""
+        """Which examples count, (N,): those whose clean prediction is not already what the attack wants."""
         if self.target is None:
             return self.labels[0] == self.y
         return (self.labels[0] != self.target) & (self.target != self.y)
 
     @property
     def success(self) -> np.ndarray:
-        """Success rate by iteration, (iterations + 1,): of the attackable examples, how many are not predicted as the
+        """Success rate by iteration, (iterations + 1,): the share of attackable examples that are not predicted as the
         true label, or if targeted, are predicted as the target. NaN if none is attackable."""
         succeeded = self.labels != self.y if self.target is None else self.labels == self.target
         count = self.attackable.sum()
@@ -245,7 +245,7 @@ def _move(attack: PGD, x: Any, clean: Any, slope: Any) -> Any:
 
 
 def _chunks_of_draws(posterior: Posterior, plan: Plan, total: int, key: jax.Array) -> Callable[[], Iterable[Any]]:
-    """All draws in chunks, with how many of each count: kept if one chunk holds them, else drawn anew each time."""
+    """All draws in chunks, with the number of valid draws in each: kept if one chunk holds all, else redrawn."""
 
     def chunk(first: int) -> tuple[Unknowns, np.int32]:
         indices, count = plan.chosen(first, total)
@@ -271,4 +271,4 @@ def _check_finite(x: Any, first: int) -> None:
     for leaf in jax.tree.leaves(x):
         if not np.isfinite(leaf).all():
             example = first + int(np.argwhere(~np.isfinite(leaf))[0][0])
-            raise RuntimeError(f"the network's gradient by x is not finite near example {example}: it has no sign")
+            raise RuntimeError(f"the gradient of the network with respect to x is not finite near example {example}")

@@ -1,11 +1,12 @@
-"""The gradient that an attack follows: of a predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) by the inputs.
+"""The gradient that an attack follows: of the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) with respect to x.
 
-It is that of the mean over draws, not of one draw's log probability (expectation over draws, Athalye et al. 2018):
+It is the gradient of the mean over draws, not of one draw's log probability (expectation over draws, Athalye et al.
+2018):
 
     d p(y | x, D) / dx = 1/S sum_s p_s (1 - p_s) d log[p_s / (1 - p_s)] / dx        p_s = p(y | x, w_s)
 
-Log-odds have slopes where softmax is saturated, and the weights p_s (1 - p_s) are kept in the log domain: a network
-that is sure to all digits of float32 gets its true gradient, not a zero that would look like robustness.
+Log-odds have a gradient even where softmax is saturated, and the weights p_s (1 - p_s) are kept in the log domain: a
+network whose probabilities are 1 in float32 gets its true gradient, not a zero that would look like robustness.
 """
 
 from functools import partial
@@ -21,7 +22,7 @@ from posteriax.problem import Problem, Unknowns
 
 
 class Slope(NamedTuple):
-    """What is known of a predictive at x from any number of draws."""
+    """The predictive at x and its gradient, from any number of draws."""
 
     log_probs: Any  # log sum_s p_s of every class, (N, C)
     log_weight: Any  # the largest log[p_s (1 - p_s)] of the label, (N,)
@@ -29,7 +30,7 @@ class Slope(NamedTuple):
 
 
 def join(a: Slope, b: Slope) -> Slope:
-    """Of both sets of draws."""
+    """Combine two sets of draws."""
     largest = jnp.maximum(a.log_weight, b.log_weight)
     ours, theirs = jnp.exp(a.log_weight - largest), jnp.exp(b.log_weight - largest)
     of_x = jax.tree.map(lambda u, v: _per_example(ours, u) + _per_example(theirs, v), a.of_x, b.of_x)
@@ -37,7 +38,7 @@ def join(a: Slope, b: Slope) -> Slope:
 
 
 def slope_of_draws(problem: Problem, draws: Unknowns, inputs: tuple[Any, jax.Array], count: Any) -> Slope:
-    """At inputs (x, label), of the first `count` draws, one after another: the memory is that of one."""
+    """The slope at inputs (x, label) over the first `count` draws, one after another to need the memory of one."""
     x, label = inputs
 
     def of(index: Any) -> Slope:
@@ -61,7 +62,7 @@ def _log_odds(problem: Problem, draw: Unknowns, label: jax.Array, x: Any) -> tup
 
 @jit
 def predicted(log_sums: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Labels and entropies of the classes' probabilities, given up to a factor."""
+    """Labels and entropies, from log probabilities up to an additive constant."""
     return log_sums.argmax(axis=-1), entr(jax.nn.softmax(log_sums)).sum(axis=-1)
 
 

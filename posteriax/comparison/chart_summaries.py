@@ -1,4 +1,4 @@
-"""Chart summaries: the few numbers behind every chart of a comparison, so that it need not keep all predictions."""
+"""Chart summaries: the few numbers behind each chart, so that a comparison need not keep all predictions."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +9,13 @@ import numpy as np
 from posteriax.metrics import calibration_bins
 from posteriax.posterior import Predictive
 
-FEW = 6  # examples shown of each kind
+FEW = 6  # examples to show of each kind
 COVERAGE_LEVELS = np.arange(1, 20) / 20
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A test example that a posterior is sure of."""
+    """A test example on which a posterior is confident."""
 
     index: int
     x: np.ndarray
@@ -26,15 +26,15 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is drawn of one posterior on one test set.
+    """What the charts show of one posterior on one test set.
 
     Args:
         confidence, right, count: by bin of the reliability diagram, means and number of examples (classes).
-        entropies: of every prediction in nats (classes), or its standard deviation (numbers): what histograms show.
-        levels, coverage: of central intervals, nominal and observed (numbers).
-        surest_wrong: the examples it was surest about and wrong.
-        surest: the examples it was surest about.
-        attack: by iteration, success rate, accuracy and mean entropy, where the set was attacked.
+        entropies: of every prediction in nats (classes), or its standard deviation (numbers), for histograms.
+        levels, coverage: nominal and observed coverage of central intervals (numbers).
+        surest_wrong: the wrong predictions it was most confident about.
+        surest: the predictions it was most confident about.
+        attack: by iteration, success rate, accuracy and mean entropy, if the set was attacked.
     """
 
     confidence: np.ndarray = field(default_factory=lambda: np.zeros(0))

@@ -1,4 +1,4 @@
-"""Compare: several posteriors on the same test sets, and how far each is from a reference."""
+"""``px.compare``: score several posteriors on the same test sets, and measure their distance to a reference."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -37,20 +37,20 @@ def compare(
     """Score several posteriors on one or several test sets.
 
     Args:
-        posteriors: by name; also predictives (of one test set), or lists of posteriors from several seeds, to average
+        posteriors: by name; also predictives (for one test set), or lists of posteriors from several seeds, to average
             scores over seeds and test significance over seeds and examples together.
-        data: the test set ``(x, y)``, or several by name: the first is the main one. Those of the type
-            :class:`px.data.CorruptedSet`, as :func:`px.corrupted` makes them, are also averaged by severity.
-        reference: the name of one of them, usually HMC's: distances to its first seed are added, unless `scores` names
-            some. If its chains do not agree on their predictions (R-hat above 1.05), the tables say so.
+        data: the test set ``(x, y)``, or several by name: the first is the main one. Sets of type
+            :class:`px.data.CorruptedSet`, such as those of :func:`px.corrupted`, are also averaged by severity.
+        reference: the name of one posterior, usually HMC's: distances to its first seed are added, unless `scores`
+            names distances. If its chains have not mixed (R-hat of predictions above 1.05), the tables say so.
         scores: names and :class:`px.metrics.Score` records to use: ``[*px.ClassPredictive.scores, mine]`` adds one.
-        draws: how many draws each prediction averages; see :meth:`Posterior.predict`.
-        out: inputs from elsewhere, by name: how well uncertainty tells them from the main test set's.
-        attack: ``px.PGD(...)``: each posterior is attacked on the main test set, and scored there.
-        recalibrate: held-out data ``(x, y)``: each posterior gets a temperature that fits them, and is scored with it
-            on the main test set, in a table of its own (classes only).
-        class_names: of the labels, for the report.
-        costs: measure what each posterior takes (parameters, seconds of training, time to predict) and show it.
+        draws: how many draws each prediction averages over; see :meth:`Posterior.predict`.
+        out: out-of-distribution inputs, by name: scores how well uncertainty tells them from the main test set.
+        attack: such as ``px.PGD(...)``: each posterior is attacked, and then scored, on the main test set.
+        recalibrate: held-out data ``(x, y)``: each posterior gets the temperature that fits them best, and is scored
+            with it on the main test set, in a separate table (classes only).
+        class_names: names of the labels, for the report.
+        costs: measure the cost of each posterior (parameters, training time, prediction time) and show it.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, test = px.data.two_moons()
@@ -84,7 +84,7 @@ def compare(
 
 
 class _Builder:
-    """Tables under construction. Predictions are made set by set and not kept."""
+    """Tables under construction. Predictions are made one test set at a time and not kept."""
 
     def __init__(
         self, runs: dict[str, list[Any]], reference: str | None, chosen: list[Score] | None, draws: int | None
@@ -93,7 +93,7 @@ class _Builder:
         self.sets: dict[str, Rows] = {}
         self.best: dict[str, dict[str, tuple[str, ...]]] = {}
         self.views: dict[str, dict[str, View]] = {}
-        self.scores: dict[str, Score] = {}  # of all columns that were scored
+        self.scores: dict[str, Score] = {}  # by column
 
     def predict(self, run: Any, x: Any) -> Any:
         return run.predict(x, draws=self.draws) if isinstance(run, Posterior) else run
@@ -161,7 +161,7 @@ class _Builder:
         return costs
 
     def _values(self, predictive: Any, y: Any, reference: Any = None) -> Values:
-        """Each score's values per example. Distances to the reference, if any, are those named, or all that apply."""
+        """Per-example values of each score. Distances to a reference are those chosen, or else all that apply."""
         scores = choose(self.chosen, predictive)
         if not any(score.against_reference for score in scores):
             distances = [score for score in SCORES.values() if score.against_reference]
@@ -188,7 +188,7 @@ def _checked_runs(posteriors: Mapping[str, Any], reference: str | None, one_set:
     if not posteriors:
         raise ValueError("posteriors is empty: name at least one")
     if reference is not None and reference not in posteriors:
-        raise ValueError(f"reference {reference!r} is none of the posteriors: {', '.join(map(repr, posteriors))}")
+        raise ValueError(f"reference {reference!r} is not one of the posteriors: {', '.join(map(repr, posteriors))}")
     runs = {name: list(value) if isinstance(value, (list, tuple)) else [value] for name, value in posteriors.items()}
     for name, group in runs.items():
         if not group:
@@ -209,7 +209,7 @@ def _checked_scores(scores: Sequence[str | Score] | None, reference: str | None)
         if score.against_reference and reference is None:
             raise ValueError(f"the score {score.name!r} needs a reference: name one of the posteriors, reference=...")
         if score.per_example is None:
-            raise ValueError(f"{score.name!r} cannot be chosen: px.compare adds it to the tables it belongs to")
+            raise ValueError(f"{score.name!r} cannot be chosen: px.compare adds it to its own tables")
     if not chosen:
         raise ValueError("scores is empty: name at least one")
     return chosen

@@ -15,7 +15,7 @@ Rows = dict[str, dict[str, Estimate]]  # by posterior, by column
 
 
 class Cost(NamedTuple):
-    """What a posterior takes: numbers it is made of, seconds of training, milliseconds to predict 1,000 examples."""
+    """The cost of a posterior: its parameters, seconds of training, milliseconds to predict 1,000 examples."""
 
     parameters: int
     train_seconds: float
@@ -24,21 +24,21 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Tables: for every test set, one row per posterior and one column per score. Print it, or take it elsewhere.
+    """Tables: for every test set, one row per posterior and one column per score. Print it, or export it.
 
     Args:
-        sets: by test set, the scores by posterior and column. The first is the main one.
+        sets: the scores by test set, posterior and column. The first test set is the main one.
         reference: the name of the posterior that distances are measured to, if any.
         costs: by posterior.
         best: by test set and column, the posteriors that are best or not significantly worse, the best one first.
         views: by test set and posterior, what the report draws.
-        class_names: of a classifier's labels, for the report.
-        corruptions: of the test sets that were corrupted, kind and severity.
-        seeds: by posterior, how many runs its scores are means of.
-        reference_check: whether the reference's chains agree on its predictions.
-        scores: by column, what the score is; by default that of :data:`px.metrics.SCORES` with this name.
+        class_names: names of the labels, for the report.
+        corruptions: kind and severity of the corrupted test sets, by name.
+        seeds: by posterior, how many runs its scores average over.
+        reference_check: whether the reference's chains have mixed, judged by its predictions.
+        scores: the score of each column; by default the one in :data:`px.metrics.SCORES` with its name.
 
-    Each value says what its error is over: see :class:`px.metrics.Estimate`.
+    Each value records what its error is over: see :class:`px.metrics.Estimate`.
 
     >>> from posteriax.metrics import Estimate
     >>> table = Comparison({"test": {"MAP": {"accuracy": Estimate(0.9, 0.02)}}})
@@ -73,24 +73,24 @@ class Comparison:
 
     @property
     def columns(self) -> list[str]:
-        """The scores on the main test set."""
+        """The names of the scores on the main test set."""
         return self.columns_of(self.main)
 
     def columns_of(self, test_set: str) -> list[str]:
-        """The scores that any posterior has on a test set."""
+        """The names of the scores that any posterior has on a test set."""
         return list(dict.fromkeys(column for row in self.sets[test_set].values() for column in row))
 
     def score(self, column: str) -> Score:
-        """What a column holds. One that no score is known for has only its name."""
+        """The score of a column. An unknown score has only its name."""
         return self.scores.get(column) or describe(column)
 
     def __getitem__(self, name: str) -> dict[str, float]:
         return {column: estimate.value for column, estimate in self.rows[name].items()}
 
     def severities(self, column: str) -> dict[str, dict[int, Estimate]]:
-        """By posterior and severity, a score's mean over the kinds of corruption, with its error over them.
+        """The mean of a score over the kinds of corruption, with its error over them, by posterior and severity.
 
-        Severity 0 is the main test set. Only posteriors that have the score on all of these sets.
+        Severity 0 is the main test set. Includes only posteriors that have the score on all of these sets.
         """
         groups: dict[int, list[str]] = {0: [self.main]}
         for name, corruption in self.corruptions.items():
@@ -124,7 +124,7 @@ class Comparison:
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of the values, one row per posterior, or per test set and posterior. Needs pandas."""
+        """The values as a pandas DataFrame, one row per posterior, or per test set and posterior. Needs pandas."""
         try:
             import pandas
         except ImportError as error:
@@ -139,7 +139,7 @@ class Comparison:
         return pandas.DataFrame.from_dict(values, orient="index")
 
     def to_html(self, path: Any, *, title: str = "Which posterior to trust") -> None:
-        """Write a report: one page that needs no network, with sortable tables and charts."""
+        """Write a report: one self-contained page with sortable tables and charts."""
         from posteriax.comparison.report.page import write_page
 
         write_page(self, path, title)
@@ -238,7 +238,7 @@ class Comparison:
 
 
 def describe_errors(rows: Rows, seeds: dict[str, int]) -> str:
-    """What the standard errors of a table are over, in words.
+    """Describe what the standard errors of a table are over.
 
     >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01, "seeds")}, "HMC": {"nll": Estimate(0.3, 0.02, "examples")}}
     >>> describe_errors(rows, {"MAP": 3, "HMC": 1})

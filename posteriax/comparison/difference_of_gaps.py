@@ -2,26 +2,26 @@
 
     E = sum_b |g_b|        g_b = 1/N sum of (right - confidence) over the examples in bin b
 
-By chance E is above zero even if predictions are perfectly calibrated, and the less sure they are, the more. So the
-difference of two perfectly calibrated predictors' E is not centred at zero, and resampling examples does not help. Its
-distribution under the null hypothesis is simulated instead:
+By chance E is above zero even if predictions are perfectly calibrated, and more so the less confident they are. So the
+difference between the E of two perfectly calibrated predictors is not centred at zero, and resampling examples does not
+help. Its distribution under the null hypothesis is simulated instead:
 
     g_b ~ N(n_b / N (p_b - c_b), p_b (1 - p_b) n_b / N^2),      p_b = c_b +- gamma      c_b: mean confidence in the bin
 
 with the sign of the bin's observed gap.
 
-1. For each posterior, gamma is such that the simulated E has the observed one as its mean: the gap that is left once
-   chance is subtracted. 0 if chance explains all of it.
-2. The null hypothesis is that both have the mean of these two, weighted by the inverse variance of E at gamma = 0.
+1. For each posterior, gamma is chosen so that the simulated E has the observed one as its mean: the gap beyond chance,
+   0 if chance explains all of it.
+2. Under the null hypothesis both have the mean of these two, weighted by the inverse variance of E at gamma = 0.
 3. The difference of E is compared with simulated ones. The two posteriors' gaps are correlated as their residuals
    (right - confidence - gap) are, on the examples that two bins share.
 
-With several runs the observed difference, less the mean of the simulated ones, is divided by its standard error, from
+With several runs the observed difference, minus the mean of the simulated ones, is divided by its standard error, from
 the variance between runs and the simulated variance over examples, as in
 :mod:`posteriax.comparison.difference_of_means`. The assignment of examples to bins is taken as given.
 
-A mean that should be close to a target is one bin that promises the target; unless it is a probability, its variance is
-the observed one.
+A mean that should be close to a target is treated as one bin that promises the target; unless it is a probability, its
+variance is the observed one.
 """
 
 from typing import NamedTuple
@@ -72,7 +72,7 @@ def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
 
 
 class _Run(NamedTuple):
-    """A run's bins that are not empty."""
+    """The non-empty bins of a run."""
 
     cells: np.ndarray  # for every example, the index of its bin among these
     fractions: np.ndarray  # of the examples, by bin
@@ -125,7 +125,7 @@ def _correlation(left: np.ndarray) -> np.ndarray:
 
 
 def _simulated(run: _Run, gap: float, noise: np.ndarray) -> np.ndarray:
-    """The sum of absolute gaps, if the gap of every bin has this size."""
+    """Simulated sums of absolute gaps, if the gap of every bin has this size."""
     mean = run.promised + np.sign(run.gaps) * gap
     if run.variance is None:
         mean = np.clip(mean, 0.0, 1.0)
@@ -146,7 +146,7 @@ def _gap_beyond_chance(runs: list[_Run], noise: list[np.ndarray]) -> float:
 
 
 def _noise_of_single_runs(one: np.ndarray, other: np.ndarray) -> float:
-    """The part of the variance between runs that is noise over examples: that of simulated runs, (runs, draws) each."""
+    """The part of the variance between runs that is noise over examples, from simulated runs, (runs, draws) each."""
 
     def between(simulated: np.ndarray) -> float:
         centred = simulated - simulated.mean(axis=1, keepdims=True)

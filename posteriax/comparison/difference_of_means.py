@@ -12,7 +12,7 @@ are two crossed samples, as readers and cases are in radiology:
     e: the part of v that is noise of single runs on single examples, which s^2 already contains
 
 Degrees of freedom are Satterthwaite's. For equal methods the last term is about zero, and this is Welch's t-test over
-seeds. A posterior with a single run is given the other's variance. (Obuchowski and Rockette 1995; Hillis 2007)
+seeds. A posterior with a single run is assigned the other's variance. (Obuchowski and Rockette 1995; Hillis 2007)
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from scipy.special import bdtr, stdtr
 
 
 class Difference(NamedTuple):
-    """A difference of two scores, less its mean under chance alone, and the p-value.
+    """A difference between two scores, minus its mean by chance alone, and the p-value.
 
     >>> Difference(value=0.1, p_value=0.03).p_value
     0.03
@@ -119,9 +119,9 @@ def _over_examples(differences: np.ndarray, mean: float) -> Difference:
 
 
 def _mcnemar(more: int, fewer: int) -> float:
-    """McNemar's test with mid-p: half of the examples on which the two differ should favour each.
+    """McNemar's test with mid-p: of the examples on which the two differ, half should favour each.
 
-    A t-test would call four such examples, all for one side, significant, which happens to one in eight equal pairs.
+    A t-test would call four such examples, all on one side, significant, which happens in one of eight equal pairs.
 
     >>> round(_mcnemar(4, 0), 4), round(_mcnemar(10, 2), 4)
     (0.0625, 0.0225)

@@ -1,4 +1,4 @@
-"""Evaluate: the scores of one predictive."""
+"""``px.evaluate``: the scores of one predictive."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from posteriax.posterior import Predictive
 
 
 def evaluate(predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | None = None) -> dict[str, float]:
-    """Scores of predictions against the targets.
+    """Score predictions against the targets.
 
     For classes: "accuracy", "nll" (of the mean over draws, nats per example), "ece" (15 bins of equal width), "brier".
     For real numbers: "rmse", "nll", "crps", and "coverage_90", how often the central 90 % interval holds the target.
-    Other predictives say in their `scores` which apply.
+    Other predictives list theirs in `scores`.
 
     Args:
         predictive: what ``posterior.predict(x)`` returns.

@@ -2,7 +2,7 @@
 
     p_T(c | x)  proportional to  p(c | x)^(1/T),      T = argmin of the held-out nll
 
-The ranking of classes and so the accuracy stay as they are; confidence that is off by the same factor everywhere is
+The ranking of classes, and so the accuracy, does not change; confidence that is off by the same factor everywhere is
 corrected (Guo et al. 2017).
 """
 
@@ -20,14 +20,14 @@ LARGEST = 4.0  # of |log T|
 
 
 def best_temperature(predictive: Predictive, y: Any) -> float:
-    """The temperature at which the predictions' nll on `y` is smallest.
+    """The temperature that minimises the nll of the predictions on `y`.
 
     >>> import posteriax as px
     >>> sure = px.ClassPredictive(px.Categorical(), np.array([[[4.0, 0.0]] * 4]))
     >>> round(best_temperature(sure, [0, 0, 0, 1]), 2)  # sure at 98 %, right at 75 %: softer
     3.64
     """
-    predictive.tempered(1.0)  # raises unless classes are predicted, whose mean is their probabilities
+    predictive.tempered(1.0)  # raises unless these are predictions of classes, whose mean is their probabilities
     log_probs = jnp.log(jnp.maximum(jnp.asarray(predictive.mean), 1e-30))
     labels = jnp.asarray(predictive.check(y))
 

@@ -1,8 +1,9 @@
 """Shift: are new inputs like those seen before? Judged from predictions alone, without labels.
 
-Single inputs: scores that are higher where the posterior is less sure, and how well they detect inputs from elsewhere.
-Whole sets: two-sample tests of whether predictions for new inputs come from the same distribution as for a reference
-set: how sure they are (Kolmogorov-Smirnov) and what they say (which classes, how often); and the accuracy to expect.
+Single inputs: scores that are higher where the posterior is less certain, and how well they detect out-of-distribution
+inputs. Whole sets: two-sample tests of whether predictions for new inputs are distributed like those for a reference
+set, in how certain they are (Kolmogorov-Smirnov) and in what they predict (how often each class); and the expected
+accuracy.
 """
 
 from dataclasses import dataclass
@@ -15,14 +16,14 @@ from posteriax.posterior import Predictive
 
 SIGNIFICANT = 0.01
 PERMUTATIONS = 4999
-EXACT_UP_TO = 1000  # examples; beyond, the test's asymptotic distribution is as good and much faster
+EXACT_UP_TO = 1000  # examples; beyond that, the test's asymptotic distribution is as good and much faster
 
 
 def ood_scores(predictive: Predictive) -> dict[str, np.ndarray]:
     """Scores of how far out of distribution each example seems to be, (N,) each; higher is further out.
 
-    For classes: "max_probability" (1 - max p), "entropy" and "mutual_information", both in nats. Where an example has
-    several labels, their mean. For real numbers: "std", over several targets their root mean square.
+    For classes: "max_probability" (1 - max p), "entropy" and "mutual_information", both in nats; averaged if an example
+    has several labels. For real numbers: "std"; the root mean square if an example has several targets.
 
     Args:
         predictive: what ``posterior.predict(x)`` returns, also with ``reduce=True``.
@@ -43,8 +44,8 @@ class Detection(NamedTuple):
         auroc: the chance that an outside input scores higher than an inside one; 0.5 by chance, best 1.
         auc_pr: area under the precision-recall curve (average precision) of finding outside inputs; the share of
             outside inputs by chance, best 1.
-        fpr95: how many outside inputs pass for inside ones at the threshold that lets 95 % of inside inputs pass; 0.95
-            by chance, best 0.
+        fpr95: the share of outside inputs accepted at the threshold that accepts 95 % of inside inputs; 0.95 by chance,
+            best 0.
 
     >>> Detection(auroc=0.9, auc_pr=0.8, fpr95=0.3).auroc
     0.9
@@ -56,11 +57,11 @@ class Detection(NamedTuple):
 
 
 def ood_detection(inside: Predictive, outside: Predictive) -> dict[str, Detection]:
-    """How well each of :func:`ood_scores` tells inputs from elsewhere from those of the usual kind.
+    """How well each of :func:`ood_scores` tells out-of-distribution inputs from in-distribution ones.
 
     Args:
-        inside: a posterior's predictions for usual inputs, such as the test set.
-        outside: its predictions for inputs from elsewhere.
+        inside: a posterior's predictions for in-distribution inputs, such as the test set.
+        outside: its predictions for out-of-distribution inputs.
 
     >>> import posteriax as px
     >>> sure, unsure = (px.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0])) for a in (3.0, 0.1))
@@ -102,7 +103,7 @@ class Change(NamedTuple):
 
 
 class TwoSample(NamedTuple):
-    """A test of whether two sets come from one distribution: how far they are apart, 0 to 1, and how likely that is.
+    """A test of whether two sets come from one distribution: their distance, 0 to 1, and its p-value.
 
     >>> TwoSample(statistic=0.2, p_value=0.03).p_value
     0.03
@@ -140,12 +141,12 @@ class Drift:
 
     @property
     def p_value(self) -> float:
-        """Of both tests together: twice the smaller one (Bonferroni)."""
+        """The p-value of both tests together: twice the smaller one (Bonferroni)."""
         return min(1.0, 2 * min(self.certainty.p_value, self.answers.p_value))
 
     @property
     def drifted(self) -> bool:
-        """Whether a difference like this is rarer than one in a hundred between sets from one distribution."""
+        """Whether the p-value is below 0.01."""
         return self.p_value < SIGNIFICANT
 
     @property
@@ -189,14 +190,14 @@ def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float |
     """Compare predictions for new inputs with those for a reference set; labels are not needed.
 
     Args:
-        reference: predictions for inputs that the posterior was meant for, such as its test set. Not for its training
-            data, on which it is surer than on anything new.
-        new: the same posterior's predictions for new inputs, made with as many draws.
-        reference_accuracy: that on the reference set, if known: the accuracy to expect is then this plus the change of
-            the mean confidence, else the new mean confidence itself, which overconfident networks overstate. Both are
-            estimates that hold for mild shifts: far from the data networks can be sure and wrong.
+        reference: predictions for held-out inputs, such as the test set. Not for training data, on which a network is
+            more confident than on anything new.
+        new: the same posterior's predictions for new inputs, with the same number of draws.
+        reference_accuracy: the accuracy on the reference set, if known: the expected accuracy is then this plus the
+            change in mean confidence, else the new mean confidence itself, which over-confident networks overstate.
+            Both are estimates for mild shifts: far from the data, networks can be confident and wrong.
 
-    The tests take examples, and an example's labels if it has several, as independent: a video's frames are not.
+    The tests assume independent examples, and independent labels if an example has several: video frames are not.
 
     >>> import posteriax as px
     >>> logits = np.random.default_rng(0).normal(size=(300, 3))
@@ -240,18 +241,18 @@ def _ks(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
 
 
 def _of_labels(ours: np.ndarray, theirs: np.ndarray, classes: int) -> TwoSample:
-    """Total variation of the predicted labels' shares, against that of the same labels dealt out at random."""
+    """Total variation between the shares of the predicted labels, with a permutation test."""
     a, b = (np.bincount(labels.reshape(-1), minlength=classes) for labels in (ours, theirs))
     n, m = a.sum(), b.sum()
     dealt = np.random.default_rng(0).multivariate_hypergeometric(a + b, n, size=PERMUTATIONS)
-    # whole numbers, so that equal differences are equal
+    # integers, so that ties are exact
     observed, by_chance = (np.abs(m * counts - n * (a + b - counts)).sum(axis=-1) for counts in (a, dealt))
     p_value = (1 + (by_chance >= observed).sum()) / (1 + PERMUTATIONS)
     return TwoSample(float(observed / (2 * n * m)), float(p_value))
 
 
 def _of_values(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
-    """Of the predicted means, by target: the one that differs most, for which it is one of many (Bonferroni)."""
+    """A test of the predicted means: that of the target that differs most, with a Bonferroni correction."""
     columns = zip(ours.reshape(len(ours), -1).T, theirs.reshape(len(theirs), -1).T, strict=True)
     tests = [_ks(a, b) for a, b in columns]
     worst = min(tests, key=lambda test: test.p_value)
@@ -269,7 +270,7 @@ def _check_same_kind(name: str, one: Any, other_name: str, other: Any) -> None:
     for argument, predictive in ((name, one), (other_name, other)):
         if not isinstance(predictive, Predictive):
             kind = type(predictive).__name__
-            raise TypeError(f"{argument} must be predictions, what posterior.predict(x) returns, got {kind}")
+            raise TypeError(f"{argument} must be predictions, as returned by posterior.predict(x), got {kind}")
     if one.reported_uncertainty != other.reported_uncertainty or one.mean.shape[1:] != other.mean.shape[1:]:
         raise ValueError(
             f"{name} and {other_name} must be predictions of one posterior, got {_described(one)} and "

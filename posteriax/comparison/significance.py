@@ -2,12 +2,12 @@
 
 Means over examples are compared by :mod:`posteriax.comparison.difference_of_means`, sums of absolute gaps (calibration
 errors, distances from a target such as coverage) by :mod:`posteriax.comparison.difference_of_gaps`. Among several
-posteriors, the one that is most clearly worse than the best is set aside as long as
+posteriors, the one that is most clearly worse than the best is eliminated as long as
 
     p < 0.05 / (K (K - 1) / 2)        K: posteriors that are left
 
-so that if all are equally good, any is called worse in at most 5 % of test sets, however many there are. Each of those
-left at the end could be the best. (A model confidence set: Hansen, Lunde and Nason 2011)
+so that if all are equally good, one or more are called worse in at most 5 % of test sets, however many there are. Each
+of those left at the end could be the best. (A model confidence set: Hansen, Lunde and Nason 2011)
 """
 
 import math
@@ -21,7 +21,7 @@ from posteriax.metrics import SCORES, Score, describe
 
 LEVEL = 0.05
 
-Values = dict[str, np.ndarray]  # by score, its values per example
+Values = dict[str, np.ndarray]  # by score, its per-example values
 Runs = Sequence[np.ndarray]  # by run, a score's values for the same examples
 
 
@@ -34,7 +34,7 @@ def best_and_ties(
 
     Args:
         values: by posterior, each score's values for the same examples in the same order; for several runs, a list.
-        reference: takes no part in scores against itself.
+        reference: excluded from distances to itself.
         scores: the records of the scores, by name.
 
     >>> right, wrong = np.ones(50), np.r_[np.zeros(20), np.ones(30)]

@@ -1,8 +1,8 @@
-"""Where the bulk of a posterior lies: a short climb, and how wide the posterior is along the way.
+"""Finding the bulk of a posterior: a short L-BFGS climb, which also estimates the posterior's width.
 
-A chain that starts at a draw from a wide prior may be a million posterior widths from where it has to go. L-BFGS gets
-there in tens of gradients, whatever the scales of the weights. The last moves s of the climb and the changes y of the
-gradient over them also give every weight's scale, before anything has been sampled:
+A chain that starts at a draw from a wide prior may be a million posterior widths from the bulk. L-BFGS gets there in
+tens of gradients, whatever the scales of the weights. The last steps s of the climb and the changes y of the gradient
+over them also give every weight's scale, before anything has been sampled:
 
     v_i = sqrt( sum s_i^2 / sum y_i^2 )          for a Gaussian with independent weights, exactly their variances
 """
@@ -30,9 +30,9 @@ class Bulk(NamedTuple):
 
 
 def disperse(key: jax.Array, start: Any, scales: Any) -> Any:
-    """Noise on every starting value, so that no two chains begin alike; never more than the priors' scales.
+    """Add noise to every starting value, so that no two chains start alike; never more than the priors' scales.
 
-    Initialised weights get a fraction of their own size, which leaves a deep network's outputs as large as they were.
+    Initialised weights get a fraction of their own spread, which preserves the size of a deep network's outputs.
     """
     leaves, treedef = jax.tree.flatten(start)
     keys = jax.random.split(key, len(leaves))
@@ -46,11 +46,11 @@ def disperse(key: jax.Array, start: Any, scales: Any) -> Any:
 
 
 def find_bulk(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -> Bulk:
-    """Climb from `start` until the log density hardly changes; then again, in the units found by then.
+    """Climb from `start` until the log density hardly changes; then repeat, in the units found so far.
 
     Args:
         log_density: of a vector, in units in which the variances of interest are at most 1.
-        start: where to begin; returned as it is if no step leads up from it.
+        start: where to begin; returned unchanged if no step leads uphill.
     """
 
     def again(_: Any, bulk: Bulk) -> Bulk:
@@ -103,6 +103,6 @@ class _Climb(NamedTuple):
     position: jax.Array
     optimizer: Any
     step: jax.Array
-    idle: jax.Array  # steps in a row that changed next to nothing
+    idle: jax.Array  # consecutive steps with a negligible change
     best: jax.Array  # a line search that runs out of steps may end higher than it began, and the climb recovers
     lowest: jax.Array

@@ -4,8 +4,8 @@
 
 For a Gaussian, Var[g_i] is one over the variance of w_i given all others, so v_i is the geometric mean of its marginal
 and its conditional variance: the diagonal that makes the density closest to a standard normal in Fisher divergence, as
-nutpie uses it. Gradients carry scale as well as draws do, so a dozen states already give usable values, and nothing has
-to be shrunk towards a constant that may be far too large for a posterior much narrower than its prior.
+nutpie uses it. Gradients are as informative about scale as draws, so a dozen states already give usable values, and
+nothing has to be shrunk towards a constant that may be far too large for a posterior much narrower than its prior.
 
 Both variances are averages that count state t with the weight t^3: early states, far from the bulk, are soon forgotten.
 """
@@ -38,7 +38,7 @@ def start_diagonal(variances: Any) -> Diagonal:
 
 
 def learn(diagonal: Diagonal, position: Any, gradient: Any) -> Diagonal:
-    """One more state of the warm-up."""
+    """Update the moments with one more state of the warm-up."""
     count = diagonal.states + 1
     share = (POWER + 1) / (count + POWER)
     mean, variance = _moments(share, diagonal.mean, diagonal.variance, position)
@@ -49,7 +49,7 @@ def learn(diagonal: Diagonal, position: Any, gradient: Any) -> Diagonal:
 
 
 def stretch(diagonal: Diagonal) -> jax.Array:
-    """How much wider than its scale the posterior is where it is correlated: 1 or more, 1 for independent weights.
+    """How much wider than its scales the posterior is because of correlations: 1 for independent weights, else more.
 
         sqrt( sum r_i^2 / sum r_i ),    r_i = Var[w_i] / v_i
 

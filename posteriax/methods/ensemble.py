@@ -24,11 +24,11 @@ class Ensemble:
     Args:
         method: what each member runs.
         members: how many.
-        starts: where members begin, unless the method itself starts at the prior or at a posterior. ``"shuffle"`` gives
-            each one the network's own initial weights with the entries of every matrix permuted, which for entries
-            drawn independently is a fresh initialisation (the first member keeps the network as it is); ``"prior"``
-            draws from the prior; ``"network"`` starts all at the network's own weights; a posterior gives each member
-            one of its draws; a function of a key returns params.
+        starts: where members start, unless the method itself starts at the prior or at a posterior. ``"shuffle"``
+            permutes the entries of every matrix of the network's initial weights, which for entries drawn independently
+            amounts to a fresh initialisation (the first member keeps the network unchanged); ``"prior"`` draws from
+            the prior; ``"network"`` starts all at the network's own weights; a posterior gives each member one of its
+            draws; a function takes a key and returns params.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
@@ -45,7 +45,7 @@ class Ensemble:
     def __post_init__(self) -> None:
         check_count("members", self.members)
         if isinstance(self.method, Ensemble):
-            raise TypeError("an Ensemble of an Ensemble is one Ensemble with more members")
+            raise TypeError("an Ensemble cannot contain an Ensemble: use one Ensemble with more members")
         if not isinstance(self.method, Method):
             raise TypeError(f"method must be an inference method such as px.MAP(), got {self.method!r}")
         known = callable(self.starts) or isinstance(self.starts, Posterior)
@@ -61,7 +61,7 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """An ensemble bound to a task: the kernel that all members run, how many there are, and where they begin."""
+    """An ensemble bound to a task: the kernel that all members run, how many there are, and where they start."""
 
     kernel: Kernel
     count: int
@@ -70,9 +70,9 @@ class Members:
 
 @jax.custom_batching.custom_vmap
 def same_for_all_members(value: jax.Array) -> jax.Array:
-    """A value that all members have in common, as one for all of them.
+    """A value that is the same for all members, kept unbatched under vmap.
 
-    Members that share a device are vmapped; a condition of their own each would become a select at every step.
+    Members that share a device are vmapped; a condition on a batched value would become a select at every step.
     """
     return value
 

@@ -1,4 +1,4 @@
-"""What samplers with the whole data set share: their target, in parts if need be, their start, and their checks.
+"""What full-batch samplers share: their target density, in micro-batches if requested, their start, and their checks.
 
     log_joint(w) = [ sum_b log p(batch_b | w) + log p(w) ] / T
 
@@ -26,7 +26,7 @@ from posteriax.problem import Unknowns
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FullBatchSampler(Method):
-    """Settings of every sampler that looks at all examples at every step; :class:`HMC` explains them."""
+    """Settings of every sampler that uses all examples at every step; :class:`HMC` explains them."""
 
     warmup: int = 200
     thin: int = 1
@@ -50,7 +50,7 @@ class FullBatchSampler(Method):
         return RunLength(self.warmup, self.thin)
 
     def check_task(self, task: Task) -> None:
-        """Raise if the sampler cannot serve the problem."""
+        """Raise if the sampler cannot be used for the problem."""
         task.problem.require_density(self.name)
         for path, leaf in zip(task.problem.leaf_names, jax.tree.leaves(task.problem.unknowns), strict=True):
             if jnp.finfo(leaf.dtype).bits < 32:
@@ -73,7 +73,7 @@ class FullBatchKernel(Kernel):
         return Bulk(vector, jnp.ones_like(vector))
 
     def log_joint(self, batch: Batch) -> Callable[[Unknowns], jax.Array]:
-        """The log density that is sampled."""
+        """The log density to sample from."""
         log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)
         problem = self.problem
         return lambda unknowns: (log_likelihood(unknowns) + problem.log_prior(unknowns)) / problem.temperature
@@ -85,7 +85,7 @@ class FullBatchKernel(Kernel):
 
 
 def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Callable[[Unknowns], jax.Array]:
-    """The log-likelihood of all examples as a function of the unknowns; its gradient comes along in the same passes."""
+    """The log-likelihood of all examples as a function of the unknowns, with its gradient from the same passes."""
     problem = task.problem
     if micro_batches == 1 and task.data_axis is None:
         return lambda unknowns: problem.log_likelihood(unknowns, batch)

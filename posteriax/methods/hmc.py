@@ -2,8 +2,8 @@
 
     H(w, m) = -log_joint(w) + |m|^2 / 2     leapfrog for a time tau, then accept with min(1, exp(-dH)), else stay
 
-Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten where
-it began; `masses` says of which Gaussian:
+Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten its
+start; `masses` chooses the Gaussian:
 
     "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (:mod:`posteriax.methods.diagonal`), and
                 tau = pi / 2, times the stretch of its correlations
@@ -49,21 +49,21 @@ class HMC(FullBatchSampler):
         step_size: of the leapfrog; adapted in warm-up if not given. In units of the weights (with masses from the
             priors), or of their posterior scales (with adapted masses).
         trajectory: the time tau of one trajectory, in the same units; a quarter of a period if not given.
-        masses: "adapted" learns a mass for every weight in warm-up; "prior" takes them from the priors. By default
-            they are adapted, unless you give a step size or a trajectory, or some prior has correlated weights.
+        masses: "adapted" learns a mass for every weight in warm-up; "prior" takes them from the priors. Adapted by
+            default, unless you give a step size or a trajectory, or a prior has correlated weights.
         warmup: transitions that are discarded, and adapt step size and masses.
-        target_acceptance: what the adaptation of the step size aims at.
+        target_acceptance: the acceptance rate that the step size is adapted to.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
-            whole number of periods of some direction, which would then never move.
-        max_leapfrogs: no trajectory takes more steps than this. Trajectories that it cuts short are noted in the trace;
-            a run that would lose more than half of every trajectory is refused.
-        start: "map" climbs briefly from the chain's own initial weights, with some noise on them, into the bulk of the
-            posterior near them; "network" starts at those weights, "prior" at a draw from the prior, which may be far
+            whole number of periods along some direction, which would then never move.
+        max_leapfrogs: the largest number of leapfrog steps of a trajectory. Trajectories that it cuts short are noted
+            in the trace; a run that would lose more than half of every trajectory is refused.
+        start: "map" climbs briefly from the chain's own initial weights, with some noise added, into the bulk of the
+            posterior nearby; "network" starts at those weights, "prior" at a draw from the prior, which may be far
             from the bulk; a posterior, such as that of ``px.Ensemble(px.MAP(), 4)``, gives every chain a draw.
         thin: keep every `thin`-th state as a draw.
-        micro_batches: how many parts the data are cut into, to save memory. The draws do not depend on it, except
+        micro_batches: how many parts to split the data into, to save memory. The draws do not depend on it, except
             for rounding.
-        float64_accept: whether to accept or reject by energies computed in double precision, for data so large or
+        float64_accept: whether to compute the energies of the accept step in double precision, for data so large or
             likelihoods so sharp that float32 cannot tell two energies apart. Needs ``jax_enable_x64``; the leapfrog
             stays in the precision of the weights.
 
@@ -119,8 +119,8 @@ class HMC(FullBatchSampler):
         correlated = [name for name, prior in priors if isinstance(prior, CorrelatedNormal)]
         if self.masses == "adapted" and correlated:
             raise ValueError(
-                f'masses="adapted" gives every weight a mass of its own, but the prior of {correlated[0]} correlates '
-                f'its weights: use masses="prior"'
+                f'masses="adapted" learns one mass per weight, but the prior of {correlated[0]} has correlated '
+                f'weights: use masses="prior"'
             )
         if self.masses is not None:
             return self.masses == "adapted"
@@ -142,7 +142,7 @@ class HMCKernel(FullBatchKernel):
         chain = blackjax.hmc.init(position, self.log_joint(batch))
         if self.prior_masses is None:
             diagonal = start_diagonal(self.standardised.variances(bulk.variances))
-            usual = bulk.position.size**-0.25  # keeps the acceptance in high dimensions
+            usual = bulk.position.size**-0.25  # this scaling keeps the acceptance rate constant in high dimensions
         else:
             diagonal, usual = None, self.prior_trajectory / 20
         first = self.method.step_size or usual
@@ -182,7 +182,7 @@ class HMCKernel(FullBatchKernel):
         return State(chain, parts, adaptation, diagonal, state.step + 1), info
 
     def _adapt(self, state: "State", chain: Any, acceptance: jax.Array) -> tuple[Any, Any]:
-        """Step size and masses after a transition to `chain`; fixed from the end of the warm-up on."""
+        """Step size and masses after a transition to `chain`; fixed once the warm-up is over."""
         adaptation, diagonal = state.adaptation, state.diagonal
         if self.method.step_size is None:
             adaptation = self.adaptation[1](adaptation, acceptance)
@@ -225,13 +225,13 @@ class HMCKernel(FullBatchKernel):
         else:
             length = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32) * longer
         if method.step_size is None:
-            # until step size and masses are roughly right, a whole trajectory may be very many steps
+            # until step size and masses are roughly right, a whole trajectory may take far too many steps
             early = state.step < method.warmup // 4
             length = jnp.where(early, jnp.minimum(length, EARLY_LEAPFROGS * step_size), length)
         wanted = jnp.ceil(length / step_size)
         leapfrogs = jnp.clip(wanted, 1, method.max_leapfrogs).astype(jnp.int32)
         cut = jnp.maximum(1.0 - method.max_leapfrogs / wanted, 0.0)
-        # the last bit of freedom: a step that divides the trajectory, never longer than the adapted one
+        # shorten the step so that it divides the trajectory evenly
         return jnp.minimum(length / leapfrogs, step_size), leapfrogs, cut
 
     def _parts(self, batch: Batch, unknowns: Unknowns) -> "Parts":
@@ -246,7 +246,7 @@ class HMCKernel(FullBatchKernel):
 
 
 class Parts(NamedTuple):
-    """The terms of the log joint, times T. They are subtracted apart: float32 keeps seven digits of each difference."""
+    """The terms of the log joint, times T. Differences are taken term by term, which loses fewer digits in float32."""
 
     log_likelihood: jax.Array
     log_prior: jax.Array
@@ -272,7 +272,7 @@ class Info(NamedTuple):
 
 
 def energy_change(before: Parts, after: Parts, kinetic: jax.Array, temperature: float) -> jax.Array:
-    """H after - H before; infinite where it is not a number."""
+    """H after - H before; infinite instead of NaN."""
     likelihood, prior = (new - old for new, old in zip(after, before, strict=True))
     change = kinetic - (likelihood + prior) / temperature
     return jnp.where(jnp.isnan(change), jnp.inf, change)
@@ -284,7 +284,7 @@ def refuse_cut_trajectories(wanted: float, allowed: int) -> None:
         raise RuntimeError(
             f"HMC needs {math.ceil(wanted):,} leapfrogs for one trajectory, but max_leapfrogs={allowed:,} allows less "
             f'than half of them: chains would hardly move. Try px.NUTS(), masses="adapted", inputs of comparable '
-            f"scales, or max_leapfrogs={math.ceil(wanted)} if you can wait for it."
+            f"scales, or max_leapfrogs={math.ceil(wanted)} if you can afford it."
         )
 
 

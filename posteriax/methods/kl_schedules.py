@@ -1,9 +1,9 @@
-"""Schedules of the KL's weight in VI: small at first, so that the fit is found before the noise; 1 at the end.
+"""Schedules for the weight of the KL term in VI: small at first, so that the means fit before the scales; 1 at the end.
 
     linear:     min(1, (step + 1) / steps)
     staircase:  min(1, slope * every * floor(step / every)),   constant for `every` steps at a time
 
-A weight that is below 1 at the end has another optimum than the ELBO: px.VI refuses it unless the schedule allows it.
+A weight below 1 at the end has a different optimum from the ELBO: px.VI refuses it unless the schedule allows it.
 """
 
 from abc import ABC, abstractmethod
@@ -63,15 +63,16 @@ class LinearKL(KLSchedule):
 
 @dataclass(frozen=True)
 class StaircaseKL(KLSchedule):
-    """The KL's weight grows by `slope` a step, but only once in `every` steps, up to 1.
+    """The KL's weight grows by `slope` per step on average, in jumps every `every` steps, up to 1.
 
-    The k-tied paper has slopes of 5e-5 and 5e-6, which reach 1 after 20,000 and 200,000 steps; its runs on MNIST, of
-    300 epochs of 49 steps, end at 0.73 and 0.07: ``px.StaircaseKL(5e-5, end_below_one=True)``.
+    The k-tied paper (Swiatkowski et al. 2020) uses slopes of 5e-5 and 5e-6, which reach 1 after 20,000 and 200,000
+    steps; its runs on MNIST, 300 epochs of 49 steps, end at 0.73 and 0.07:
+    ``px.StaircaseKL(5e-5, end_below_one=True)``.
 
     Args:
-        slope: by how much the weight grows in a step.
-        every: how many steps it stays the same.
-        end_below_one: allow runs that end before the weight is 1. A note in the posterior's trace says so.
+        slope: the average increase of the weight per step.
+        every: steps between two jumps.
+        end_below_one: allow runs that end before the weight reaches 1. The posterior's trace notes it.
 
     >>> import posteriax as px
     >>> schedule = px.StaircaseKL(slope=5e-5, every=100)

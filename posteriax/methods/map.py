@@ -2,7 +2,7 @@
 
     w* = argmax_w [ log p(D | w) + log p(w) ]      by stochastic gradients of the log joint
 
-The prior is what others call weight decay. The temperature does not change w*.
+A Gaussian prior is weight decay. The temperature does not change w*.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class MAP(Method):
     """The most probable weights, as a posterior of one draw. ``Ensemble(MAP(), members)`` is a deep ensemble.
 
     Args:
-        optimizer: an Optax transformation of gradients of the *summed* log joint; by default Adam whose step size
-            falls from 3e-3 to 0 along a cosine.
+        optimizer: an Optax transformation of gradients of the *summed* log joint; by default Adam with a learning rate
+            that decays from 3e-3 to 0 along a cosine.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()

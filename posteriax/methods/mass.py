@@ -1,8 +1,8 @@
-"""Masses for Hamiltonian dynamics: one for every weight, learned in warm-up, or from the priors' scales.
+"""Masses for Hamiltonian dynamics: one for every weight, learned in warm-up, or taken from the priors' scales.
 
-From the priors: a leaf whose prior has the scale s_l gets the mass (scale / s_l)^2, with one common scale: under
-the priors alone all leaves swing with the same period. A prior with correlated weights gives its leaf a mass matrix,
-scale^2 C^-1 with its covariance C: the same then holds in every direction, however wide or narrow the prior is there.
+From the priors: a leaf whose prior has scale s_l gets the mass (scale / s_l)^2, with one common scale, so that under
+the priors alone all leaves oscillate with the same period. A prior with correlated weights and covariance C gives its
+leaf the mass matrix scale^2 C^-1, so that the same holds in every direction, however wide or narrow the prior is there.
 """
 
 import math

@@ -1,13 +1,13 @@
 """Microcanonical Langevin Monte Carlo: the cheapest way to a trustworthy sample.
 
 The weights move at constant speed along a direction u that turns towards the gradient of the log joint and is
-refreshed by a little noise, so that it is forgotten over a length L. There is no accept step: the step size is tuned
+refreshed by a little noise, so that it decorrelates over a length L. There is no accept step: the step size is tuned
 until the energy error per step and dimension has the variance `energy_variance`, which keeps the bias below the noise
-of the draws. Started from the members of a deep ensemble (``start="map"`` or a fitted one), these are microcanonical
+of the draws. Started from the members of a deep ensemble (``start="map"`` or a fitted one), this gives microcanonical
 Langevin ensembles.
 
-Targets exp(log_joint) as `energy_variance` goes to 0 (Robnik et al. 2023). The tuning follows BlackJAX's, one step at a
-time so that a run can be watched, killed and resumed, and with running moments so that its memory does not grow.
+Targets exp(log_joint) as `energy_variance` goes to 0 (Robnik et al. 2023). The tuning follows BlackJAX's, but one step
+at a time, so that a run can be interrupted and resumed, and with running moments, so that its memory does not grow.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from posteriax.posterior import Trace
 from posteriax.problem import Unknowns
 
 UNBOUNDED = 1e30  # a step size that is never reached
-WILD = 1e4  # times the wanted squared energy error: such a step of the warm-up is not taken, and the chain turns
+WILD = 1e4  # times the wanted squared energy error: such a warm-up step is rejected and the direction redrawn
 FORGET = 149.0 / 151.0  # the tuning averages over about 150 steps at first, and over the last quarter of them later
 
 
@@ -38,12 +38,12 @@ class MCLMC(FullBatchSampler):
 
     Args:
         warmup: steps that are discarded, and tune step size and scales.
-        thin: steps from one draw to the next. A step is one gradient or two, not a trajectory, so neighbouring states
-            are much alike.
+        thin: steps from one draw to the next. A step is one or two gradients, not a trajectory, so successive states
+            are strongly correlated.
         energy_variance: of the energy error per step and dimension; smaller is less biased and slower.
-        step_size: if given, it is used as it is, in units of the priors' scales, and nothing is tuned.
-        length: the distance over which the direction is forgotten; sqrt(number of weights) if not given, in units of
-            the posterior's scales.
+        step_size: if given, it is used unchanged, in units of the priors' scales, and nothing is tuned.
+        length: the distance over which the direction decorrelates, in units of the posterior's scales;
+            sqrt(number of weights) if not given.
         start, micro_batches: as for :class:`HMC`. With "map", every chain starts at a mode of its own.
 
     >>> import equinox as eqx, jax, posteriax as px
@@ -71,7 +71,7 @@ class MCLMC(FullBatchSampler):
         from blackjax import mclmc
 
         if sum(leaf.size for leaf in jax.tree.leaves(task.problem.unknowns)) < 2:
-            raise ValueError("MCLMC moves in a direction, so it needs at least two unknowns: use px.HMC()")
+            raise ValueError("MCLMC needs at least two unknowns: use px.HMC()")
         self.check_task(task)
         standardised, transition = Standardised(task.problem), mclmc.build_kernel()
         return MCLMCKernel(method=self, task=task, standardised=standardised, transition=transition)
@@ -162,12 +162,12 @@ class Info(NamedTuple):
 
 
 def rounding_error(log_density: jax.Array) -> jax.Array:
-    """About how much of an energy error no step size can get rid of."""
+    """Roughly the part of the energy error that is rounding, whatever the step size."""
     return 4 * jnp.finfo(log_density.dtype).eps * jnp.abs(log_density)
 
 
 def forget(step: jax.Array) -> jax.Array:
-    """What is left of the average at the next step."""
+    """The weight of the running average at the next step."""
     return jnp.maximum(FORGET, 1.0 - 4.0 / (step + 4.0))
 
 
@@ -176,14 +176,14 @@ def tune_step_size(
 ) -> Tuning:
     """The step size at which the squared energy error would be `wanted`, which grows as its sixth power.
 
-    A running average over steps, where those with a far too large or small error count less. It is kept relative to
-    the current step size, for sixth powers of small numbers are too small for float32.
+    A running average over steps, in which errors that are far too large or too small count less. It is kept relative
+    to the current step size, since sixth powers of small numbers underflow in float32.
     """
     ratio = jnp.square(energy_change) / wanted + 1e-8
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
     excess = keep * tuning.excess + trust * ratio
     weight = keep * tuning.weight + trust
-    # a bound is raised again slowly: it may have come from a place far from the bulk
+    # the bound is raised again slowly: it may have been set far from the bulk
     largest = jnp.where(finite, jnp.minimum(1.02 * tuning.largest, UNBOUNDED), 0.8 * tuning.step_size)
     change = jnp.where(weight > 0, (excess / jnp.maximum(weight, 1e-30)) ** (-1 / 6), 1.0)
     step_size = jnp.minimum(change * tuning.step_size, largest)

@@ -1,11 +1,11 @@
 """The contract of a method: settings that are bound once to a task, and the kernel that the driver then runs.
 
-    kernel = method.bind(task)                            everything that can be settled before the first step
+    kernel = method.bind(task)                            everything that can be decided before the first step
     state = kernel.init(key, start, batch)                a pytree
     state, info = kernel.step(key, state, batch)          pure and jittable: one optimiser step or one transition
     posterior = kernel.finish(states, draws, trace)
 
-To add a method, derive from :class:`Method` and :class:`Kernel`; the driver knows no other method than these two say.
+To add a method, derive from :class:`Method` and :class:`Kernel`; the driver relies on nothing else.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ Info = Any  # a NamedTuple of arrays
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """A problem to infer, and what is known of the run before it starts.
+    """A problem to infer, and what is known about the run before it starts.
 
     Args:
         problem: what is inferred.
@@ -65,9 +65,9 @@ class Method(ABC):
         full_batch: whether every step needs the whole data set.
         samples: whether the result is the states that the run visits (a sampler), or the last one (an optimiser).
         micro_batches: how many parts of equal size a full batch is cut into.
-        start: where members begin, if the method says so: "prior", or a posterior whose draws they take. Anything else
+        start: where members start, if the method decides it: "prior", or a posterior that provides draws. Anything else
             leaves it to the ensemble: by default the network's own weights.
-        arviz_names: ArviZ's names of what `step` records, where they differ from the method's own.
+        arviz_names: ArviZ's names for what `step` records, where they differ from the method's own.
     """
 
     full_batch: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class Method(ABC):
 
     @abstractmethod
     def bind(self, task: Task) -> "Kernel":
-        """Check the settings against the task, and settle all that can be settled before anything is compiled."""
+        """Check the settings against the task, and decide whatever can be decided before anything is compiled."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +97,7 @@ class Kernel(ABC):
     Args:
         method: its settings.
         task: what it infers.
-        notes: what a user should know of how the run was set up, one line each; kept in the posterior's trace.
+        notes: what a user should know about how the run was set up, one line each; kept in the posterior's trace.
     """
 
     method: Any
@@ -114,10 +114,10 @@ class Kernel(ABC):
 
     @abstractmethod
     def step(self, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
-        """One step, and what it records: the trace has every field of `Info` by name.
+        """One step, and what it records: every field of `Info` appears in the trace by name.
 
-        The run stops if the first field is not finite; progress shows it. Of samplers, `posterior.diagnose()` reads
-        the fields acceptance, divergent, energy and step_size.
+        The run stops if the first field is not finite; the progress bar shows it. For samplers, `posterior.diagnose()`
+        reads the fields acceptance, divergent, energy and step_size.
         """
 
     def draw(self, state: State) -> Unknowns:
@@ -125,15 +125,15 @@ class Kernel(ABC):
         raise NotImplementedError(f"{self.method.name} does not sample")
 
     def check_warmup(self, trace: Trace) -> None:
-        """Raise if the warm-up that `trace` recorded has failed beyond use."""
+        """Raise if the warm-up recorded in `trace` has failed."""
         return
 
     def finish(self, states: State, draws: Any, trace: Trace) -> Posterior:
         """The posterior of all members.
 
         Args:
-            states: the last ones, with a leading axis of members.
-            draws: of a sampler, with leading axes (members, draws).
+            states: the final states, with a leading axis of members.
+            draws: a sampler's draws, with leading axes (members, draws).
             trace: what the steps recorded.
         """
         return DrawsPosterior(self.problem, trace, draws)
@@ -141,9 +141,9 @@ class Kernel(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OptimizingKernel(Kernel):
-    """A kernel whose steps are an optimiser's, with the optimiser's state in the field `optimizer` of its own state.
+    """A kernel that steps with an optimiser and keeps its state in the field `optimizer` of its own state.
 
-    Recording the gradients that the optimiser is given (``px.GradientNoise``) replaces it by one that records.
+    Recording gradients (``px.GradientNoise``) wraps the optimiser in one that records.
     """
 
     optimizer: optax.GradientTransformation

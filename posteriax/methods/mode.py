@@ -1,10 +1,10 @@
-"""The mode of a small model's log joint, and the curvature there: where variational inference of a linear model starts.
+"""The mode of a small model's log joint and the curvature there, where variational inference of a linear model starts.
 
 Damped Newton steps on f(w) = -log_joint(w), with the whole Hessian H:
 
     S = diag(H)^-1/2,   S H S = V diag(e) V',   w <- w - S V diag(1 / (|e| + damping)) V' S grad f
 
-The scaling by S makes the steps free of the weights' units, and so of the inputs'.
+The scaling by S makes the steps invariant to the units of the weights, and so to those of the inputs.
 """
 
 from collections.abc import Callable
@@ -89,7 +89,7 @@ def _units(hessian: jax.Array) -> jax.Array:
 
 
 def inverse(hessian: jax.Array) -> jax.Array:
-    """A covariance: the inverse of a positive definite matrix, or of the nearest by its absolute eigenvalues."""
+    """A covariance: the inverse of the Hessian, with its eigenvalues replaced by their absolute values."""
     unit = _units(hessian)
     eigenvalues, vectors = jnp.linalg.eigh(unit[:, None] * hessian * unit)
     curvature = jnp.maximum(jnp.abs(eigenvalues), FLAT * jnp.abs(eigenvalues).max())

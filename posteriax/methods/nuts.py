@@ -27,10 +27,10 @@ class NUTS(FullBatchSampler):
 
     Args:
         warmup: transitions that are discarded, and adapt step size and masses.
-        target_acceptance: what the adaptation of the step size aims at.
+        target_acceptance: the acceptance rate that the step size is adapted to.
         max_doublings: a trajectory has at most 2^max_doublings leapfrog steps.
-        step_size: if given, neither the step size nor the masses (the inverse of the priors' variances) are adapted;
-            in units of the priors' scales.
+        step_size: in units of the priors' scales. If given, neither it nor the masses (then the inverse of the priors'
+            variances) are adapted.
         start, thin, micro_batches: as for :class:`HMC`.
 
     >>> import equinox as eqx, jax, posteriax as px
@@ -78,7 +78,7 @@ class NUTSKernel(FullBatchKernel):
 
         bulk, given = self.begin(key, start, batch), self.method.step_size
         chain = blackjax.nuts.init(bulk.position, self.log_joint_of_vector(batch))
-        first = given or bulk.position.size**-0.25  # the scaling that keeps the acceptance in high dimensions
+        first = given or bulk.position.size**-0.25  # this scaling keeps the acceptance rate constant in high dimensions
         variances = bulk.variances if given is None else jnp.ones_like(bulk.variances)
         state = State(chain, self.adaptation[0](first), start_diagonal(variances), jnp.int32(0))
         return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)

@@ -19,13 +19,13 @@ class FamilyOptimizer(ABC):
     @property
     def init(self) -> Any:
         raise TypeError(
-            f"{type(self).__name__} steps by family: it must be the optimizer of px.VI itself, not of another method "
-            f"or within optax.chain"
+            f"{type(self).__name__} needs the families: pass it directly as the optimizer of px.VI, not of another "
+            f"method or within optax.chain"
         )
 
 
 def falling_adam(steps: int) -> optax.GradientTransformation:
-    """Adam with a step size that falls to 0: noise then leaves no trace in the result."""
+    """Adam with a learning rate that decays to 0, so that gradient noise averages out of the result."""
     return optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1)))
 
 

@@ -8,16 +8,16 @@ import numpy as np
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.problem import Unknowns
 
-MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of the posterior that are looked at
+MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of the posterior that are used
 
 
 class Moments(NamedTuple):
-    """What a posterior knows of every unknown.
+    """Moments of the unknowns under a posterior.
 
     Args:
-        mean: None if the posterior has several modes, so that its mean is none of them.
-        variance: None if it is a point.
-        covariance: of all unknowns as one vector, if they are few.
+        mean: None if the posterior may have several modes, so that its mean need not be near any of them.
+        variance: None if the posterior is a point.
+        covariance: of all unknowns as one vector, if there are few.
     """
 
     mean: Unknowns | None
@@ -52,7 +52,7 @@ def _draws(posterior: Posterior, chains: int, each: int, count: int) -> Unknowns
         chosen = np.arange(count) * each // count
         return jax.tree.map(lambda leaf: np.asarray(leaf[:, chosen], np.float64), posterior.draws)
     flat = posterior.draw(jax.random.key(0), np.arange(chains * count), chains * count)
-    # draws go round the members and their components
+    # draws cycle through the members and their components
     return jax.tree.map(
         lambda leaf: np.swapaxes(np.asarray(leaf, np.float64).reshape(count, chains, *leaf.shape[1:]), 0, 1), flat
     )

@@ -3,8 +3,8 @@
     m <- b m + sqrt(e) g + sqrt(2 (1 - b)) M^(1/2) xi          g: gradient of the log joint, estimated from a minibatch
     w <- w + sqrt(e) M^-1 m                                    xi: standard normal
 
-b = 0 is SGLD: w <- w + e M^-1 g + sqrt(2 e) M^(-1/2) xi. The noise is exactly what the step size e implies; the
-temperature is in the log joint. Targets exp(log_joint) as e goes to 0 and batches grow.
+b = 0 is SGLD: w <- w + e M^-1 g + sqrt(2 e) M^(-1/2) xi. The noise is exactly what the step size e requires; the
+temperature is part of the log joint. Targets exp(log_joint) as e goes to 0 and batches grow.
 (Welling and Teh 2011; Chen et al. 2014; cyclical: Zhang et al. 2020; preconditioned: Li et al. 2016)
 """
 
@@ -31,17 +31,17 @@ class SGHMC(Method):
     """Stochastic-gradient Hamiltonian Monte Carlo. ``px.fit(..., px.SGHMC(1e-5), draws=100, chains=2)``.
 
     Args:
-        step_size: e, of gradients of the *summed* log joint: a small fraction of the smallest posterior variance. If
-            not given, 0.02 T / N, or less where the priors are narrower. With `preconditioner`, e is in units of it.
+        step_size: e, for gradients of the *summed* log joint: a small fraction of the smallest posterior variance. If
+            not given, 0.02 T / N, or less if the priors are narrower. With `preconditioner`, e is in units of it.
         momentum: b, at least 0 and less than 1.
         warmup_epochs: passes over the data that are discarded.
-        first_step_size: where the step size starts; it falls along a cosine to `step_size` over the warm-up. If not
+        first_step_size: the initial step size, which decays along a cosine to `step_size` over the warm-up. If not
             given, it is `step_size` from the first step on.
-        epochs_per_draw: passes from one draw to the next: with `cyclical`, the length of a cycle.
-        cyclical: the step size falls from `step_size` to 0 along a cosine in every cycle, and the draw is taken at its
+        epochs_per_draw: passes over the data from one draw to the next: with `cyclical`, the length of a cycle.
+        cyclical: the step size decays from `step_size` to 0 along a cosine in every cycle, and the draw is taken at its
             end. Every cycle may find another mode.
-        preconditioner: "rmsprop" takes M = the root of the mean square of the gradients seen in the warm-up, and keeps
-            it fixed from then on: an M that goes on following the weights would change what is sampled.
+        preconditioner: "rmsprop" sets M to the root mean square of the gradients seen in the warm-up, and keeps it
+            fixed after that: an M that kept following the weights would change the sampled density.
         start: "network", the network's own weights; "prior"; or a posterior whose draws the chains start from.
 
     >>> import equinox as eqx, jax, posteriax as px
@@ -134,7 +134,7 @@ class SGHMCKernel(Kernel):
         return last + (first - last) * _cosine(jnp.minimum(step / task.warmup, 1.0))
 
     def _first_squares(self) -> Unknowns:
-        """What squared gradients are about: a start that is too small would make the first steps explode."""
+        """A rough size of squared gradients: an initial value that is too small would make the first steps explode."""
         problem, num_examples = self.problem, self.task.num_examples
         leaves, treedef = jax.tree.flatten(problem.unknowns)
         first = [
@@ -180,7 +180,7 @@ def update(
     step_size: Any,
     decay: float,
 ) -> tuple[Unknowns, Unknowns]:
-    """The one update of all these methods: new unknowns and momentum. `masses` is M, or None for the identity."""
+    """The update that all these methods share: new unknowns and momentum. `masses` is M, or None for the identity."""
     leaves, treedef = jax.tree.flatten(unknowns)
     keys = jax.random.split(key, len(leaves))
     root, spread = jnp.sqrt(step_size), np.sqrt(2 * (1 - decay))

@@ -1,4 +1,4 @@
-"""The unknowns as one vector, in units of their priors' scales: what samplers that adapt a mass per weight work on."""
+"""The unknowns as one vector in units of their priors' scales, for samplers that adapt one mass per weight."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,8 @@ from posteriax.problem import Problem, Unknowns
 class Standardised:
     """All unknowns as one vector, in units of their priors' scales at the problem's temperature.
 
-    Samplers that adapt a mass for every weight work on it: whatever the priors, its entries start at the order of 1,
-    and correlated priors are whitened.
+    Samplers that adapt one mass per weight use it: whatever the priors, its entries are initially of order 1, and
+    correlated priors are whitened.
     """
 
     def __init__(self, problem: Problem):
@@ -41,7 +41,7 @@ class Standardised:
         return self.inverse()(vector)
 
     def inverse(self) -> Callable[[jax.Array], Unknowns]:
-        """The function from vectors to unknowns, for those who call it often: its preparation is traced once."""
+        """The function from vectors to unknowns, for repeated calls: its setup is traced once."""
         unravel = ravel_pytree(self.problem.unknowns)[1]
 
         def unknowns(vector: jax.Array) -> Unknowns:

@@ -1,7 +1,7 @@
-"""Where the members of an ensemble, or the chains of a sampler, begin.
+"""Where the members of an ensemble, or the chains of a sampler, start.
 
-A method may say so by its `start` ("prior", or a posterior), otherwise the ensemble's `starts` does. Whatever a method
-does from there ("map" climbs, "mode" takes Newton steps) is its own affair.
+A method's `start` decides if it is "prior" or a posterior, otherwise the ensemble's `starts` does. What a method does
+from there ("map" climbs, "mode" takes Newton steps) is up to the method.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def check_start(start: Any, allowed: tuple[str, ...]) -> None:
 
 
 def check_same_network(posterior: Posterior, problem: Problem) -> None:
-    """Raise if a posterior that is a start is of another network than the problem's."""
+    """Raise if a posterior used as a start belongs to a different network."""
     own, theirs = describe_leaves(problem.unknowns), describe_leaves(posterior.template)
     if own != theirs:
         raise ValueError(f"start is a posterior of another network: it has {theirs}, the problem has {own}")
@@ -34,13 +34,13 @@ def check_same_network(posterior: Posterior, problem: Problem) -> None:
 
 @dataclass(frozen=True, eq=False)
 class MemberStarts:
-    """Where each of several members begins. Built by :func:`member_starts`.
+    """Where each member starts. Built by :func:`member_starts`.
 
     Args:
-        start: how members begin.
+        start: how members start.
         problem: what they infer.
         members: how many there are.
-        draws: one draw for each, in a leading axis, if they begin at a posterior.
+        draws: one draw for each, in a leading axis, if they start at a posterior.
     """
 
     start: Start
@@ -64,7 +64,7 @@ class MemberStarts:
 
 
 def member_starts(of_method: Any, of_ensemble: Start, problem: Problem, members: int) -> MemberStarts:
-    """What a method's `start` says of where members begin, or else the ensemble's `starts`."""
+    """Where members start, by the method's `start`, or else by the ensemble's `starts`."""
     start: Start = of_method if isinstance(of_method, Posterior) or of_method == "prior" else of_ensemble
     draws = None
     if isinstance(start, Posterior):

@@ -5,8 +5,8 @@ and each step of the second half is compared with their mean:
 
     stationarity_t = g_t . mean(g before) / size,   on average |E g|^2 / size: the squared distance to the optimum in sd
 
-The noise of g_t is independent of that of the mean, so that it averages to 0 at the optimum. A learning rate that has
-fallen to 0 stops the parameters but not their gradients: it cannot hide that they are off.
+The noise of g_t is independent of that of the mean, so the product averages to 0 at the optimum. A learning rate that
+has decayed to 0 stops the parameters but not their gradients, so it cannot hide that they are off.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from posteriax.families import Family
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.whitened import count, whiten
 
-PARTS = 10  # of a run: the last but one sums gradients, the last one compares with them
+PARTS = 10  # of a run: the second to last sums gradients, the last one compares with them
 
 
 def no_gradients(families: Mapping[str, Family], variational: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,13 +35,13 @@ class SWAG(Method):
     """Stochastic weight averaging, Gaussian. ``Ensemble(SWAG(), members)`` is multi-SWAG.
 
     Args:
-        learning_rate: the constant step size while snapshots are taken. Both rates are of gradients of the log joint
-            *per example*, as in ordinary training: rates known from there can be used unchanged.
-        start_learning_rate: the step size until then: constant for half of that time, then falling linearly.
+        learning_rate: the constant rate while snapshots are taken. Both rates apply to the *per-example* gradient of
+            the log joint, as in ordinary training, and rates that work there can be used unchanged.
+        start_learning_rate: the rate before that: constant for half of the time, then decaying linearly.
         momentum: of SGD.
         rank: how many of the last snapshots span the low-rank part; 0 leaves it out (SWAG-Diag).
         collect: the last fraction of the run, in which snapshots are taken.
-        snapshot_every: epochs between two snapshots.
+        snapshot_every: epochs between snapshots.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
@@ -147,7 +147,7 @@ class Info(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of the snapshots so far, each all unknowns raveled into one vector of D numbers."""
+    """Moments of the snapshots so far; a snapshot is all unknowns as one vector of D numbers."""
 
     taken: jax.Array  # how many
     mean: jax.Array  # (D,)
@@ -162,7 +162,7 @@ def no_moments(unknowns: Unknowns, rank: int) -> Moments:
 
 
 def add_snapshot(moments: Moments, unknowns: Unknowns) -> Moments:
-    """Welford's update: E[w^2] - E[w]^2 would lose a spread that is small beside its weight."""
+    """Welford's update: E[w^2] - E[w]^2 would cancel where the spread is small relative to the weight."""
     w = ravel_pytree(unknowns)[0].astype(moments.mean.dtype)
     count = moments.taken + 1
     before = w - moments.mean
@@ -196,7 +196,7 @@ def plan_snapshots(method: SWAG, task: Task) -> Snapshots:
 
 
 def make_optimizer(method: SWAG, begin: int) -> optax.GradientTransformation:
-    """SGD whose step size has fallen to the constant one after `begin` steps."""
+    """SGD whose learning rate has decayed to the constant one after `begin` steps."""
     rate = optax.linear_schedule(
         method.start_learning_rate, method.learning_rate, max(begin - begin // 2, 1), begin // 2
     )

@@ -2,7 +2,8 @@
 
     minimise  E_q[-log_joint(w)] - H(q)  =  -E_q[log p(D | w)] / T + KL(q || p) / T + (1/T - 1) H(q)
 
-At T = 1 this is the negative ELBO. The expectation over w is one draw (or one random array) a step, or several.
+At T = 1 this is the negative ELBO. The expectation over w is estimated from one draw (or one random array) per step, or
+several.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,15 +48,14 @@ class VI(Method):
         estimator: how noise enters the network: "auto", "weight", "factor", "flipout" or "local"
             (see :mod:`posteriax.families.arrays.estimators`).
         optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
-            Adam in the posterior's own units, with rates that fall to 0 (see :mod:`posteriax.methods.whitened`).
+            Adam in the posterior's own units, with rates that decay to 0 (see :mod:`posteriax.methods.whitened`).
         kl_schedule: the weight of the KL term: ``px.LinearKL(epochs=...)``, ``px.StaircaseKL(...)``, or a function of
             the step; it must end at 1, unless the schedule itself says otherwise.
-        draws: how many draws of the weights a step's gradient is averaged over.
-        start: "network", at the network's own weights; "mode", at the most probable weights, found by Newton steps,
-            with scales from the curvature there (for up to 300 unknowns); or a posterior of any kind, whose means and
-            scales are taken: of one with several chains or members, a draw and the scales within them. "auto" takes
-            the mode of networks that are linear in their weights, if no optimizer is given, and the network's own
-            weights otherwise.
+        draws: how many draws of the weights each gradient is averaged over.
+        start: "network" starts at the network's own weights; "mode" at the most probable weights, found by Newton
+            steps, with scales from the curvature there (up to 300 unknowns); a posterior of any kind provides means and
+            scales, or with several chains or members, a draw and the scales within them. "auto" is "mode" for networks
+            that are linear in their weights, if no optimizer is given, and "network" otherwise.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -91,7 +91,7 @@ class VI(Method):
         mixture_of(blocks)  # raises if the families do not agree on one
         notes = check_blocks(blocks, self.family, task.problem)
         notes += check_last_weight(self.kl_schedule, task.steps, task.steps_per_epoch)
-        # a user's optimiser is often one that must leave the start as it is
+        # with their own optimiser, users expect the run to start at the network's weights
         start = plan_start(self.start, blocks, task, may_move=self.optimizer is None)
         families = {block.name: block.family for block in blocks}
         if self.optimizer is None:
@@ -165,7 +165,7 @@ class Info(NamedTuple):
 
 
 def _with_known_stationarity(trace: Trace, states: State, steps: int) -> Trace:
-    """The trace with stationarity for the steps that have it: none if the run is short, or was stopped."""
+    """The trace with stationarity only for the steps that have it: none if the run is short or was stopped."""
     if "stationarity" not in trace:
         return trace
     arrays = dict(trace.arrays)

@@ -1,6 +1,6 @@
 """The blocks of variational inference: which unknowns share one q, of which family, drawn by which estimator.
 
-A block is mostly a single leaf; a joint family spans several of them.
+A block is usually a single leaf; a joint family spans several.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def plan_blocks(family: Family | Mapping[str, Family], estimator: Estimator, tas
     if estimator != "weight":
         uses = find_uses(problem.network.apply, problem.network.params, task.example)
         plans = plan_estimators("factor" if task.couples_examples else estimator, uses)
-    if task.couples_examples:  # no draw of one example alone
+    if task.couples_examples:  # no per-example draws
         note = "the network's outputs couple the examples of a batch"
         plans = [plan._replace(note=note) for plan in plans]
     blocks = blocks_of(families_of(family, problem), problem.leaf_infos)
@@ -61,13 +61,14 @@ def plan_blocks(family: Family | Mapping[str, Family], estimator: Estimator, tas
 
 
 def check_blocks(blocks: Blocks, family: Family | Mapping[str, Family], problem: Problem) -> tuple[str, ...]:
-    """Notes on families that do not fit a leaf, on estimators and on KLs; an error where a family cannot serve."""
+    """Notes on families that do not fit a leaf, on estimators and on KLs; raises if a family cannot be used."""
     priors = problem.leaf_priors
     for block in blocks:
         for i in block.leaves.indices:
             block.family.check_prior(block.info, priors[i])
         block.family.check_plan(block.info, block.plan)
-    parameter_shapes(blocks, problem)  # an init that cannot be made says so here, not within a compiled program
+    # an init that fails should fail here, not inside a compiled program
+    parameter_shapes(blocks, problem)
     named = family if isinstance(family, Mapping) else ()
     misfits = misfit_notes(families_of(family, problem), problem.leaf_infos, named)
     plan_notes = {block.name: block.family.plan_note(block.plan) for block in blocks}
@@ -77,7 +78,7 @@ def check_blocks(blocks: Blocks, family: Family | Mapping[str, Family], problem:
 
 
 def initial_parameters(blocks: Blocks, key: jax.Array, start: Unknowns) -> dict[str, Variational]:
-    """The parameters that every block's family starts with around `start`."""
+    """The initial parameters of every block's family, around `start`."""
     values, keys = jax.tree.leaves(start), jax.random.split(key, len(blocks))
     return {
         block.name: block.family.init(block_key, block.leaves.join(values), block.info)
@@ -91,7 +92,7 @@ def parameter_shapes(blocks: Blocks, problem: Problem) -> dict[str, Variational]
 
 
 def mixture_of(blocks: Sequence[BlockPlan]) -> Mixture | None:
-    """The mixture that some of the families are of; None if none is."""
+    """The mixture that some of the families form; None if there is none."""
     mixtures = {
         block.name: Mixture(block.family.components, block.family.likelihood)
         for block in blocks

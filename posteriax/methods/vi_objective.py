@@ -20,7 +20,7 @@ from posteriax.problem import Problem, Unknowns
 
 
 def block_keys(key: jax.Array, blocks: Blocks) -> jax.Array:
-    """A row of keys for every block of leaves, and one for what else is random. One hash for all of them."""
+    """A row of keys for every block of leaves, and one for all other randomness, from a single split."""
     return jax.random.split(key, (len(blocks) + 1, KEYS_PER_LEAF))
 
 
@@ -63,7 +63,7 @@ def random_outputs(problem: Problem, blocks: Blocks, variational: Any, keys: jax
 def objective(
     problem: Problem, blocks: Blocks, kl_weight: Any, learned: Any, keys: jax.Array, batch: Batch
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """What is minimised, for one draw; and its log-likelihood and KL."""
+    """The objective to minimise, for one draw; and its log-likelihood and KL."""
     variational = {block.name: block.family.precompute(learned[block.name]) for block in blocks}
     unknowns, outputs = random_outputs(problem, blocks, variational, keys, batch.x)
     log_likelihood = _log_likelihood(problem, mixture_of(blocks), unknowns, outputs, batch)
@@ -85,7 +85,7 @@ def _log_likelihood(
 
 
 def complexity_of(problem: Problem, blocks: Blocks, variational: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """KL(q || p), and the objective's whole term in q and p: the same at T = 1."""
+    """KL(q || p), and the full term of the objective in q and p: the same at T = 1."""
     priors = problem.leaf_priors
     keys = jax.random.split(key, len(blocks))
     kl = sum(
@@ -100,11 +100,11 @@ def complexity_of(problem: Problem, blocks: Blocks, variational: Any, key: jax.A
 
 
 def _path_correction(problem: Problem, blocks: Blocks, variational: Any, unknowns: Unknowns) -> jax.Array:
-    """Of value 0, with a gradient of mean 0 that cancels the noise of the draw where q is the posterior.
+    """A term whose value is 0 and whose gradient has mean 0 and cancels the noise of the draw if q is the posterior.
 
     It turns the gradient of -H(q) - E_q[log p(w)] / T into that of log q(w) - log p(w) / T at the draw w, with the
-    parameters of q in log q held fixed. With the likelihood's, it is 0 for every w if q is the posterior.
-    (Roeder et al. 2017)
+    parameters of q in log q held fixed. Together with the likelihood's gradient this is 0 for every w if q is the
+    posterior. (Roeder et al. 2017)
     """
     priors, drawn, t = problem.leaf_priors, jax.tree.leaves(unknowns), problem.temperature
     correction = jnp.zeros(())

@@ -1,7 +1,7 @@
 """Where variational inference starts: at the network's own weights, at the mode of a small model, or at a posterior.
 
 A network whose outputs are linear in its weights has a log joint with one mode. Newton steps find it whatever the
-units of its inputs, and the curvature there gives the first scales. Other networks start at their own weights.
+units of the inputs, and the curvature there gives the initial scales. Other networks start at their own weights.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from posteriax.problem import Problem, Unknowns
 
 
 class StartPlan(NamedTuple):
-    """Where a run starts: at the mode, at a posterior of these moments, or (neither) at the network's own weights."""
+    """Where a run starts: at the mode, at a posterior with these moments, or else at the network's own weights."""
 
     at_mode: bool = False
     moments: Moments | None = None
@@ -32,7 +32,7 @@ class StartPlan(NamedTuple):
 
 
 def plan_start(start: Any, blocks: Blocks, task: Task, *, may_move: bool) -> StartPlan:
-    """Settle the start of a run.
+    """Decide where a run starts.
 
     Args:
         start: the setting of :class:`px.VI`.
@@ -45,7 +45,7 @@ def plan_start(start: Any, blocks: Blocks, task: Task, *, may_move: bool) -> Sta
         moments = moments_of(start)
         return StartPlan(moments=moments, notes=_moments_notes(moments, blocks, task.problem))
     if start == "mode" and (why := why_no_mode(task)):
-        raise ValueError(f'start="mode" is not possible: {why}; take start="network", or a fitted px.MAP() as start')
+        raise ValueError(f'start="mode" is not possible: {why}; use start="network", or a fitted px.MAP() as start')
     if start == "mode" or (start == "auto" and may_move and _is_small_linear_model(blocks, task)):
         return StartPlan(True, notes=("the start is the mode of the log joint, with scales from the curvature there",))
     return StartPlan()
@@ -111,7 +111,7 @@ def _moments_notes(moments: Moments, blocks: Blocks, problem: Problem) -> tuple[
 def _spread_by_hessian(
     blocks: Blocks, variational: dict[str, Variational], hessian: jax.Array
 ) -> dict[str, Variational]:
-    """Scales from the curvature: for independent blocks, those that are best for a Gaussian posterior."""
+    """Scales from the curvature: for independent blocks, the optimum if the posterior is Gaussian."""
     sizes = {
         i: int(np.prod(shape))
         for block in blocks

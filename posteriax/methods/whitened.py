@@ -1,6 +1,6 @@
 """Adam in the posterior's own units: the default optimiser of variational inference.
 
-Adam makes a gradient free of units; what it returns is taken in units of what is uncertain, so that the same
+Adam makes gradients dimensionless; its updates are then scaled by the posterior's standard deviations, so that the same
 rates suit weights of any size and inputs in any unit:
 
     independent, sigma      mu <- mu - 0.1 sigma Adam(dmu),    log sigma <- log sigma - 0.03 Adam(dlog sigma)
@@ -8,7 +8,7 @@ rates suit weights of any size and inputs in any unit:
                                                                diagonal divided by the square root of the size
     no scale of its own     w <- w - 0.003 Adam(dw)            (points, shared matrices, multiplicative noise)
 
-All rates fall to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in whitened coordinates, e = L^-1 (w - mu),
+All rates decay to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in whitened coordinates, e = L^-1 (w - mu),
 which do not change if the weights are scaled or sheared. Each family says what its parameters are: `Family.units`.
 """
 
@@ -46,7 +46,7 @@ def whitened_adam(
         steps: after which the rates are 0.
         mean_rate: a mean's step, in standard deviations.
         scale_rate: a step of the log of a standard deviation.
-        plain_rate: a step of what has no standard deviation, in its own unit.
+        plain_rate: a step of a parameter without a standard deviation, in its own units.
     """
     adam = optax.scale_by_adam()
     fall = optax.cosine_decay_schedule(1.0, max(steps, 1))
@@ -122,9 +122,9 @@ def count(family: Family, leaf: Leaf) -> int:
 
 
 def whiten(family: Family, leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
-    """The gradient by what has a known scale, each entry divided by the square root of its Fisher information.
+    """The gradient with respect to parameters of known scale, divided by the square root of their Fisher information.
 
-    At a Gaussian posterior an entry of 0.1 says that a mean is 0.1 standard deviations off.
+    For a Gaussian posterior, an entry of 0.1 means that a mean is 0.1 standard deviations off.
     """
     units = family.units(leaf)
     if units.joint is not None:

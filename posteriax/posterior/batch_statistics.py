@@ -1,4 +1,4 @@
-"""A posterior whose every draw normalises by statistics of its own, measured on training data.
+"""A posterior in which every draw has its own batch-normalisation statistics, measured on training data.
 
     for every draw w:   statistics(w) = average over batches of x of the means and variances at every BatchNorm
                         p(y | x*, w) = p(y | network(x*; w, statistics(w)))
@@ -28,9 +28,9 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     Args:
         posterior: of a network with BatchNorm layers of Flax, Equinox, Haiku or Keras.
         x: training inputs, all or enough of them, with a leading axis of examples.
-        batch_size: how many are normalised together, best as in training.
+        batch_size: how many examples are normalised together; best the same as in training.
 
-    The draws' weights are the posterior's own; it is the posterior to save. A draw costs one more pass over `x`.
+    The draws' weights do not change: save the original posterior. A draw costs one more pass over `x`.
 
     >>> import jax, posteriax as px
     >>> from flax import nnx
@@ -51,7 +51,7 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     if net.batch_statistics is None:
         raise TypeError(
             "the network has no batch statistics to measure: it must have BatchNorm layers of Flax, Equinox (with its "
-            "state), Haiku or Keras, and be called as its library does (no batched= of your own)"
+            "state), Haiku or Keras, and be called the way its library calls it (without batched=)"
         )
     if isinstance(posterior, _WithBatchStatistics):
         posterior = posterior.weights
@@ -60,7 +60,7 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     x = check_inputs(x)
     n, size = jax.tree.leaves(x)[0].shape[0], check_count("batch_size", batch_size)
     count = -(-n // size)
-    # in random order: batches of sorted data would be unlike those of training; a remainder below `count` is left out
+    # in random order: batches of sorted data would differ from training batches; a remainder below `count` is left out
     rows = np.random.default_rng(0).permutation(n)[: n // count * count].reshape(count, -1)
     batches = jax.tree.map(lambda a: jnp.asarray(a[rows]), x)
     problem = replace(posterior.problem, network=_calibrated(net))
@@ -125,7 +125,7 @@ class _WithBatchStatistics(Posterior):
 
 
 def _calibrated(net: Network) -> Network:
-    """The network applied to params with their statistics; to params alone, with those it came with."""
+    """The network applied to params with their statistics; params alone use the statistics stored in the network."""
     assert net.batch_statistics is not None
     known = net.batch_statistics
 

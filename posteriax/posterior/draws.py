@@ -37,7 +37,7 @@ class DrawsPosterior(Posterior):
         return sum(leaf.size for leaf in jax.tree.leaves(self.draws))
 
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
-        # evenly spread over chains and along them; repeated evenly where there are fewer draws than asked for
+        # evenly spaced over chains and along them; repeated evenly if more draws are requested than there are
         chosen = (np.asarray(indices) * self.support) // total if total < self.support else indices % self.support
         each = jax.tree.leaves(self.draws)[0].shape[1]
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen // each, chosen % each]), self.draws)

@@ -1,4 +1,4 @@
-"""Posterior files: what a posterior is made of, as arrays and JSON. Reading one never runs code from it."""
+"""Posterior files: a posterior as arrays and JSON. Reading one never runs code from it."""
 
 import os
 from dataclasses import asdict, replace
@@ -27,7 +27,7 @@ class PosteriorFileError(ValueError):
 
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
-    """Write a posterior to a file; an existing file is replaced only by a whole new one."""
+    """Write a posterior to a file; an existing file is replaced only once the new one is complete."""
     arrays = {f"trace:{name}": np.asarray(values) for name, values in posterior.trace.items()}
     problem = posterior.problem
     about: dict[str, Any] = {
@@ -40,7 +40,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "warmup": posterior.trace.warmup,
         "arviz names": dict(posterior.trace.arviz_names),
         "axes": _axes_to_plain(problem.network.axes),
-    }  # not how long it took: the same posterior is the same file
+    }  # without the run time, so that the same posterior gives the same file
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
         about["families"] = {name: to_plain(family) for name, family in posterior.families.items()}
@@ -63,7 +63,7 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
         net: the network, as given to the problem; only its structure and shapes matter, not its weights.
 
     Raises:
-        PosteriorFileError: if the file is damaged, is no posterior file, or does not fit the network.
+        PosteriorFileError: if the file is damaged, is not a posterior file, or does not fit the network.
 
     >>> import equinox as eqx, jax, tempfile, posteriax as px
     >>> net = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
@@ -76,10 +76,12 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
     True
     """
     about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
-    own = network(net)  # what is no network is the caller's error, not the file's
+    own = network(net)  # outside the try: a bad network is the caller's error, not the file's
     try:
         if about["version"] > VERSION:
-            raise PosteriorFileError(f"it is of version {about['version']}; this posteriax reads up to {VERSION}")
+            raise PosteriorFileError(
+                f"the file has version {about['version']}; this posteriax reads versions up to {VERSION}"
+            )
         return _rebuild(about, arrays, own)
     except PosteriorFileError as error:
         raise PosteriorFileError(f"{path}: {error}") from error
@@ -88,7 +90,7 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
 
 
 def _axes_to_plain(axes: tuple[Axes | None, ...] | None) -> Any:
-    """What the program said of the leaves' axes: priors may depend on it."""
+    """The axes of the leaves as read from the program, which priors may depend on."""
     return axes and [own and asdict(own) for own in axes]
 
 
@@ -112,7 +114,7 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
     trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"], arviz_names=about.get("arviz names", {}))
     names = problem.leaf_names
     if about["kind"] not in ("variational", "draws"):
-        raise PosteriorFileError(f"it holds an unknown kind of posterior, {about['kind']!r}")
+        raise PosteriorFileError(f"the file holds an unknown kind of posterior, {about['kind']!r}")
     if about["kind"] == "variational":
         stored = list(about["families"])
         _check_names(stored, names)
@@ -144,10 +146,10 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
 def _check_names(stored: list[str], names: list[str]) -> None:
     if set(stored) != set(names):
         missing, extra = sorted(set(names) - set(stored)), sorted(set(stored) - set(names))
-        raise PosteriorFileError(f"fitted to another network: it lacks the leaves {missing} and has {extra} instead")
+        raise PosteriorFileError(f"fitted to another network: leaves {missing} are missing, leaves {extra} are extra")
 
 
 def _check_leaf(name: str, shape: tuple[int, ...], dtype: Any, own: Any) -> None:
     if (tuple(shape), dtype) != (own.shape, own.dtype):
         there, here = f"{tuple(shape)} {dtype}", f"{own.shape} {own.dtype}"
-        raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} there, {here} here")
+        raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} in the file, but {here} here")

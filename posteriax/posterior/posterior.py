@@ -1,7 +1,7 @@
-"""Posterior: what every method returns. It draws params, and predicts.
+"""Posterior: what every method returns. Draw params from it, predict with it.
 
-Two kinds hold all methods' results: one given by draws (MAP, HMC, deep ensembles), in draws.py, and one given by
-variational parameters, in variational.py. Both have a leading axis of members, so an ensemble needs no third kind.
+Two kinds cover all methods: one given by draws (MAP, HMC, deep ensembles), in draws.py, and one given by variational
+parameters, in variational.py. Both have a leading axis of members, so an ensemble needs no third kind.
 """
 
 from abc import abstractmethod
@@ -26,10 +26,10 @@ DEFAULT_DRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What was inferred: draw params from it, predict with it.
+    """The result of inference: draw params from it, predict with it.
 
     Args:
-        problem: what was asked.
+        problem: network, likelihood and prior.
         trace: what the run recorded.
     """
 
@@ -44,31 +44,31 @@ class Posterior:
     @property
     @abstractmethod
     def support(self) -> int | None:
-        """How many different draws there are; None if there is no limit."""
+        """The number of distinct draws; None if there is no limit."""
 
     @property
     @abstractmethod
     def mean(self) -> Params:
-        """The posterior mean of the network's params. (Not a good network by itself where there are several modes.)"""
+        """The posterior mean of the network's params. (Not a good network by itself if there are several modes.)"""
 
     @property
     @abstractmethod
     def num_parameters(self) -> int:
-        """How many numbers the posterior is made of."""
+        """How many numbers describe the posterior."""
 
     @property
     def template(self) -> Unknowns:
-        """Shapes and kinds of one draw: arrays, or array types for leaves that are not plain arrays."""
+        """The structure of one draw: arrays, or array types for leaves that are not plain arrays."""
         return self.problem.unknowns
 
     @abstractmethod
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
-        """Those of `total` draws that `indices` names, with a leading axis; the same whether taken at once or not."""
+        """Draws number `indices` out of `total`, with a leading axis; the same whether taken together or one by one."""
 
     def sample(self, key: Any, n: int) -> Params:
-        """`n` draws of the network's own params pytree, in a leading axis.
+        """`n` draws of the network's params pytree, in a leading axis.
 
-        A posterior that consists of draws gives them in random order, none a second time before all were given once.
+        A posterior given by draws returns them in random order, and repeats none before all have been returned once.
         """
         n, key = check_count("n", n), as_key(key)
         if any(isinstance(leaf, RandomArray) for leaf in _leaves(self.template)):
@@ -85,14 +85,14 @@ class Posterior:
 
         Args:
             x: inputs, with a leading axis of N examples.
-            draws: how many draws to average over; by default all there are, or 100 if there is no limit. More
-                than there are would only repeat them, so it stops there.
+            draws: how many draws to average over; by default all, or 100 if there is no limit. At most as many as there
+                are: more would only repeat them.
             reduce: keep only sums over the draws (probabilities, means, standard deviations, entropies), not the
-                outputs of each: the memory then does not grow with the draws at all.
-            key: what random draws are made from.
+                outputs of each: memory then does not grow with the number of draws.
+            key: an int or a JAX key for random draws.
 
-        Draws and examples are taken in chunks, so that the working memory stays below 256 MB whatever their number;
-        without `reduce` the outputs of all draws, (S, N, ...), are returned in host memory.
+        Draws and examples are processed in chunks, so that working memory stays below 256 MB; without `reduce` the
+        outputs of all draws, (S, N, ...), are returned in host memory.
         """
         x = check_inputs(x)
         spec = self.problem.output_spec(x)
@@ -106,13 +106,13 @@ class Posterior:
         return likelihood.predictive(*self._outputs(plan, x, spec, total, as_key(key)))
 
     def diagnose(self, x: Any = None, draws: int | None = None) -> "Diagnosis":
-        """Can it be trusted? A table and a verdict to print: see :func:`posteriax.diagnostics.diagnose`.
+        """Has it converged? A table and a verdict to print: see :func:`posteriax.diagnostics.diagnose`.
 
         Args:
-            x: test inputs, to compare chains by what they predict; without them only weights can be compared.
-            draws: how many draws of each chain to look at, evenly spread; all by default.
+            x: test inputs, to compare chains by their predictions; without them only weights can be compared.
+            draws: how many draws of each chain to examine, evenly spaced; all by default.
         """
-        from posteriax.diagnostics import diagnose  # it knows all kinds of posteriors, so it comes after them
+        from posteriax.diagnostics import diagnose  # imports all kinds of posteriors, so it cannot come first
 
         return diagnose(self, x, draws)
 
@@ -124,7 +124,7 @@ class Posterior:
 
     def save(self, path: Any) -> None:
         """Write the posterior to a file that :func:`px.load` reads back. Safetensors and JSON: no code in it."""
-        from posteriax.posterior.file import save  # it knows all kinds of posteriors, so it comes after them
+        from posteriax.posterior.file import save  # imports all kinds of posteriors, so it cannot come first
 
         save(self, path)
 

@@ -13,11 +13,11 @@ from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan, needed_bytes, plan
 from posteriax.problem import Problem, Unknowns
 
-# program(problem, draws, inputs, count): of the first `count` draws, for inputs with an axis of examples
+# program(problem, draws, inputs, count): over the first `count` draws, for inputs with an axis of examples
 Program = Callable[[Problem, Unknowns, Any, Any], Any]
 
 PROGRAMS_PER_PROBLEM = 16
-_compiled: WeakKeyDictionary[Problem, dict[Any, tuple[Any, int]]] = WeakKeyDictionary()  # forgotten with the problem
+_compiled: WeakKeyDictionary[Problem, dict[Any, tuple[Any, int]]] = WeakKeyDictionary()  # freed with the problem
 
 
 def plan_program(
@@ -28,10 +28,10 @@ def plan_program(
     Args:
         program: what is computed from draws and examples; the plan's `run` takes its last three arguments.
         problem: whose network it applies.
-        inputs: what it takes of every example, arrays with a leading axis of examples.
-        draws: how many there are in all.
+        inputs: its per-example inputs, arrays with a leading axis of examples.
+        draws: the total number of draws.
         template: shapes and dtypes of one draw.
-        x: the network's own part of the inputs, if they hold more.
+        x: the network's own inputs, if `inputs` holds more.
     """
     leaves, treedef = jax.tree.flatten(inputs)
     specs, kind = jax.tree.flatten(template)

@@ -1,4 +1,4 @@
-"""Draws that stay on disk: array-likes over the shards of a checkpoint, read where they are looked at."""
+"""Draws that stay on disk: array-likes over the shards of a checkpoint, read on access."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from posteriax._internal.tensor_file import FileArray
 
 @dataclass(frozen=True, eq=False)
 class StoredDraws:
-    """The draws of one leaf, (chains, draws, ...), in parts of files that hold (draws, chains, ...) each.
+    """The draws of one leaf, (chains, draws, ...), stored in parts of shape (draws, chains, ...).
 
-    Index it by chains and draws (numbers or arrays of them, as in NumPy), or make an array of all by ``np.asarray``.
+    Index it by chain and draw (integers or integer arrays, as in NumPy), or read everything with ``np.asarray``.
     """
 
     parts: tuple[FileArray, ...]

@@ -12,10 +12,10 @@ class Trace(Mapping[str, np.ndarray]):
 
     Args:
         arrays: by name.
-        notes: what a user should know of how the run was set up, one line each.
-        seconds: how long it took, compilation included; not saved with a posterior.
+        notes: what a user should know about how the run was set up, one line each.
+        seconds: the run time, compilation included; not saved with a posterior.
         warmup: how many of the first steps were a sampler's warm-up.
-        arviz_names: ArviZ's names of the arrays, where they have another there; the method declares them.
+        arviz_names: ArviZ's names for the arrays, where they differ; declared by the method.
 
     >>> trace = Trace({"elbo": np.array([-3.0, -2.0])})
     >>> trace["elbo"].tolist()

@@ -33,7 +33,7 @@ class VariationalPosterior(Posterior):
 
     @property
     def components(self) -> int:
-        """How many components each member has, if its families are of a mixture."""
+        """How many components each member has: 1 unless its families form a mixture."""
         return max(family.components or 1 for family in self.families.values())
 
     @property
@@ -64,7 +64,7 @@ class VariationalPosterior(Posterior):
         return sum(leaf.size for leaf in jax.tree.leaves(self.variational))
 
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
-        # draws go round the members, and round the components of each
+        # draws cycle through the members, then through the components of each
         members, components = indices % self.members, indices // self.members % self.components
         choices = (jnp.asarray(choice) for choice in (indices, members, components))
         variational = {block.name: self.variational[block.name] for block in self.blocks}
@@ -81,7 +81,7 @@ def _draw_leaves(
     members: jax.Array,
     components: jax.Array,
 ) -> list[Any]:
-    """Draw number `index` of every leaf from that member and component, for all indices."""
+    """For every index, that draw of every leaf, from its member and component."""
 
     def one(index: jax.Array, member: jax.Array, component: jax.Array) -> list[Any]:
         keys = jax.random.split(jax.random.fold_in(key, index), len(blocks))

@@ -1,11 +1,11 @@
-"""Checkpoints: a folder that holds a run, so that it can be killed at any moment and resumed to the same bits.
+"""Checkpoints: a folder that holds a run, so that it can be killed at any moment and resumed bit for bit.
 
     folder/state.tensors        all that the next step needs, and the list of shards
     folder/steps-A-B.tensors    what steps A to B recorded and drew
-    folder/lock                 held by the one run that writes here
+    folder/lock                 held by the run that writes here
 
 A shard is written first; the state that names it, with its digest, is then put in place by a rename. A crash between
-the two leaves a shard that nothing names, and the next run writes it again.
+the two leaves a shard that no state names, and the next run overwrites it.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ STEP = "computation of a step"  # its name among the settings that identify a ru
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint folder that is in use, damaged, not writable, or of another run. The message says which."""
+    """A checkpoint folder that is in use, damaged, not writable, or holds another run. The message says which."""
 
 
 class Saved(NamedTuple):
-    """A run as far as it had come."""
+    """A run as it was saved."""
 
     step: int
     states: Any
     recorded: list[Any]
     drawn: list[Any]
     seconds: float
-    about: dict[str, Any]  # what observers keep
+    about: dict[str, Any]  # what observers saved
 
 
 class Checkpoint:
@@ -47,7 +47,7 @@ class Checkpoint:
 
     Args:
         folder: where.
-        settings: what the run depends on, by name; a folder with other settings is refused.
+        settings: what the run depends on, by name; a folder with different settings is refused.
     """
 
     def __init__(self, folder: Path, settings: dict[str, str]):
@@ -86,9 +86,9 @@ class Checkpoint:
         seconds: float,
         more: dict[str, Any],
     ) -> list[Any]:
-        """Store the run at `step`: the states, what was recorded and drawn since step `first`, and what else to keep.
+        """Store the run at `step`: the states, what was recorded and drawn since step `first`, and `more`.
 
-        Returns the draws as they are now in the file, so that those in memory can go.
+        Returns the draws as stored in the file, so that those in memory can be freed.
         """
         arrays = {}
         for name in recorded[0]._fields:
@@ -111,13 +111,13 @@ class Checkpoint:
         try:
             _, arrays, digest = read_tensors(path, SHARD, CheckpointError)
         except FileNotFoundError:
-            raise CheckpointError(f"the checkpoint lacks its file {path}") from None
+            raise CheckpointError(f"the checkpoint's file {path} is missing") from None
         if digest != shard["sha256"]:
-            raise CheckpointError(f"{path} is of another run than the checkpoint that names it")
+            raise CheckpointError(f"{path} does not belong to this checkpoint")
         infos = info(**{name: arrays[f"info:{name}"] for name in info._fields})  # type: ignore[attr-defined]
         if "draw:0" not in arrays:
             return infos, None
-        return infos, _fill(draws, file_arrays(path), "draw")  # checked above, and read again where it is needed
+        return infos, _fill(draws, file_arrays(path), "draw")  # checked above, and read again when needed
 
     def _compare(self, stored: dict[str, str]) -> None:
         if stored == self.settings:
@@ -125,7 +125,7 @@ class Checkpoint:
         changed = [
             "a step computes something else (other settings, or another version of posteriax)"
             if name == STEP
-            else f"{name} was {_short(stored.get(name))}, is {_short(self.settings.get(name))}"
+            else f"{name} was {_short(stored.get(name))}, is now {_short(self.settings.get(name))}"
             for name in sorted(stored.keys() | self.settings.keys())
             if stored.get(name) != self.settings.get(name)
         ]
@@ -136,7 +136,7 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoint]:
-    """Make the folder if need be, and hold its lock while the run lasts."""
+    """Create the folder if necessary, and hold its lock during the run."""
     path = Path(folder)
     with _explained(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoin
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise CheckpointError(f"another run is writing to {path}: wait for it, or use another folder") from None
-        for aside in path.glob(".*.tensors.*"):  # left by a run that was killed while it wrote
+        for aside in path.glob(".*.tensors.*"):  # left by a run that was killed while writing
             aside.unlink()
         yield Checkpoint(path, settings)
     finally:
@@ -169,5 +169,5 @@ def _explained(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"cannot write the checkpoint to {folder}: {error.strerror}. What was written there before is still whole."
+            f"cannot write the checkpoint to {folder}: {error.strerror}. The previous checkpoint is intact."
         ) from error

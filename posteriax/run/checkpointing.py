@@ -1,4 +1,4 @@
-"""The observer that writes checkpoints, and takes a run up again from one."""
+"""The observer that writes checkpoints, and resumes a run from one."""
 
 import time
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from posteriax.run.program import Program
 
 
 class SaveCheckpoints(Observer):
-    """Saves the run every so often, and at its end.
+    """Saves the run at intervals, and at its end.
 
     Args:
         store: the folder.
-        every: seconds between two saves.
-        program: what runs.
-        others: the observers whose results a checkpoint keeps.
+        every: seconds between checkpoints.
+        program: the compiled run.
+        others: the observers whose results a checkpoint stores.
     """
 
     def __init__(self, store: Checkpoint, every: float, program: Program, others: Sequence[Observer]):
         self.store, self.every, self.program, self.others = store, every, program, others
-        self.step = self.chunks = self.draws = 0  # of the run: what is already stored
+        self.step = self.chunks = self.draws = 0  # how much of the run is already stored
         self.written = time.monotonic()
 
     def load(self, key: jax.Array, batches: Any) -> Run | None:
@@ -56,5 +56,5 @@ class SaveCheckpoints(Observer):
         if done > total:
             held, asked = self.program.draws_until(done), self.program.draws_until(total)
             raise CheckpointError(
-                f"the checkpoint already holds {held} draws, more than the {asked} asked for: ask for at least {held}"
+                f"the checkpoint already holds {held} draws, more than the {asked} requested: use draws={held} or more"
             )

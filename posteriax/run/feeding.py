@@ -1,4 +1,4 @@
-"""A run's data: checked at the door, then held on the devices or fed to them chunk by chunk."""
+"""A run's data: checked first, then held on the devices or fed to them chunk by chunk."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class PreparedData(NamedTuple):
     minibatches: Minibatches | None
     num_examples: int
     per_epoch: int
-    sample: Batch  # a batch on the host, for its shapes and for a trial of the network
+    sample: Batch  # a batch on the host, for its shapes and for tracing the network
 
 
 class Supply:
@@ -41,7 +41,7 @@ class Supply:
             self.resident = program.place(jax.tree.map(jnp.asarray, data.arrays))
 
     def take(self, first: int, last: int) -> Any:
-        """Of steps `first` to `last`."""
+        """The data of steps `first` to `last`."""
         return self.resident if self.feed is None else self.program.place(self.feed.take(first, last))
 
 
@@ -53,7 +53,7 @@ def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, k
         if method.full_batch:
             raise ValueError(f"{name} needs the whole data set at every step: give arrays (x, y), not a loader")
         if batch_size is not None:
-            raise ValueError("a loader has batches of its own: leave batch_size out")
+            raise ValueError("a loader sets its own batch size: leave batch_size out")
         if len(data) == 0:
             raise ValueError("the loader has no batches")
         x, y = problem.check(next(iter(data)))

@@ -1,4 +1,4 @@
-"""``px.fit``: a prepared run, its observers, and the posterior that it ends in."""
+"""``px.fit``: prepare a run, drive it with its observers, and return the posterior."""
 
 import contextlib
 from typing import Any
@@ -46,26 +46,26 @@ def fit(
     Args:
         problem: network, likelihood, prior, temperature.
         data: ``(x, y)``, arrays with a leading axis of examples; x may be a pytree of arrays. Memory maps and arrays
-            over 2 GB stay on the host. Or a loader: ``len(loader)`` batches ``(x, y)``, iterated anew every epoch.
+            over 2 GB stay on the host. Or a loader of ``len(loader)`` batches ``(x, y)``, iterated once per epoch.
         method: ``px.MAP()``, ``px.VI(family)``, ``px.HMC()``, ..., or a ``px.Ensemble`` of any of them.
         key: an int or a JAX key. The same key gives the same posterior.
         epochs: passes over the data, for methods that optimise (or `steps`, single steps).
-        draws: kept draws of each chain, for methods that sample.
+        draws: draws to keep from each chain, for methods that sample.
         chains: for samplers, short for ``px.Ensemble(method, chains)``.
-        batch_size: examples per step; 64 by default. Methods that need the whole data set take none.
-        checkpoint: a folder. If it holds this run, the run resumes from there, to the same bits; a sampler's run
-            goes on if `draws` is larger than before. Draws over 256 MB stay on disk and are read as needed.
-        checkpoint_every: seconds between two writes to it.
+        batch_size: examples per step; 64 by default. Not for methods that need the whole data set.
+        checkpoint: a folder. If it holds this run, the run resumes from there, bit-identical to an uninterrupted one;
+            a larger `draws` than before extends a sampler's run. Draws over 256 MB stay on disk and are read as needed.
+        checkpoint_every: seconds between checkpoints.
         progress: show a progress bar; by default if standard error is a terminal.
-        mesh: the devices that members are placed on; by default all. For methods that need the whole data set, an
-            axis named "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
-        watch: a :class:`px.Watch`, which looks at the posterior during the run, for methods that optimise.
-        record: ``px.GradientNoise()`` records how much of the gradients is signal, for methods with an optimizer.
+        mesh: the devices to place members on; by default all. For methods that need the whole data set, an axis named
+            "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
+        watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
+        record: ``px.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
 
     Raises:
-        Interrupted: on Ctrl-C, after the current chunk; its ``.posterior`` is what was inferred by then.
-        FloatingPointError: at a value that is not finite, naming the step and the first bad leaf.
-        CheckpointError: if the folder is in use, damaged, not writable, or of another run.
+        Interrupted: on Ctrl-C, after the current chunk; its ``.posterior`` is the posterior so far.
+        FloatingPointError: at a non-finite value, naming the step and the first non-finite leaf.
+        CheckpointError: if the folder is in use, damaged, not writable, or holds another run.
 
     >>> import numpy as np, posteriax as px
     >>> (x, y), (x_test, y_test) = px.data.two_moons()
@@ -103,8 +103,8 @@ def _execute(
     if run.step < total:
         resume = f"the same call resumes it from {folder}" if folder else "with checkpoint=DIR it could be resumed"
         raise Interrupted(
-            f"{name} was stopped at step {run.step} of {total}: {resume}; what it had inferred is in this exception's "
-            f".posterior",
+            f"{name} was stopped at step {run.step} of {total}: {resume}; this exception's .posterior is the posterior "
+            f"so far",
             posterior,
         )
     assert posterior is not None  # a finished sampler has drawn
@@ -112,7 +112,7 @@ def _execute(
 
 
 def _run(prepared: PreparedRun, supply: Supply, checkpoints: SaveCheckpoints | None, observers: list[Observer]) -> Run:
-    """From the start, or where the checkpoint left off, to the end."""
+    """Run from the start, or from the checkpoint, to the end."""
     program, first = prepared.program, supply.take(0, 1)
     run = checkpoints.load(prepared.key, first) if checkpoints else None
     if run is not None:
@@ -128,7 +128,7 @@ def _run(prepared: PreparedRun, supply: Supply, checkpoints: SaveCheckpoints | N
 
 
 def _posterior(prepared: PreparedRun, run: Run, observers: list[Observer]) -> Posterior | None:
-    """What a run inferred; None if it was stopped before a sampler had drawn anything."""
+    """The posterior of a run; None if it was stopped before a sampler's first draw."""
     program = prepared.program
     if program.method.samples and not run.drawn:
         return None

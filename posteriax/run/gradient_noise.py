@@ -4,11 +4,11 @@
     plain:   mean over the leaf of  E[g]^2 / Var[g]  =  paper - (W - 1) / W
     pooled:  sum over the leaf of E[g^2]  /  sum over the leaf of Var[g]
 
-with E and Var over a window of W batches, for every parameter; Var divides by W - 1. Gradients that are noise alone
-have a paper value of (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and a plain one of 0.13: with an
-infinite window 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies
-(scales of pruned units, which see only the KL) can outweigh all others in a mean of ratios, not in the pooled one.
-"paper" is the k-tied paper (Swiatkowski et al. 2020).
+with E and Var over a window of W batches, for every parameter; Var divides by W - 1. For pure noise the expected paper
+value is (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and the plain one 0.13; with an infinite window they
+are 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales of pruned
+units, which see only the KL) can dominate a mean of ratios, but not the pooled ratio. "paper" is the k-tied paper
+(Swiatkowski et al. 2020).
 """
 
 from collections import namedtuple
@@ -34,12 +34,12 @@ NONE = -1.0  # finite, as all states must be
 class GradientNoise:
     """What ``px.fit(..., record=px.GradientNoise())`` records; :func:`px.analysis.gradient_noise` reads it.
 
-    Between windows nothing is computed, so that a run costs at most a few per cent more. Recording does not
-    change the run.
+    Nothing is computed between windows, so that a run costs at most a few per cent more. Recording does not change the
+    run.
 
     Args:
-        window: batches of one window; with 2 or 3 the averaged ratios have no finite expectation.
-        every: steps from the start of one window to that of the next.
+        window: batches per window; with 2 or 3 the averaged ratios have no finite expectation.
+        every: steps from the start of one window to the start of the next.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import families as q
@@ -58,7 +58,7 @@ class GradientNoise:
         check_count("window", self.window)
         check_count("every", self.every)
         if self.window < 2:
-            raise ValueError("window must be of at least 2 batches: one gradient has no variance")
+            raise ValueError("window must be at least 2 batches: one gradient has no variance")
         if self.every < self.window:
             raise ValueError(f"every must be at least the window of {self.window} batches, got {self.every}")
 
@@ -68,13 +68,13 @@ class RecordingState(NamedTuple):
 
     inner: Any
     mean: Any
-    squares: Any  # summed squares of the deviations from the mean (Welford's: no cancellation)
+    squares: Any  # sum of squared deviations from the mean (Welford: no cancellation)
     step: jax.Array
     ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
 
 
 def record_gradients(method: Method, noise: GradientNoise) -> Method:
-    """The same method, which also records its gradients' noise."""
+    """The same method, which also records the noise of its gradients."""
     if method.samples:
         raise _no_optimizer(method)
     return RecordedMethod(method, noise)
@@ -116,7 +116,7 @@ class RecordingKernel(Kernel):
         return state, extended(*info, state.optimizer.ratios)  # type: ignore[call-arg]
 
     def finish(self, states: Any, draws: Any, trace: Trace) -> Posterior:
-        if FIELD in trace:  # of a window's last step only
+        if FIELD in trace:  # keep only the last step of each window
             values = trace[FIELD]
             alone = values.ndim == 3  # (steps, leaves, 3), or members before that
             ends = (values != NONE).any(axis=(1, 2) if alone else (0, 2, 3))
@@ -130,7 +130,7 @@ def _no_optimizer(method: Method) -> ValueError:
 
 
 def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:
-    """The same optimiser, whose state has the gradients' signal and noise beside it."""
+    """The same optimiser, with the signal and noise of its gradients in its state."""
 
     def init(params: Any) -> RecordingState:
         zeros = jax.tree.map(jnp.zeros_like, params)
@@ -176,7 +176,7 @@ def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
         plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
         plain = plain / jnp.maximum(varies.sum(), 1)
         pooled = jnp.where(varies, jnp.square(m), 0.0).sum() / jnp.where(varies.any(), variance.sum(), 1.0)
-        part = (window - 1) / window  # E[g^2] is E[g]^2 and this part of Var[g]
+        part = (window - 1) / window  # E[g^2] is E[g]^2 plus this fraction of Var[g]
         return jnp.stack([plain + part, plain, pooled + part])
 
     return jnp.stack([one(m, s) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(squares), strict=True)])

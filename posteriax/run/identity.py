@@ -16,14 +16,14 @@ from posteriax.problem import Problem
 
 
 def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict[str, str]:
-    """What a run's result depends on, by name. Functions count by the computation they make of one step."""
+    """What a run's result depends on, by name. Functions are identified by the computation of one step."""
     kernel, task = members.kernel, members.kernel.task
     problem = task.problem
     if task.data_axis is not None:  # the axis exists only on the devices
         kernel = kernel.method.bind(replace(task, data_axis=None))
     start = jax.eval_shape(kernel.init, key, problem.unknowns, batch)
     step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
-    # a sampler may be asked for more draws later: its steps do not know how many will follow
+    # a sampler's run may be extended later: its steps do not depend on how many follow
     length = {} if kernel.method.samples else {"steps": str(task.steps)}
     return length | {
         "method": kernel.method.name,
@@ -46,7 +46,7 @@ def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict
 def _plain(problem: Problem) -> str:
     try:
         text = str(to_plain(problem.prior))
-    except TypeError:  # a prior of the user's own: the computation of a step tells it apart
+    except TypeError:  # a user's own prior: the computation of a step identifies it
         return type(problem.prior).__name__
     return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
 

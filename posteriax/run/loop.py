@@ -1,4 +1,4 @@
-"""The loop that every run goes through: compiled chunks of steps, and observers that look on between them."""
+"""The loop that drives every run: compiled chunks of steps, with observers called between them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from posteriax.run.feeding import Supply
 from posteriax.run.keys import Streams
 from posteriax.run.program import Program
 
-SECONDS_PER_CHUNK = 0.5  # between two looks at a run
+SECONDS_PER_CHUNK = 0.5  # how often observers are called
 
 
 @dataclass
 class Run:
-    """A run as far as it has come. The loop adds to it.
+    """The progress of a run, updated by the loop.
 
     Args:
-        step: how many steps were taken.
+        step: how many steps have been taken.
         states: of all members, on the devices.
-        recorded: what steps recorded, one item for every chunk, (steps, members) in host memory.
-        drawn: the draws that were kept, in the same way; in host memory, or in a checkpoint's files.
-        seconds: how long it took so far.
+        recorded: what steps recorded, one item per chunk, (steps, members) in host memory.
+        drawn: the draws that were kept, one item per chunk; in host memory, or in a checkpoint's files.
+        seconds: the run time so far.
         rate: steps per second of the last chunk.
         ending: whether the last chunk has been taken.
     """
@@ -42,10 +42,10 @@ class Run:
 
 
 class Observer:
-    """Looks on at a run. Override what is needed; the others do nothing."""
+    """Observes a run. Override what is needed; by default every method does nothing."""
 
     def next_stop(self, step: int) -> int | None:
-        """The step at which a chunk that begins at `step` must end at the latest."""
+        """The last step that a chunk starting at `step` may run to."""
         return None
 
     def asks_to_stop(self) -> bool:
@@ -53,22 +53,22 @@ class Observer:
         return False
 
     def after_chunk(self, run: Run) -> None:
-        """Look at the run after a chunk."""
+        """Called after every chunk."""
 
     def saved(self) -> dict[str, Any]:
-        """What a checkpoint should keep for this observer, as JSON."""
+        """What a checkpoint should store for this observer, as JSON."""
         return {}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what a checkpoint kept."""
+        """Restore what a checkpoint stored."""
 
     def trace_arrays(self) -> dict[str, np.ndarray]:
-        """What the posterior's trace should hold beside what steps record."""
+        """Arrays to add to the posterior's trace."""
         return {}
 
 
 def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observers: Sequence[Observer]) -> None:
-    """Take all steps, or as many as observers let it."""
+    """Take all steps, unless an observer stops the run."""
     total, began = program.task.steps, time.monotonic() - run.seconds
     length = program.capacity if program.fed else 1
     while run.step < total and not run.ending:
@@ -105,7 +105,7 @@ def trace_of(program: Program, recorded: list[Any], notes: tuple[str, ...] = (),
 
 
 def first_bad_leaf(states: Any) -> str:
-    """The path of the first leaf with a value that is not finite; empty if there is none."""
+    """The path of the first leaf with a non-finite value; empty if there is none."""
     for path, leaf in zip(leaf_paths(states), jax.tree.leaves(states), strict=True):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
             return path

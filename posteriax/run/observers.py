@@ -1,4 +1,4 @@
-"""Observers that every run has: progress, Ctrl-C, and the check of a sampler's warm-up."""
+"""Observers of every run: progress, Ctrl-C, and the check of a sampler's warm-up."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from posteriax.run.program import Program
 
 
 class ShowProgress(Observer):
-    """Rate, time left and the first quantity that steps record."""
+    """Shows the rate, the remaining time and the first quantity that steps record."""
 
     def __init__(self, bar: Progress):
         self.bar = bar
@@ -30,7 +30,7 @@ class StopOnInterrupt(Observer):
 
 
 class CheckWarmup(Observer):
-    """Lets the sampler look at its own warm-up, and raise if it has failed."""
+    """Lets the sampler check its own warm-up, and raise if it has failed."""
 
     def __init__(self, program: Program):
         self.program, self.warmup = program, program.task.warmup

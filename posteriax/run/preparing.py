@@ -1,4 +1,4 @@
-"""From what a user gives `px.fit` to a run that can start: everything is checked here, before anything is compiled."""
+"""From the arguments of `px.fit` to a run that can start: everything is checked here, before anything is compiled."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from posteriax.run.program import Program, members_mesh
 
 
 class PreparedRun(NamedTuple):
-    """A run that can start."""
+    """A run that is ready to start."""
 
     program: Program
     members: Members
@@ -26,7 +26,7 @@ class PreparedRun(NamedTuple):
 
 
 class Length(NamedTuple):
-    """How long a user wants a run to be: one of these."""
+    """The requested length of a run: one of these."""
 
     epochs: Any
     steps: Any
@@ -76,7 +76,7 @@ def prepare_run(
 def _as_ensemble(method: Any, chains: int | None, record: GradientNoise | None) -> Ensemble:
     if isinstance(method, Ensemble):
         if chains is not None:
-            raise ValueError("chains= and px.Ensemble say the same twice: give one of them")
+            raise ValueError("chains= and px.Ensemble both set the number of chains: use one of them")
         ensemble = method
     elif not isinstance(method, Method):
         raise TypeError(f"method must be an inference method such as px.VI(q.Normal()) or px.HMC(), got {method!r}")
@@ -94,10 +94,10 @@ def _steps(method: Method, per_epoch: int, pace: RunLength, length: Length) -> i
     epochs, steps, draws = length
     if method.samples:
         if draws is None or epochs is not None or steps is not None:
-            raise ValueError(f"{method.name} samples: say how many draws to keep, draws=, not epochs= or steps=")
+            raise ValueError(f"{method.name} is a sampler: give draws=, not epochs= or steps=")
         return pace.warmup + pace.thin * check_count("draws", draws)
     if draws is not None or (epochs is None) == (steps is None):
-        raise ValueError(f"{method.name} optimises: say how long, by either epochs= or steps=, and not draws=")
+        raise ValueError(f"{method.name} optimises: give either epochs= or steps=, not draws=")
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
 
 
@@ -105,9 +105,7 @@ def _data_axis(method: Method, mesh: Mesh) -> str | None:
     if mesh.shape["data"] == 1:
         return None
     if not method.full_batch:
-        raise ValueError(
-            f'{method.name} takes minibatches: a mesh with an axis "data" is for methods of the whole data set'
-        )
+        raise ValueError(f'{method.name} uses minibatches: a mesh with an axis "data" is for full-batch methods')
     return "data"
 
 
@@ -118,8 +116,8 @@ def _coupling_notes(method: Method, coupled: bool) -> tuple[str, ...]:
         raise ValueError(
             f"the network's outputs for one example depend on the other examples of its batch (batch statistics?), so "
             f"the likelihood is not a product over examples and {method.name} has no posterior to sample. "
-            f"Use a normalisation within examples (GroupNorm, LayerNorm, filter response), or switch batch "
-            f"normalisation to its stored statistics."
+            f"Use per-example normalisation (GroupNorm, LayerNorm, filter response), or switch batch normalisation to "
+            f"its stored statistics."
         )
     return (
         "the network's outputs couple the examples of a batch (batch statistics): predictions depend on which examples "

@@ -1,8 +1,8 @@
 """The compiled parts of a run: starting all members, and a chunk of steps of all members.
 
-The number of steps of a chunk is an argument of its program, so that chunks of any length run the same machine code:
-how a run is cut into chunks changes no bit of its result. Members are placed on devices first, each device running a
-loop of its own; members that share a device are vmapped.
+The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
+how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
+device running its own loop; members that share a device are vmapped.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ class Program:
     """Starting and stepping all members of a run.
 
     Args:
-        members: the kernel that they run, how many they are, and where they begin.
-        minibatches: how batches are cut from data on the device; None for the full batch, or if batches are fed.
+        members: the kernel that they run, how many there are, and where they start.
+        minibatches: how batches are taken from data on the device; None for the full batch, or if batches are fed.
         mesh: the devices, with the axes "members" and "data".
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
     """
@@ -49,7 +49,7 @@ class Program:
         start = spread(
             over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
         )
-        # the start of most methods only draws and copies
+        # for most methods the start only draws and copies
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
         self.start = jit(start, compiler_options=quick)
         chunk = spread(
@@ -64,11 +64,11 @@ class Program:
         return self.start(self.place(self._indices, "members"), key, data)
 
     def keys(self, key: jax.Array) -> Streams:
-        """The members' keys alone, for a run that goes on."""
+        """The members' keys alone, for a run that is resumed."""
         return self.place(jax.vmap(partial(streams, key))(self._indices), "members")
 
     def shapes(self, key: jax.Array, data: Data) -> tuple[Any, Any]:
-        """What `begin` and `chunk` will return, as shapes."""
+        """The shapes of what `begin` and `chunk` return."""
         keys, states = jax.eval_shape(self.start, self._indices, key, data)
         return states, jax.eval_shape(self.chunk, keys, states, data, np.int32(0), np.int32(1))
 
@@ -77,7 +77,7 @@ class Program:
         return np.arange(self.members, dtype=np.int32)
 
     def _capacity(self, fed: int | None) -> int:
-        """Steps that one chunk has room for."""
+        """The largest number of steps in a chunk."""
         bytes_per_step = fed or 1
         if self.method.samples:
             leaves = jax.tree.leaves(self.task.problem.unknowns)
@@ -89,7 +89,7 @@ class Program:
         return jax.device_put(tree, NamedSharding(self.mesh, P(over) if over else P()))
 
     def draws_until(self, step: int) -> int:
-        """How many draws are kept of the first `step` steps."""
+        """How many draws the first `step` steps yield."""
         return max(step - self.task.warmup, 0) // self.task.thin
 
     def _start_member(self, member: jax.Array, key: jax.Array, data: Data) -> tuple[Streams, Any]:
@@ -117,16 +117,16 @@ class Program:
     def _take_steps(
         self, keys: Streams, states: Any, data: Data, first: jax.Array, last: jax.Array
     ) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
-        """Steps `first` to `last` of the members of one device; ends early at a value that is not finite.
+        """Steps `first` to `last` of the members on one device; ends early at a non-finite value.
 
-        Returns the states, the step reached and whether all is well (of this device), and what every step recorded and
-        drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is not yet due at
-        the chunk's end is in the last place, and will be in the next chunk's first.
+        Returns the states, the step reached and whether all values are finite (on this device), and what every step
+        recorded and drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is
+        not yet due at the end of the chunk is in the last place, and becomes the first of the next chunk.
         """
         minibatches, warmup, thin = self.minibatches, self.task.warmup, self.task.thin
         per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
         one = lambda keys, state, order, step: self._step_member(keys, state, order, step, first, data)  # noqa: E731
-        all_members = jit(over_members(one, shared=1))  # traced once, for the shapes of what it returns and in the loop
+        all_members = jit(over_members(one, shared=1))  # traced once, both for the shapes below and for the loop
         order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
         shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
         places = (self.capacity, self.capacity // thin + 2)
@@ -159,7 +159,7 @@ class Program:
 
 
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
-    """As many devices as divide the members evenly, by as many as the mesh's axis "data" has, if it has one."""
+    """A mesh of as many devices as divide the members evenly, times the devices of the axis "data", if there is one."""
     devices = np.array(jax.devices()) if mesh is None else mesh.devices
     of_data = 1
     if mesh is not None and "data" in mesh.axis_names:
@@ -176,7 +176,7 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
     def mapped(*args: Any) -> Any:
         own, common = args[: len(args) - shared], args[len(args) - shared :]
         if jax.tree.leaves(own)[0].shape[0] == 1:
-            # reshapes, which cost nothing; indexing would be a copy of all states at every step
+            # reshapes are free; indexing would copy all states at every step
             alone = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), own), *common)
             return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1, *jnp.shape(leaf)), alone)
         return jax.vmap(function, in_axes=(0,) * len(own) + (None,) * shared)(*own, *common)

@@ -17,12 +17,12 @@ from posteriax.run.program import Program
 class Watch:
     """A function of the posterior to call during a run, for ``px.fit(..., watch=px.Watch(function, every=100))``.
 
-    Its results are in the trace under their names, and the steps they belong to as "watched_step"; a checkpoint keeps
-    them. It does not change the run.
+    The trace holds its results under their names, and the steps at which it was called as "watched_step"; a checkpoint
+    stores them. Watching does not change the run.
 
     Args:
-        function: takes the posterior as it is by then, returns numbers by name.
-        every: steps from one call to the next; it is also called at the end.
+        function: takes the current posterior, returns numbers by name.
+        every: steps between calls; it is also called at the end.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), test = px.data.two_moons()
@@ -43,7 +43,7 @@ class Watch:
 
 
 class WatchObserver(Observer):
-    """Calls a watch's function at its steps and keeps what it returns, also in the run's checkpoint."""
+    """Calls a watch's function at its steps and keeps the results, also in the run's checkpoint."""
 
     def __init__(self, watch: Watch, program: Program):
         self.watch, self.program = watch, program
@@ -55,7 +55,7 @@ class WatchObserver(Observer):
 
     def after_chunk(self, run: Run) -> None:
         if run.step % self.watch.every == 0 or run.step == self.program.task.steps:
-            # a copy of the states: the next chunk writes over them
+            # a copy of the states: the next chunk overwrites them
             posterior = self.program.kernel.finish(jax.device_get(run.states), None, Trace({}))
             self.values.append(self._call(posterior, taken=run.recorded[-1]._fields))
             self.steps.append(run.step)
@@ -67,7 +67,7 @@ class WatchObserver(Observer):
         self.steps, self.values = list(saved.get("watched_step", ())), list(saved.get("watched", ()))
 
     def trace_arrays(self) -> dict[str, np.ndarray]:
-        """By name, one value for every call; NaN where a call returned no such number."""
+        """By name, one value per call; NaN where a call did not return that number."""
         if not self.steps:
             return {}
         names = dict.fromkeys(name for values in self.values for name in values)

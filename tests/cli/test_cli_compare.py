@@ -234,7 +234,7 @@ def test_a_posterior_without_its_description_or_with_another_is_refused(run, tmp
     with pytest.raises(DataError, match="describes a different posterior"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 99}))
-    with pytest.raises(DataError, match=r"json is of version 99, but this posteriax reads up to 2"):
+    with pytest.raises(DataError, match=r"json has version 99, but this posteriax reads versions up to 2"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 1}))  # of the version before: the same without dates and pooling
     load_described(folder / "map.posterior")

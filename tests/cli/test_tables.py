@@ -189,7 +189,7 @@ def test_of_many_categories_the_rare_ones_share_an_input(write):
     assert x[1, column.categories.index("city 1")] == 1
     assert not x[2].any()
     (note,) = prepared.preparation.notes(new)
-    assert note.endswith("never seen in training: '(missing)'")
+    assert note.endswith("not seen in training: '(missing)'")
 
 
 def test_missing_text_is_a_category_of_its_own(write):
@@ -256,7 +256,7 @@ def test_a_year_is_not_taken_for_a_row_number_and_what_is_can_be_kept(write):
     years = rows(header="year,y", row=lambda i: f"{1990 + i},{i % 2}")
     assert len(prepare(read_table(write(years)), "y").preparation.columns) == 1
     numbered = read_table(write(rows(header="height,y", row=lambda i: f"{i},{i % 2}")))
-    with pytest.raises(DataError, match=r"no columns to learn from.*numbers the rows.*--keep height"):
+    with pytest.raises(DataError, match=r"no usable columns.*numbers the rows.*--keep height"):
         prepare(numbered, "y")
     (column,) = prepare(numbered, "y", keep=["height"]).preparation.columns
     assert column.name == "height"
@@ -345,7 +345,7 @@ BAD = {
     ),
     "unclosed quote": (rows().replace("elm", '"elm', 1), "is not CSV"),
     "too few rows": (rows(count=4), "4 rows are too few"),
-    "nothing but the target": (rows(header="y", row=lambda i: str(i % 2)), "no columns to learn from"),
+    "nothing but the target": (rows(header="y", row=lambda i: str(i % 2)), "no usable columns"),
     "infinite": (rows(row=lambda i: f"{'inf' if i == 1 else i},oak,{i % 2}"), "finite numbers, but line 3 has 'inf'"),
     "empty": ("", "is empty"),
     "blank": ("\n\n", "is empty"),

@@ -223,7 +223,7 @@ def test_bad_settings_are_named(settings, words):
 def test_bad_input_is_named(ensemble, weights, data):
     x, y = data
     run = px.PGD(0.02, iterations=1).run
-    with pytest.raises(TypeError, match=r"floating-point numbers.*got dtype int"):
+    with pytest.raises(TypeError, match=r"floating point.*got dtype int"):
         run(ensemble, np.zeros((30, INPUTS), int), y)
     with pytest.raises(ValueError, match=r"x has values from .* outside of low=0.0 and high=1.0"):
         run(ensemble, x + 1, y)

@@ -72,7 +72,7 @@ def test_regressions_are_compared_by_rmse_nll_and_wasserstein():
 
 
 def test_an_unknown_reference_is_refused(comparison):
-    with pytest.raises(ValueError, match="'HMC' is none of the posteriors: 'a', 'b'"):
+    with pytest.raises(ValueError, match="'HMC' is not one of the posteriors: 'a', 'b'"):
         px.compare(comparison[1], (X, Y), reference="HMC")
 
 

@@ -195,7 +195,7 @@ def test_only_the_target_that_moved_counts_but_as_one_of_several():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(TypeError, match=r"new must be predictions, what posterior.predict\(x\) returns, got ndarray"):
+    with pytest.raises(TypeError, match=r"new must be predictions, as returned by posterior.predict\(x\), got ndarray"):
         px.drift(classes(0), np.zeros((5, 3)))
     with pytest.raises(ValueError, match=r"probabilities of shape \(3,\) and real numbers of shape \(1,\)"):
         px.ood_detection(classes(0), numbers(0))

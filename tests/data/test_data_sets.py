@@ -160,7 +160,7 @@ def test_a_damaged_public_file_is_named(mnist_files, damage):
 
 def test_damaged_and_incomplete_arrays_are_named(tmp_path):
     (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(DataError, match=r"mnist.npz cannot be read as arrays"):
+    with pytest.raises(DataError, match=r"mnist.npz is damaged and cannot be read"):
         px.data.load("mnist", folder=tmp_path)
     np.savez(tmp_path / "mnist.npz", x_train=np.zeros(3))
     with pytest.raises(DataError, match=r"mnist.npz has no array y_train, x_test, y_test; it has x_train"):
@@ -213,7 +213,7 @@ def test_uci_splits_from_text_files_are_standardised_by_the_training_part(tmp_pa
     )
     with pytest.raises(ValueError, match="split must be between 0 and 1, got 2"):
         px.data.load("uci/concrete", folder=tmp_path, split=2)
-    with pytest.raises(DataError, match=r"there is no data of energy in .*: put the folder energy of"):
+    with pytest.raises(DataError, match=r"energy is not in .*: put the folder energy of"):
         px.data.load("uci/energy", folder=tmp_path)
 
 

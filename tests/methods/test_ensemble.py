@@ -86,5 +86,5 @@ def test_members_can_start_at_the_draws_of_a_posterior(problem, moons):
 def test_nested_ensembles_and_chains_twice_are_refused(problem, moons):
     with pytest.raises(TypeError, match="one Ensemble"):
         px.Ensemble(px.Ensemble(px.MAP(), 2), 2)
-    with pytest.raises(ValueError, match="say the same twice"):
+    with pytest.raises(ValueError, match="both set the number of chains"):
         px.fit(problem, moons[0], px.Ensemble(px.HMC(), 2), draws=2, chains=2, key=0)

@@ -179,5 +179,5 @@ def test_adapted_masses_are_refused_where_the_prior_correlates_weights():
     net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 1), np.float32)})
     problem = px.Problem(net, px.Normal(1.0), {"w": p.EmpCov.from_covariance([[1.0, 0.5], [0.5, 1.0]])})
     data = np.ones((3, 2), np.float32), np.zeros(3, np.float32)
-    with pytest.raises(ValueError, match=r'masses="adapted".*prior of w correlates'):
+    with pytest.raises(ValueError, match=r'masses="adapted".*prior of w has correlated'):
         px.fit(problem, data, px.HMC(masses="adapted"), draws=2, key=0)

@@ -98,7 +98,7 @@ def test_settings_without_meaning_are_refused(settings):
 
 def test_elsewhere_than_in_vi_it_says_where_it_belongs(moons):
     net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 2))})
-    with pytest.raises(TypeError, match=r"must be the optimizer of px\.VI itself"):
+    with pytest.raises(TypeError, match=r"directly as the optimizer of px\.VI"):
         px.fit(px.Problem(net, px.Categorical()), moons[0], px.MAP(px.natural_gradient()), steps=1, key=0)
     with pytest.raises(TypeError, match=r"not of another method or within optax\.chain"):
         optax.chain(optax.clip(1.0), px.natural_gradient())

@@ -44,7 +44,7 @@ def test_a_run_is_continued_for_more_draws(gaussian, tmp_path):
     np.testing.assert_array_equal(some, whole[:, :12])
     np.testing.assert_array_equal(more, whole)
     assert posterior.trace["log_joint"].shape == (2, 10 + 60)
-    with pytest.raises(px.CheckpointError, match="already holds 30 draws, more than the 12 asked for"):
+    with pytest.raises(px.CheckpointError, match="already holds 30 draws, more than the 12 requested"):
         chain_of(gaussian, method, 12, chains=2, checkpoint=tmp_path)
 
 
@@ -172,5 +172,5 @@ def test_more_parts_than_examples_is_an_error(gaussian):
 
 def test_a_data_axis_is_for_the_whole_data_set(gaussian):
     mesh = jax.make_mesh((1, 2), ("members", "data"), devices=jax.devices()[:2])
-    with pytest.raises(ValueError, match="SGHMC takes minibatches"):
+    with pytest.raises(ValueError, match="SGHMC uses minibatches"):
         px.fit(gaussian.problem, gaussian.data, px.SGLD(1e-3), draws=1, key=0, mesh=mesh)

@@ -49,7 +49,7 @@ def test_the_docs_name_every_function_of_metrics_and_no_other():
 
 
 def test_the_level_of_every_tested_score_is_in_the_docs():
-    for heading in ("How often equals are called different", "How often a worse one was called different"):
+    for heading in ("How often equal posteriors are called", "how often a worse posterior was called"):
         assert {row[0].split()[0] for row in table(heading)} == {score.name for score in COMPUTED}
 
 

@@ -133,9 +133,9 @@ def test_a_saved_posterior_comes_back_the_same(posteriors, net, name, tmp_path):
 
 def test_another_networks_posterior_is_refused(posteriors, tmp_path):
     posteriors["VI"].save(tmp_path / "run.posterior")
-    with pytest.raises(PosteriorFileError, match=r"leaf layers/0/weight is \(8, 2\) float32 there, \(9, 2\)"):
+    with pytest.raises(PosteriorFileError, match=r"leaf layers/0/weight is \(8, 2\) float32 in the file, but \(9, 2\)"):
         px.load(tmp_path / "run.posterior", eqx.nn.MLP(2, 2, 9, 1, key=jax.random.key(0)))
-    with pytest.raises(PosteriorFileError, match="lacks the leaves"):
+    with pytest.raises(PosteriorFileError, match=r"leaves .* are missing"):
         px.load(tmp_path / "run.posterior", eqx.nn.MLP(2, 2, 8, 2, key=jax.random.key(0)))
 
 

@@ -1,4 +1,4 @@
-"""The cost of a step of every family over a deterministic one, its memory and its parameters.
+"""The cost of a step of every family relative to a deterministic one, its memory and its parameters.
 
 MLP 784-400-400-10, Adam, 1024 rows per step: a mixture of K components gets 1024 / K examples, so that all do the same
 number of products.

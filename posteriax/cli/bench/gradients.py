@@ -1,4 +1,4 @@
-"""The cost of recording the gradients' signal and noise: MLP 784-400-400-10, batch 1024, Adam, mean-field."""
+"""The cost of recording the signal and noise of gradients: MLP 784-400-400-10, batch 1024, Adam, mean-field."""
 
 from typing import Any
 
@@ -27,5 +27,5 @@ def run_gradients(rounds: int = 15) -> dict[str, np.ndarray]:
 
 
 def table(times: dict[str, np.ndarray]) -> Any:
-    title = f"One step of mean-field VI with its gradients' noise recorded: MLP 784-400-400-10, batch {BATCH}"
+    title = f"One step of mean-field VI, recording gradient noise: MLP 784-400-400-10, batch {BATCH}"
     return ratio_table(times, PLAIN, unit=1e-3, unit_name="ms", title=title, digits=3)

@@ -1,4 +1,4 @@
-"""The cost of one HMC leapfrog over a hand-written loop, and the gain from a second chain on a second core."""
+"""The cost of an HMC leapfrog relative to a hand-written loop, and the gain from a second chain on a second core."""
 
 import time
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
 
 
 def hand_written(x: Any, y: Any) -> Callable[[], float]:
-    """Leapfrogs of the same log joint with nothing around them: no momentum draws, no accept, no record."""
+    """Bare leapfrog steps on the same log joint: no momentum draws, no accept step, no records."""
     x, y = jnp.asarray(x), jnp.asarray(y)
     weights = mlp_weights(SIZES)
 

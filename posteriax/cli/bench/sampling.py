@@ -40,7 +40,7 @@ Density = Callable[[jax.Array], jax.Array]  # of all weights as one vector
 
 
 class Block(NamedTuple):
-    """Some draws of all chains, and what they took."""
+    """Some draws of all chains, and their cost."""
 
     draws: np.ndarray  # (chains, draws, weights)
     gradients: int  # of all chains
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 
 class Sampler(NamedTuple):
-    """A sampler after its warm-up, with the seconds that took; `block` takes some more draws."""
+    """A sampler after its warm-up, with its duration; `block` takes more draws."""
 
     kind: str
     warmup: float
@@ -84,7 +84,7 @@ def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Resu
     interleave({name: partial(take, name) for name in samplers}, rounds)
     results = {}
     for name, sampler in samplers.items():
-        kept = blocks[name][1:]  # the first round is thrown away
+        kept = blocks[name][1:]  # the first round is discarded
         outputs = probabilities(np.concatenate([block.draws for block in kept], axis=1), x)
         results[name] = Result(sampler, kept, ess_bulk(outputs))
     return results
@@ -113,7 +113,7 @@ def table(results: dict[str, Result]) -> Any:
 
 
 def probabilities(draws: np.ndarray, x: Any) -> np.ndarray:
-    """What the network says at x with each of the weights: (chains, draws, points, classes)."""
+    """What the network predicts at x with each draw of the weights: (chains, draws, points, classes)."""
     unravel = ravel_pytree(mlp_weights(SIZES))[1]
     predict = jax.vmap(jax.vmap(lambda vector: jax.nn.softmax(mlp(unravel(vector), jnp.asarray(x)))))
     return np.asarray(jit(predict)(jnp.asarray(draws)))
@@ -173,7 +173,7 @@ def of_posteriax(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sample
 
 
 def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
-    """BlackJAX's algorithm alone. Every chain goes on from its state after posteriax's warm-up, with its settings."""
+    """BlackJAX's algorithm alone. Every chain continues from its state after posteriax's warm-up, with its settings."""
     import blackjax
 
     chains, thin = states.chain, METHODS[kind].thin

@@ -1,4 +1,4 @@
-"""The cost of a step of variational inference over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
+"""The cost of a VI step relative to a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
 
 import time
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def timed(program: DriverProgram, x: jax.Array, y: jax.Array, steps: int = STEPS
 
 
 def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[], float]:
-    """The same work as plain JAX, as fast as it is easily written: the yardstick."""
+    """The same work in plain, straightforward JAX: the baseline."""
     weights = mlp_weights((784, 400, 400, 10))
     params = {"mean": weights}
     if mean_field:

@@ -34,7 +34,7 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise RuntimeError(f"the worker {self.command[0]} ended while it ran {name}")
+            raise RuntimeError(f"the worker {self.command[0]} ended while running {name}")
         return float(answer)
 
     def _pipes(self) -> tuple[IO[str], IO[str]]:

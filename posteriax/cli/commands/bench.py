@@ -1,4 +1,4 @@
-"""``posteriax bench``: what posteriax costs on this machine. The race against other libraries is in benchmarks/."""
+"""``posteriax bench``: the cost of posteriax on this machine. Comparisons with other libraries are in benchmarks/."""
 
 import typer
 
@@ -8,29 +8,29 @@ ROUNDS = typer.Option(15, min=1, help="How often each case is timed, all in turn
 
 
 def commands() -> typer.Typer:
-    """The benchmarks, a command each."""
-    bench = typer.Typer(help="Ratios of speed, all cases timed in turn in one run.", no_args_is_help=True)
+    """The benchmarks, one command each."""
+    bench = typer.Typer(help="Relative speeds, with all cases timed in turn in one run.", no_args_is_help=True)
     for run in (step, families, leapfrog, sampling, gradients, start, tuning, compilers, memory):
         bench.command()(run)
     return bench
 
 
 def step(rounds: int = ROUNDS) -> None:
-    """A step of mean-field VI over a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
+    """A step of mean-field VI relative to a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
     from posteriax.cli.bench.step import run_step, table
 
     console().print(table(run_step(rounds)))
 
 
 def families(rounds: int = ROUNDS) -> None:
-    """A step of every family over a deterministic one, its memory and its parameters: the same MLP."""
+    """A step of every family relative to a deterministic one, its memory and its parameters: the same MLP."""
     from posteriax.cli.bench.families import run_families, table
 
     console().print(table(*run_families(rounds)))
 
 
 def leapfrog(rounds: int = ROUNDS) -> None:
-    """One HMC leapfrog over a hand-written loop, and two chains on two cores."""
+    """An HMC leapfrog step relative to a hand-written loop, and two chains on two cores."""
     from posteriax.cli.bench.leapfrog import run_leapfrog, table
 
     console().print(table(run_leapfrog(rounds)))
@@ -44,7 +44,7 @@ def sampling(rounds: int = ROUNDS) -> None:
 
 
 def gradients(rounds: int = ROUNDS) -> None:
-    """A step of mean-field VI that records its gradients' signal and noise, over one that does not."""
+    """A step of mean-field VI that records the signal and noise of gradients, relative to one that does not."""
     from posteriax.cli.bench.gradients import run_gradients, table
 
     console().print(table(run_gradients(rounds)))
@@ -58,16 +58,16 @@ def start(rounds: int = typer.Option(5, min=1, help="Measurements of each.")) ->
 
 
 def tuning(rounds: int = ROUNDS) -> None:
-    """What is done only for XLA's CPU compiler: with each item, and without it."""
+    """The tuning for XLA's CPU compiler: with and without each item."""
     from posteriax.cli.bench.tuning import run_tuning, tables
 
     console().print(*tables(run_tuning(rounds)), sep="\n")
 
 
 def compilers(
-    python: list[str] = typer.Option(help="An interpreter that has JAX and posteriax; give several."),
+    python: list[str] = typer.Option(help="A Python interpreter with JAX and posteriax; repeatable."),
     rounds: int = ROUNDS,
-    cpu_time: bool = typer.Option(False, "--cpu-time", help="Seconds of all threads, for a busy machine."),
+    cpu_time: bool = typer.Option(False, "--cpu-time", help="Measure CPU time of all threads, for a busy machine."),
 ) -> None:
     """The same steps and leapfrogs with several installations of JAX, in turn."""
     from posteriax.cli.bench.compilers import run_compilers, tables

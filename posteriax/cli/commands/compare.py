@@ -13,16 +13,18 @@ def command(
         help="A table (CSV, TSV, Parquet, Excel; gzipped or not), or an NPZ file with arrays x and y: (N, columns) or "
         "images (N, h, w[, c])."
     ),
-    target: str | None = typer.Option(None, help="The column to predict. Not for arrays, which have y."),
-    methods: str = typer.Option(",".join(DEFAULT_METHODS), help=f"Also: {', '.join(OTHER_METHODS)}."),
+    target: str | None = typer.Option(None, help="The column to predict. Not for arrays, whose target is y."),
+    methods: str = typer.Option(
+        ",".join(DEFAULT_METHODS), help=f"Methods, separated by commas. Also available: {', '.join(OTHER_METHODS)}."
+    ),
     out: Path = typer.Option(Path("report.html"), help="The report to write."),
     posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default next to the report."),
     task: str | None = typer.Option(None, help="classification or regression; by default inferred from the target."),
     drop: list[str] = typer.Option([], help="A column to leave out; repeatable."),
     keep: list[str] = typer.Option([], help="A column to use even if it looks like an ID; repeatable."),
     categories: list[str] = typer.Option([], help="A column of numbers to treat as categories; repeatable."),
-    test_fraction: float = typer.Option(0.2, help="The fraction of the rows to test on."),
-    seed: int = typer.Option(0, help="Of the split, the network and all methods."),
+    test_fraction: float = typer.Option(0.2, help="The fraction of rows held out for testing."),
+    seed: int = typer.Option(0, help="The random seed of the split, the network and all methods."),
     quick: bool = typer.Option(False, "--quick", help="A fifth of the steps and draws, for a first look."),
 ) -> None:
     """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""

@@ -7,9 +7,9 @@ import typer
 
 def command(
     out: Path = typer.Option(Path("posteriax-demo"), help="The folder for figures."),
-    seed: int = typer.Option(0, help="Of the data, the networks and all methods."),
+    seed: int = typer.Option(0, help="The random seed of the data, the networks and all methods."),
 ) -> None:
-    """Four posteriors of one network, on two moons and on images, and how far each is from HMC."""
+    """Fit four posteriors of one network to two moons and to images, and compare them with HMC."""
     from posteriax.cli.demo import run_demo
 
     run_demo(out, seed)

@@ -7,7 +7,7 @@ from posteriax.cli.environment import console
 
 def command(
     unguarded: bool = typer.Option(
-        False, "--unguarded", help="Check only how JAX compiles by itself, even if posteriax would correct it."
+        False, "--unguarded", help="Check only what JAX compiles by itself, without posteriax's guard."
     ),
 ) -> None:
     """Does this installation compute correctly? Small compiled programs against float64 NumPy."""

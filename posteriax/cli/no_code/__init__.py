@@ -1,1 +1,1 @@
-"""`compare` and `predict` for a table or images and no code: a network and settings chosen for the data."""
+"""`compare` and `predict` for tables and images without code: network and settings are chosen for the data."""

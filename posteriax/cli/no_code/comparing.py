@@ -46,7 +46,7 @@ class Settings(DataSettings):
 
 
 def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen: Any) -> px.Comparison:
-    """Fit every method to a file's data, save each posterior when it is done, compare them, and write the report."""
+    """Fit every method to a file's data, save each posterior as it is done, compare them, and write the report."""
     began = time.monotonic()
     names = check_methods(settings.methods)
     prepared = read_prepared(data, settings)
@@ -92,7 +92,7 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
 
 
 def read_prepared(data: Path, settings: DataSettings) -> Prepared | PreparedImages:
-    """A file's data, ready to learn from."""
+    """A file's data, prepared for training."""
     if not is_npz(data):
         return prepare(read_table(data), settings)
     arrays = read_npz(data)
@@ -107,7 +107,7 @@ def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, pro
     what = f"one of {len(target.labels)} classes" if isinstance(target, Classes) else "a real number"
     _say(
         screen,
-        f"{data.name}: {len(prepared.train[1])} examples to learn from, {len(prepared.test[1])} to test on; "
+        f"{data.name}: {len(prepared.train[1])} training examples, {len(prepared.test[1])} test examples; "
         f"{target.name!r} is {what}. A network with {problem.network.num_parameters:,} weights.",
     )
     for note in prepared.notes:

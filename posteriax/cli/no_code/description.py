@@ -1,4 +1,4 @@
-"""The JSON file beside a posterior's: how to prepare new rows for it, and which network it is of. Holds no code."""
+"""The JSON file beside a posterior file: how to prepare new rows, and the posterior's network. Holds no code."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from posteriax.cli.user_data.messages import DataError, read_bytes
 from posteriax.cli.user_data.table_preparation import Preparation, preparation_from_plain
 
 FORMAT = "posteriax description"
-VERSION = 2  # 1 had neither dates nor pooled categories, and is read as well
+VERSION = 2  # version 1 had neither dates nor pooled categories; it can still be read
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Description:
 
 
 def path_beside(posterior: Path) -> Path:
-    """Where a posterior's description is.
+    """The path of a posterior's description.
 
     >>> path_beside(Path("runs/hmc.posterior")).name
     'hmc.posterior.json'
@@ -67,7 +67,7 @@ def load_described(path: Path) -> tuple[px.Posterior, Description]:
             raise ValueError(f"it is a {plain['format']!r}")
         if plain["version"] > VERSION:
             raise DataError(
-                f"{beside} is of version {plain['version']}, but this posteriax reads up to {VERSION}: use "
+                f"{beside} has version {plain['version']}, but this posteriax reads versions up to {VERSION}: use "
                 f"the posteriax that wrote it, or a newer one"
             )
         network = plain["network"]

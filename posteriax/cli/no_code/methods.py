@@ -18,7 +18,7 @@ from posteriax.cli.user_data.messages import DataError
 from posteriax.data import Batch
 
 REFERENCE = "hmc"
-LARGE = 2e7  # weights times rows of a table, above which a sampler's expected time is worth saying
+LARGE = 2e7  # weights times rows of a table, above which a sampler's expected time is printed
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Circumstances:
     """What settings depend on.
 
     Args:
-        rows: examples to learn from.
+        rows: the number of training examples.
         images: whether they are images.
         quick: a fifth of the steps and draws, for a first look.
     """
@@ -85,7 +85,7 @@ def _sampled(make: Callable[[Circumstances], Any], **facts: Any) -> Recipe:
 
 
 def _map(at: Circumstances) -> px.MAP:
-    """With larger steps than by default: these networks are small."""
+    """MAP with larger steps than the default: these networks are small."""
     return px.MAP(optax.adam(optax.cosine_decay_schedule(5e-3 if at.images else 1e-2, at.steps(2000))))
 
 

@@ -68,7 +68,7 @@ def as_csv(columns: dict[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """All the digits a number has: seven for a float32; a float64 has been rounded to those that mean something."""
+    """All significant digits: seven for a float32; a float64 has been rounded to its significant digits already."""
     return f"{float(value):.{7 if np.asarray(value).dtype == np.float32 else 15}g}"
 
 

@@ -1,4 +1,4 @@
-"""Predictions in the target's own units, by a network that learned standardised ones.
+"""Predictions in the target's own units, by a network that was trained on standardised targets.
 
 y = mean + scale f(x, w) + scale sigma xi        xi: standard normal
 """

@@ -1,4 +1,4 @@
-"""Which columns of a table are used, and as what: numbers, dates or categories. What is left out is said."""
+"""Which columns of a table are used, and as what: numbers, dates or categories. Notes say what is left out."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ class Number:
 
     Args:
         name: of the column.
-        missing: whether values are missing: then an input beside it says where.
+        missing: whether values are missing: then an extra input marks where.
         dates: the format of dates; None for numbers.
         median, mean, scale: of the training rows; the mean and the scale after missing values became the median.
     """
@@ -63,18 +63,18 @@ Choice = tuple[Number | Category | None, str]  # how a column is used, None if n
 def choose_columns(
     table: Table, names: list[str], train: np.ndarray, settings: DataSettings
 ) -> tuple[list[Number | Category], list[str]]:
-    """How each column is used, and one line about each that is left out or needs a word.
+    """How each column is used, and a note on each that is left out or needs an explanation.
 
     Args:
         table: the rows.
         names: of the columns that may be used.
-        train: the rows to learn from: what is constant or missing throughout these tells nothing.
+        train: the training rows: a column that is constant or missing throughout these is uninformative.
         settings: columns to treat as categories, and to use even if they look like IDs.
     """
 
     def choose(name: str) -> Choice:
         if table.frame[name].iloc[train].isna().all():
-            return None, f"column {name!r} has no values in the rows to learn from: left out"
+            return None, f"column {name!r} has no values in the training rows: left out"
         if name in settings.categories:
             return _category(table, name, train)
         use = _text if table.is_text(name) else _number
@@ -135,7 +135,7 @@ def _number(table: Table, name: str, train: np.ndarray, *, as_told: bool, dates:
         return None, _constant(table, name, train)
     if not as_told and dates is None and _is_id(name, everywhere):
         return None, (
-            f"column {name!r} numbers the rows or is an ID: left out, since it says nothing about new rows. To use it: "
+            f"column {name!r} numbers the rows or is an ID: left out, since it is meaningless for new rows. To use it: "
             f"--keep {quoted(name)}"
         )
     order = {"%m/%d/%Y": ", read as month/day/year", "%d/%m/%Y": ", read as day/month/year"}.get(dates or "", "")
@@ -144,7 +144,7 @@ def _number(table: Table, name: str, train: np.ndarray, *, as_told: bool, dates:
 
 
 def _is_id(name: str, values: np.ndarray) -> bool:
-    """Whether numbers count the rows from 0 or 1, or are all different whole numbers under a name such as "user_id"."""
+    """Whether numbers count the rows from 0 or 1, or are distinct integers under a name such as "user_id"."""
     if len(values) <= FEW_TO_COUNT or np.isnan(values).any():
         return False
     if values[0] in (0.0, 1.0) and (np.diff(values) == 1.0).all():
@@ -179,7 +179,7 @@ def _category(table: Table, name: str, train: np.ndarray) -> Choice:
     note = ""
     if pooled:
         note = (
-            f"column {name!r} has {len(names)} different values: the {MOST_CATEGORIES - 1} most frequent have an input "
+            f"column {name!r} has {len(names)} different values: the {MOST_CATEGORIES - 1} most frequent get an input "
             f"each, the others share one"
         )
         names = names[: MOST_CATEGORIES - 1]
@@ -187,4 +187,4 @@ def _category(table: Table, name: str, train: np.ndarray) -> Choice:
 
 
 def _constant(table: Table, name: str, train: np.ndarray) -> str:
-    return f"column {name!r} is {brief(table.texts(name).iloc[train[0]])} in all rows to learn from: left out"
+    return f"column {name!r} is {brief(table.texts(name).iloc[train[0]])} in all training rows: left out"

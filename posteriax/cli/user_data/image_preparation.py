@@ -46,7 +46,7 @@ class ImagePreparation:
 
 
 class PreparedImages(NamedTuple):
-    """Images ready to learn from. Targets are labels or standardised numbers."""
+    """Images prepared for training. Targets are labels or standardised numbers."""
 
     preparation: ImagePreparation
     train: tuple[np.ndarray, np.ndarray]
@@ -72,6 +72,6 @@ def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> P
 
 
 def images_from_plain(plain: dict[str, Any]) -> ImagePreparation:
-    """Back from what `to_plain` gave."""
+    """The inverse of `to_plain`."""
     divide, mean, scale = (float(plain[name]) for name in ("divide", "mean", "scale"))
     return ImagePreparation(tuple(map(int, plain["shape"])), divide, mean, scale, target_from_plain(plain["target"]))

@@ -1,4 +1,4 @@
-"""What is said about a file that cannot be used, and how names and values are quoted there."""
+"""Error messages about files that cannot be used, and how they quote names and values."""
 
 import shlex
 from collections.abc import Sequence

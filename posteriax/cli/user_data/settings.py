@@ -22,7 +22,7 @@ class DataSettings:
         drop: columns to leave out.
         keep: columns to use even if they look like IDs.
         categories: columns of numbers to treat as categories.
-        test_fraction: of the rows, or of each class, to test on.
+        test_fraction: the fraction of rows, or of each class, to hold out for testing.
         seed: of the split, and of whatever is fitted.
     """
 

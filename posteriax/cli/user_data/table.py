@@ -19,7 +19,7 @@ class Table:
     Args:
         name: of the file, for messages.
         frame: columns of floats or of text, NaN where missing. The index holds each row's place in the file, and is
-            called what a place is called there: "line" or "row".
+            named as places are called there: "line" or "row".
         decimal_comma: whether "1,5" is a number, as spreadsheets in many countries write it.
 
     >>> table = Table("trees.csv", pd.DataFrame({"height": ["1.5", None], "kind": ["oak", "elm"]}))

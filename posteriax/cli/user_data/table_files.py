@@ -50,7 +50,7 @@ def _read_csv(path: Path, text: str) -> Table:
         raise DataError(f"{path} is empty: it needs a line of column names, and rows below it")
     try:
         delimiter = _delimiter(text)
-        # pandas' own parser in Python is the one that tells a field that is missing (NaN) from one that is empty ("")
+        # only pandas' Python parser distinguishes a missing field (NaN) from an empty one ("")
         cells = pd.read_csv(
             io.StringIO(text, newline=""), sep=delimiter, header=None, dtype=str, keep_default_na=False,
             skipinitialspace=True, skip_blank_lines=False, index_col=False, engine="python",
@@ -133,14 +133,14 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _delimiter(text: str) -> str:
-    """The separator that cuts the first lines into the most columns, preferably as many in every line."""
+    """The separator that splits the first lines into the most columns, preferably the same number in every line."""
     head = text.strip().splitlines(keepends=True)[:20]
 
     def merit(delimiter: str) -> tuple[bool, int]:
         widths = [len(record) for record in csv.reader(head, delimiter=delimiter) if record]
         return 1 < widths[0] == min(widths) == max(widths), widths[0]
 
-    return max(DELIMITERS, key=merit)  # of equals the first
+    return max(DELIMITERS, key=merit)  # the first in case of a tie
 
 
 def _ragged(path: Path, line: int, fields: int, expected: int, delimiter: str) -> DataError:

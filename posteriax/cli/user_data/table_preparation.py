@@ -1,8 +1,8 @@
-"""Preparing a table: scikit-learn fits to the training rows how columns become inputs; what it found is plain data.
+"""Preparing a table: scikit-learn learns from the training rows how columns become inputs; the result is plain data.
 
-numbers     (value - mean) / scale; a missing one is the median, and an input beside it says where
+numbers     (value - mean) / scale; a missing value becomes the median, and an extra input marks it
 dates       days since 1970, then as numbers
-categories  one input each, 1 where it is; a category that was never seen is 0 in all of them
+categories  one-hot; a category not seen in training is 0 in all inputs
 
 A preparation is saved as JSON and rebuilt from it, so that reading one can never run code.
 """
@@ -57,7 +57,7 @@ class Preparation:
         return inputs[:, _table_order(self.columns)].astype(np.float32)
 
     def notes(self, table: Table) -> list[str]:
-        """What is unlike the training rows, one line each."""
+        """Differences from the training rows, one line each."""
         notes = []
         for column in self.columns:
             missing = int(table.frame[column.name].isna().sum())
@@ -67,7 +67,7 @@ class Preparation:
                     unseen &= {None}
                 if unseen:
                     names = sorted("(missing)" if value is None else value for value in unseen)
-                    notes.append(f"column {column.name!r} has values that were never seen in training: {shown(names)}")
+                    notes.append(f"column {column.name!r} has values that were not seen in training: {shown(names)}")
             elif missing and not column.missing:
                 notes.append(
                     f"column {column.name!r} has {missing} missing values, but had none in training: replaced by the "
@@ -97,7 +97,7 @@ class Preparation:
 
 
 class Prepared(NamedTuple):
-    """A table ready to learn from. Targets are labels or standardised numbers."""
+    """A table prepared for training. Targets are labels or standardised numbers."""
 
     preparation: Preparation
     train: tuple[np.ndarray, np.ndarray]
@@ -129,7 +129,7 @@ def prepare(table: Table, settings: DataSettings, split: Split | None = None) ->
     chosen, notes = choose_columns(table, names, train, settings)
     if not chosen:
         reasons = "".join(f"; {note}" for note in notes)
-        raise DataError(f"{table.name} has no columns to learn from besides the target {target!r}{reasons}")
+        raise DataError(f"{table.name} has no usable columns besides the target {target!r}{reasons}")
     preparation = Preparation(_fit_columns(table, chosen, train), learned)
     x, y = preparation.inputs(table), learned.encode(values)
     told = (f"columns used: {summary(chosen)}", *notes)
@@ -148,7 +148,7 @@ def target_values(table: Table, target: str) -> Any:
 
 
 def preparation_from_plain(plain: dict[str, Any]) -> Preparation:
-    """Back from what `to_plain` gave."""
+    """The inverse of `to_plain`."""
     columns = tuple(
         Category(str(column["name"]), tuple(column["categories"]), bool(column.get("pooled", False)))
         if "categories" in column

@@ -106,7 +106,7 @@ def check_classes(name: str, values: Any) -> np.ndarray:
     if counts.min() < 2:
         alone = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
         raise DataError(
-            f"target {name!r}: {shown(alone)} occur in one row only, but one is needed to learn from and one to test on"
+            f"target {name!r}: {shown(alone)} occur in one row only, but training and test set need one row each"
         )
     return classes
 
@@ -120,7 +120,7 @@ def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int
     """
     if rows < FEWEST_ROWS:
         raise DataError(
-            f"{rows} rows are too few to learn from some and test on others: at least {FEWEST_ROWS} are needed"
+            f"{rows} rows are too few to split into training and test rows: at least {FEWEST_ROWS} are needed"
         )
     rng = np.random.default_rng(seed)
     groups = [np.arange(rows)] if classes is None else [np.flatnonzero(classes == c) for c in np.unique(classes)]
@@ -138,7 +138,7 @@ def target_to_plain(target: Target) -> dict[str, Any]:
 
 
 def target_from_plain(plain: dict[str, Any]) -> Target:
-    """Back from what `target_to_plain` gave."""
+    """The inverse of `target_to_plain`."""
     if plain["task"] == "classification":
         return Classes(str(plain["name"]), tuple(map(str, plain["labels"])))
     return Quantity(str(plain["name"]), float(plain["mean"]), float(plain["scale"]))

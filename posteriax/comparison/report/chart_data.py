@@ -18,23 +18,23 @@ OUTSIDE = "out: "
 
 
 class Line(NamedTuple):
-    """What is drawn of one posterior: its place among the posteriors, and points."""
+    """The points of one posterior, given by its index."""
 
     method: int
     points: list[tuple[float, ...]]
 
 
 class Group(NamedTuple):
-    """Lines that are drawn together."""
+    """Lines that are drawn in one chart."""
 
     name: str
     lines: list[Line]
 
 
 class Histograms(NamedTuple):
-    """How often uncertainties are in each bin: inside (the main test set), and outside, by set.
+    """Histograms of uncertainties: inside (the main test set), and outside, by set.
 
-    The last bin also holds what is above it.
+    The last bin includes all larger values.
     """
 
     edges: list[float]
@@ -63,7 +63,9 @@ def coverage(comparison: Comparison) -> list[Group]:
 
 
 def severity(comparison: Comparison, column: str) -> list[Group]:
-    """By kind of corruption, after the mean of several: points (severity, score, standard error); 0 is clean.
+    """By kind of corruption, preceded by the mean if there are several: points (severity, score, standard error).
+
+    Severity 0 is the clean test set.
 
     >>> from posteriax.data.corrupted_sets import Corruption
     >>> sets = {"clean": {"MAP": {"nll": Estimate(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Estimate(0.3, 0.02)}}}
@@ -133,7 +135,7 @@ def distances(comparison: Comparison) -> tuple[str, list[Line]] | None:
 
 
 def attacks(comparison: Comparison) -> list[Group]:
-    """By quantity ("success", "accuracy", "entropy"): points (iteration, value) while inputs were attacked.
+    """By quantity ("success", "accuracy", "entropy"): points (iteration, value) of an attack.
 
     >>> views = {"attacked": {"MAP": View(attack={"success": np.array([0.0, 0.4])})}}
     >>> attacks(Comparison({"test": {"MAP": {}}}, views=views))
@@ -149,7 +151,7 @@ def attacks(comparison: Comparison) -> list[Group]:
 
 
 def is_regression(comparison: Comparison) -> bool:
-    """Whether numbers were predicted, not classes: their intervals have a coverage.
+    """Whether numbers were predicted, not classes: only numbers have intervals with a coverage.
 
     >>> is_regression(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": View(levels=np.array([0.5]))}}))
     True

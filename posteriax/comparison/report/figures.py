@@ -16,9 +16,9 @@ FEW = 10
 def uncertainty_plane(
     posteriors: Mapping[str, Posterior], data: Any, *, margin: float = 1.0, resolution: int = 90
 ) -> Any:
-    """For each posterior of a classifier with two inputs: entropy of the prediction over the plane, and the data.
+    """For each posterior of a classifier with two inputs: predictive entropy over the plane, and the data.
 
-    The white line is where two classes are equally probable.
+    On the white line both classes are equally probable.
     """
     plt = pyplot()
 
@@ -58,9 +58,9 @@ def uncertainty_plane(
 
 
 def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 15) -> Any:
-    """For each prediction: the fraction that is right against the confidence, in the bins of `ece_equal_width`.
+    """For each prediction: the fraction right against the confidence, in the bins of `ece_equal_width`.
 
-    The size of a point is the number of examples in its bin, hollow below ten. Below the diagonal is over-confident.
+    A point's size shows how many examples its bin has; it is hollow below ten. Below the diagonal is over-confident.
     """
     views = {name: view_of(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
     points = {name: np.stack([view.confidence, view.right, view.count], axis=1) for name, view in views.items()}
@@ -93,7 +93,7 @@ def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, s
     return figure
 
 
-TRACES = {  # what to show of a run, and in which words
+TRACES = {  # the quantities of a run to show, and their labels
     "elbo": "ELBO (nats)",
     "log_joint": "log joint (nats)",
     "acceptance": "acceptance",
@@ -108,7 +108,7 @@ def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
     figure, axes = plt.subplots(1, len(panels), figsize=(3.0 * len(panels), 3.0), layout="constrained")
     palette = colours(runs)
     for axis, (name, key) in zip(np.atleast_1d(axes), panels, strict=True):
-        late = []  # the first steps would hide all others
+        late = []  # the axis limits ignore the first steps, which would hide all others
         for line in np.atleast_2d(runs[name][key]):
             smooth = np.convolve(line, np.ones(window) / window, mode="valid") if len(line) > 2 * window else line
             steps = np.arange(len(smooth)) + (len(line) - len(smooth))

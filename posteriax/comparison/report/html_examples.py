@@ -1,4 +1,4 @@
-"""The examples of a report as HTML: what each posterior is surest about, and what it is sure about and wrong."""
+"""The examples of a report as HTML: the most confident predictions of each posterior, and its confident errors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,11 @@ def example_cards(comparison: Comparison) -> str:
     uris = picture_uris([image for _, image in images])
     pictures = {index: uri for (index, _), uri in zip(images, uris, strict=True)}
     numbers = is_regression(comparison)
-    titles = ("Furthest off, given its uncertainty", "Surest") if numbers else ("Sure, and wrong", "Surest, and right")
+    titles = (
+        ("Largest errors, relative to their uncertainty", "Most certain")
+        if numbers
+        else ("Confident, but wrong", "Most confident, and right")
+    )
     cards = []
     for method, own in enumerate(comparison.rows):
         view = views.get(own)
@@ -92,7 +96,7 @@ def _feature_table(examples: Sequence[Example], words: list[tuple[str, str]]) ->
 
 
 def _percent(certainty: float) -> str:
-    """Never rounded up to 100 %, which would hide how sure it was.
+    """Never rounded up to 100 %, which would hide how confident it was.
 
     >>> _percent(0.87), _percent(0.9999), _percent(1.0)
     ('87.0&nbsp;%', '&gt;&nbsp;99.9&nbsp;%', '100&nbsp;%')

@@ -9,7 +9,7 @@ from posteriax.metrics import Estimate, Score
 
 
 def score_tables(comparison: Comparison) -> str:
-    """One table per test set, each in a box of its own that scrolls; the page's script shows one at a time.
+    """One table per test set, each in its own scrolling box; the page's script shows one at a time.
 
     >>> from posteriax.metrics import Estimate
     >>> print(score_tables(Comparison({"a & b": {"MAP": {"nll": Estimate(0.5, 0.01)}}})))
@@ -23,7 +23,7 @@ def score_tables(comparison: Comparison) -> str:
 
 
 def glossary(comparison: Comparison) -> str:
-    """What the columns that are shown mean, as a list of definitions.
+    """The meaning of the columns, as a definition list.
 
     >>> glossary(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01)}}}))[:16]
     '<dt>nll ↓</dt><d'
@@ -36,7 +36,7 @@ def glossary(comparison: Comparison) -> str:
 
 
 def _head(comparison: Comparison, name: str) -> str:
-    cells = [_header("posterior", "The names that were given", "ascending")]
+    cells = [_header("posterior", "The names passed to px.compare", "ascending")]
     for column in comparison.columns_of(name):
         score = comparison.score(column)
         first = "descending" if score.better == "higher" else "ascending"  # the better ones on top

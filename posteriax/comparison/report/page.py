@@ -1,7 +1,7 @@
-"""The report as one page: tables, charts and pictures in a file that needs no network and can be sent to anyone.
+"""The report as one self-contained page of tables, charts and pictures.
 
-Tables, words and pictures are written here; charts are drawn in the browser by charts.js and page.js, from the numbers
-of chart_data, which are in the page as JSON. No name that a user gives can become code: names are escaped, and the
+Tables, text and pictures are written here; charts are drawn in the browser by charts.js and page.js, from the numbers
+of chart_data, which the page holds as JSON. No name that a user gives can become code: names are escaped, and the
 page's content-security policy allows only its own script and style, by their hashes, and loads nothing.
 """
 

@@ -17,9 +17,9 @@ def plot(comparison: Comparison, kind: str) -> Any:
     """A Matplotlib figure.
 
     Args:
-        comparison: what `px.compare` gave.
-        kind: "reliability" (classes), "coverage" (numbers), "severity" (corrupted test sets), "entropy" (of the main
-            test set, and of inputs from elsewhere), "distance" (to the reference).
+        comparison: what `px.compare` returned.
+        kind: "reliability" (classes), "coverage" (numbers), "severity" (corrupted test sets), "entropy" (on the main
+            test set and on out-of-distribution inputs), "distance" (to the reference).
 
     >>> from posteriax.metrics import Estimate
     >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0)}}
@@ -120,7 +120,7 @@ def _has_severity(comparison: Comparison) -> bool:
     return any(chart_data.severity(comparison, column) for column in comparison.columns)
 
 
-Plot = tuple[Callable[[Comparison], Any], Callable[[Comparison], Any], str]  # has it data? draw it; what it needs
+Plot = tuple[Callable[[Comparison], Any], Callable[[Comparison], Any], str]  # has data?; draw; what it needs
 PLOTS: dict[str, Plot] = {
     "reliability": (chart_data.reliability, _reliability, "a classifier's predictions"),
     "coverage": (chart_data.coverage, _coverage, "predictions of numbers"),

@@ -1,4 +1,4 @@
-"""Wording: what a comparison says, in sentences for someone who has never seen one."""
+"""Wording: a comparison in sentences, for readers who have never seen one."""
 
 import math
 
@@ -7,13 +7,13 @@ from posteriax.comparison.report.chart_data import distances
 from posteriax.metrics import NLL, Estimate, Score
 
 COST_MEANINGS = {
-    "parameters": "How many numbers the posterior is made of.",
+    "parameters": "How many numbers describe the posterior.",
     "train s": "Seconds of training or sampling.",
     "predict ms / 1,000": "Milliseconds to predict 1,000 examples.",
 }
 ERROR_MEANINGS = {
-    "examples": "how far another test set of this size would move the score; another training run may move it further",
-    "seeds": "how far other seeds would move the score",
+    "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
+    "seeds": "how much the score would vary between seeds",
 }
 
 
@@ -39,7 +39,7 @@ def explain_marks(comparison: Comparison) -> str:
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """One or two paragraphs: which posterior is best, which are as good, and how far each is from the reference.
+    """One or two paragraphs: the best posterior, those not significantly worse, and distances to the reference.
 
     >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01)}, "HMC": {"nll": Estimate(0.3, 0.01)}}
     >>> summary(Comparison({"test": rows}, best={"test": {"nll": ("HMC",)}}))[0]
@@ -49,7 +49,7 @@ def summary(comparison: Comparison) -> list[str]:
 
 
 def warning(comparison: Comparison) -> str:
-    """What to know before reading the distances; empty if all is well.
+    """What to know before reading the distances; empty if the reference has converged.
 
     >>> from posteriax.diagnostics.reference import ReferenceCheck
     >>> warning(Comparison({"test": {"HMC": {}}}, "HMC", reference_check=ReferenceCheck("HMC", 1.62)))
@@ -103,18 +103,16 @@ def _fidelity(comparison: Comparison) -> str:
     ]
     ranked.sort(key=lambda pair: pair[1].value)
     check = comparison.reference_check
-    if not ranked or (check is not None and check.converged is False):  # the warning says it all
+    if not ranked or (check is not None and check.converged is False):  # the warning suffices
         return ""
     score = comparison.score(column)
     far = [f"{name} ({_amount(score, estimate)})" for name, estimate in ranked]
     brackets = f"In brackets: the {score.quantity}."
-    text = (
-        f"{comparison.reference} is the reference: the others are measured by how far their predictions are from its. "
-    )
+    text = f"{comparison.reference} is the reference: the others are ranked by their distance to its predictions. "
     if check is not None:
         text += f"{check.note} "
     if len(far) == 1:
-        return f"{text}{far[0]} is the only other. {brackets}"
+        return f"{text}The only other is {far[0]}. {brackets}"
     between = f"; between them: {listed(far[1:-1])}" if far[1:-1] else ""
     return f"{text}The closest is {far[0]}, the farthest {far[-1]}{between}. {brackets}"
 

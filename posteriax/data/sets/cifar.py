@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from their binary archives: reading them can run no code."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from their binary archives: reading them never runs code."""
 
 import tarfile
 from pathlib import Path
@@ -38,7 +38,7 @@ def load_cifar(name: str, folder: str | Path | None = None) -> DataSet:
 
 
 def _read(path: Path, name: str) -> dict[str, bytes]:
-    """The files of the archive that are wanted, in memory: nothing is unpacked to the disk."""
+    """The required files of the archive, in memory: nothing is unpacked to disk."""
     wanted = {*TRAIN[name], *TEST[name], "fine_label_names.txt"}
     try:
         with tarfile.open(path) as archive:
@@ -56,6 +56,6 @@ def _records(contents: dict[str, bytes], names: tuple[str, ...], name: str) -> t
         raise DataError(f"the archive of {name} has no {', '.join(missing)}: delete it, and load again")
     data = np.frombuffer(b"".join(contents[file] for file in names), np.uint8)
     if len(data) % (labels + 3072):
-        raise DataError(f"the archive of {name} holds records of another size: delete it, and load again")
+        raise DataError(f"the archive of {name} holds records of the wrong size: delete it, and load again")
     records = data.reshape(-1, labels + 3072)
     return records[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), records[:, labels - 1]

@@ -10,7 +10,7 @@ Part = tuple[Any, Any]  # (x, y)
 
 @dataclass(frozen=True)
 class Scaling:
-    """How inputs were standardised, (x - mean) / scale, with figures from the training part alone.
+    """How inputs were standardised: (x - mean) / scale, with mean and scale of the training set.
 
     >>> Scaling.of(np.array([[1.0], [3.0]])).apply(np.array([[2.0], [4.0]])).tolist()
     [[0.0], [2.0]]
@@ -21,7 +21,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: np.ndarray, axes: tuple[int, ...] = (0,)) -> "Scaling":
-        """Fit to an array, over these axes; what does not vary, or was never seen, keeps its scale."""
+        """Fit to an array, over these axes; constant or missing entries keep their scale."""
         with np.errstate(invalid="ignore", divide="ignore"):
             count = np.isfinite(x).sum(axis=axes)
             mean = np.where(count > 0, np.nansum(x, axis=axes, dtype=np.float64) / np.maximum(count, 1), 0.0)
@@ -41,12 +41,12 @@ class DataSet:
     """A data set in its official split.
 
     Args:
-        name: what it was loaded by.
+        name: the name it was loaded by.
         train, test: ``(x, y)`` each, ready for ``px.fit`` and ``px.evaluate``.
         classes: the names of labels 0, 1, ...; none for regression.
-        features: the names of the columns, where they have any.
-        scaling: how x was standardised, if it was; fitted to the training part.
-        target_scaling: how y was, for regression.
+        features: the names of the columns, if they have any.
+        scaling: how x was standardised, if it was; fitted to the training set.
+        target_scaling: how y was standardised, for regression.
 
     >>> import posteriax as px
     >>> iris = px.data.load("iris")
@@ -63,15 +63,15 @@ class DataSet:
     target_scaling: Scaling | None = field(default=None, repr=False)
 
     def held_out(self, count: int) -> tuple["DataSet", Part]:
-        """The data set without the last `count` training examples, and these, for validation."""
+        """The data set without its last `count` training examples, and those examples, for validation."""
         x, y = self.train
         if not 0 < count < len(y):
-            raise ValueError(f"count must leave examples on both sides of {len(y)}, got {count}")
+            raise ValueError(f"count must be at least 1 and less than the {len(y)} training examples, got {count}")
         kept, taken = slice(len(y) - count), slice(len(y) - count, None)
         return replace(self, train=(_rows(x, kept), y[kept])), (_rows(x, taken), y[taken])
 
     def first(self, train: int, test: int | None = None) -> "DataSet":
-        """The first examples of either part."""
+        """The first examples of the training set and, if `test` is given, of the test set."""
         (x, y), (x_test, y_test) = self.train, self.test
         return replace(
             self, train=(_rows(x, slice(train)), y[:train]), test=(_rows(x_test, slice(test)), y_test[:test])

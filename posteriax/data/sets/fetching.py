@@ -1,4 +1,4 @@
-"""Files of a data set: from the user's folder, or from their public address, whole or not at all."""
+"""Files of a data set: from the user's folder, or downloaded from their public address; never partial."""
 
 import os
 from collections.abc import Iterable
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ATTEMPTS = 3
-BLOCK = 2**14  # bytes; what has arrived of a block is lost when the connection breaks
+BLOCK = 2**14  # bytes; an incomplete block is lost if the connection breaks
 
 
 class DataError(RuntimeError):
-    """A file of a data set is missing, damaged or not what it should be; the message says which, and what to do."""
+    """A file of a data set is missing, damaged or not the expected one; the message says which, and what to do."""
 
 
 class Remote(NamedTuple):
     """A public file.
 
     Args:
-        name: of the file.
-        url: where it is.
-        checksum: "md5:..." or "sha256:..."; without one it is not downloaded.
+        name: the name of the file.
+        url: its address.
+        checksum: "md5:..." or "sha256:..."; a file without one is not downloaded.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Remote(NamedTuple):
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
-    """Where files are looked for: the given folder, ``$POSTERIAX_DATA``, or a cache of the user's."""
+    """Where files are looked up: the given folder, ``$POSTERIAX_DATA``, or the user's cache folder."""
     if folder is not None:
         return Path(folder).expanduser()
     if os.environ.get("POSTERIAX_DATA"):
@@ -39,10 +39,10 @@ def data_folder(folder: str | Path | None = None) -> Path:
 
 
 def find_arrays(folder: Path, stems: Iterable[str], wanted: Iterable[str]) -> dict[str, np.ndarray] | None:
-    """The arrays of the first of ``STEM.npz`` that is there; None if none is.
+    """The arrays of the first ``STEM.npz`` that exists; None if there is none.
 
     Raises:
-        DataError: if it is damaged, or lacks one of the wanted arrays.
+        DataError: if it is damaged, or one of the wanted arrays is missing.
     """
     for stem in stems:
         path = folder / f"{stem}.npz"
@@ -57,18 +57,17 @@ def find_arrays(folder: Path, stems: Iterable[str], wanted: Iterable[str]) -> di
         except DataError:
             raise
         except Exception as error:  # zip, zlib and NumPy each have their own for a damaged file
-            raise DataError(f"{path} cannot be read as arrays ({error}): it is damaged, delete it") from error
+            raise DataError(f"{path} is damaged and cannot be read ({error}): delete it") from error
     return None
 
 
 def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
     """The file, from the folder, or downloaded into it.
 
-    A download is resumed where an earlier one stopped, and the file appears under its name only when it is whole and
-    its checksum is right.
+    An interrupted download is resumed, and the file gets its name only once it is complete and its checksum is correct.
 
     Raises:
-        DataError: there is no file and none could be had.
+        DataError: if the file is missing and cannot be downloaded.
     """
     path = folder / remote.name
     if path.exists():
@@ -90,7 +89,7 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
         raise
     except ValueError as error:  # pooch's, for a checksum that is wrong
         raise DataError(
-            f"{remote.url} is not the file that was published: its checksum is wrong. Nothing was kept. Try again "
+            f"{remote.url} is not the published file: its checksum is wrong. The download was discarded. Try again "
             f"later, or put {remote.name} into {folder} yourself"
         ) from error
     except OSError as error:
@@ -99,10 +98,10 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
 
 
 class _Resuming:
-    """A downloader for pooch that goes on where an earlier one stopped.
+    """A downloader for pooch that resumes an interrupted download.
 
     Args:
-        part: the file of what has arrived so far.
+        part: the partial file.
         progress: show a bar, if standard error is a terminal.
     """
 
@@ -127,7 +126,7 @@ class _Resuming:
                 trouble = "no connection" if not self._arrived else f"the connection broke ({type(error).__name__})"
             except requests.RequestException as error:
                 trouble = f"the connection broke ({type(error).__name__})"
-        kept = f"; {self._arrived:,} bytes are kept, and the next call goes on from there" if self._arrived else ""
+        kept = f"; {self._arrived:,} bytes are kept, and the next call resumes from there" if self._arrived else ""
         raise DataError(self._message(url, trouble) + kept)
 
     @property
@@ -139,7 +138,7 @@ class _Resuming:
         return f"{name} could not be downloaded from {url}: {trouble}. Put {name} into {self.part.parent} yourself"
 
     def _receive(self, url: str) -> bool:
-        """Append what is missing; whether that is all of it."""
+        """Download the rest; returns whether the file is then complete."""
         import requests
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn

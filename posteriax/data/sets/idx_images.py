@@ -1,4 +1,4 @@
-"""MNIST (LeCun et al. 1998) and Fashion-MNIST (Xiao et al. 2017), whose files have the format IDX."""
+"""MNIST (LeCun et al. 1998) and Fashion-MNIST (Xiao et al. 2017), which come as IDX files."""
 
 import gzip
 import zlib
@@ -68,7 +68,7 @@ def read_idx(path: Path) -> np.ndarray:
         axes = data[3]
         shape = np.frombuffer(data, ">u4", axes, offset=4)
         if data[:3] != b"\x00\x00\x08":
-            raise ValueError("no IDX file of bytes")
+            raise ValueError("not an IDX file of bytes")
         return np.frombuffer(data, np.uint8, int(shape.prod()), offset=4 + 4 * axes).reshape(shape)
     except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error

@@ -1,4 +1,4 @@
-"""IMDB: 25,000 film reviews to learn from and 25,000 to test on, half of them good (Maas et al. 2011)."""
+"""IMDB: 25,000 film reviews for training and 25,000 for testing, half of them positive (Maas et al. 2011)."""
 
 import re
 import tarfile
@@ -25,14 +25,14 @@ WORDS = 20_000
 
 @register("imdb")
 def load_imdb(name: str, folder: str | Path | None = None, *, length: int = 100, words: int = WORDS) -> DataSet:
-    """Reviews as numbers of words, (N, length): the most frequent words have the lowest numbers.
+    """Reviews as word indices, (N, length): the most frequent words have the lowest indices.
 
-    Of a long review the last words are kept; a short one is padded at its beginning, so that a network that reads it
-    ends with its words. 0 is the padding, 1 the start of a review, 2 any rarer word.
+    A long review keeps its last words; a short one is padded at its beginning, so that a recurrent network ends on its
+    words. Index 0 is padding, 1 the start of a review, 2 any rarer word.
 
     Args:
-        length: words of a review.
-        words: how many numbers there are, at most 20,000.
+        length: words per review.
+        words: the size of the vocabulary, at most 20,000.
     """
     if not 3 < words <= WORDS:
         raise ValueError(f"words must be between 4 and {WORDS:,}, got {words}")
@@ -46,7 +46,7 @@ def load_imdb(name: str, folder: str | Path | None = None, *, length: int = 100,
 
 
 def pad(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:
-    """Sequences that follow each other in one row, as rows of the same length: the last `length` of each.
+    """Concatenated sequences as rows of the same length: the last `length` tokens of each.
 
     >>> pad(np.array([5, 6, 7, 8, 9]), np.array([0, 1, 5]), 3).tolist()
     [[0, 0, 5], [7, 8, 9]]
@@ -59,7 +59,7 @@ def pad(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:
 
 
 def _from_archive(path: Path) -> dict[str, np.ndarray]:
-    """Words of the training reviews numbered by how frequent they are."""
+    """The reviews, with words indexed by their frequency in the training reviews."""
     texts: dict[str, list[tuple[str, list[str], int]]] = {"train": [], "test": []}
     try:
         with tarfile.open(path) as archive:

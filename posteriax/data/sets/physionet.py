@@ -1,7 +1,7 @@
 """PhysioNet 2012: two days of intensive care, and whether the patient died in hospital (Silva et al. 2012).
 
-Open records of the kind that mortality prediction is studied on: 4,000 stays to learn from (set a) and 4,000 to test on
-(set b); 37 variables by the hour, most of them missing at most hours.
+Public records of the kind used to study mortality prediction: 4,000 stays for training (set a) and 4,000 for testing
+(set b); 37 hourly variables, most of them missing most of the time.
 """
 
 import io
@@ -20,7 +20,7 @@ CHECKSUMS = {
     "set-a.tar.gz": "sha256:8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920",
     "set-b.tar.gz": "sha256:b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30",
     "Outcomes-a.txt": "sha256:2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2",
-    "Outcomes-b.txt": None,  # its checksum is not known: the user puts the file there
+    "Outcomes-b.txt": None,  # unknown checksum: the user must provide the file
 }
 ARRAYS = ("x_a", "static_a", "y_a", "x_b", "static_b", "y_b", "variables", "static_names")
 HOURS = 48
@@ -36,7 +36,7 @@ VARIABLES = (
 @register("physionet2012")
 def load_physionet(name: str, folder: str | Path | None = None) -> DataSet:
     """x is a dictionary: "values" (N, 48, 37), 0 where nothing was measured; "observed", 1 where something was;
-    "static" (N, 4): age, gender, height, kind of unit. All standardised by what was measured in the training part.
+    "static" (N, 4): age, gender, height, type of unit. All standardised by the measured values of the training set.
     """
     place = data_folder(folder)
     arrays = find_arrays(place, ["physionet2012"], ARRAYS) or _from_files(place)
@@ -63,7 +63,7 @@ def _from_files(place: Path) -> dict[str, np.ndarray]:
         ids = outcomes["RecordID"].astype(int)
         missing = [i for i in ids if i not in stays]
         if missing:
-            raise DataError(f"set-{part}.tar.gz lacks record {missing[0]} of Outcomes-{part}.txt: delete both")
+            raise DataError(f"set-{part}.tar.gz has no record {missing[0]} of Outcomes-{part}.txt: delete both")
         arrays[f"x_{part}"] = np.stack([stays[i][0] for i in ids])
         arrays[f"static_{part}"] = np.stack([stays[i][1] for i in ids])
         arrays[f"y_{part}"] = outcomes["Inhospital_death"].astype(int)
@@ -71,7 +71,7 @@ def _from_files(place: Path) -> dict[str, np.ndarray]:
 
 
 def _read_stays(path: Path) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """By record, the mean of every variable within every hour, and what does not change."""
+    """By record, the hourly mean of every variable, and the static variables."""
     stays = {}
     try:
         with tarfile.open(path) as archive:

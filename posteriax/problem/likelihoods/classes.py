@@ -12,7 +12,7 @@ from posteriax.problem.predictive.classes import ClassPredictive, ClassSums, Red
 
 
 class ClassLikelihood(Likelihood, namespace="likelihoods"):
-    """One of C outcomes, labelled 0 to C - 1: a likelihood that derives from it says how probable each is.
+    """One of C outcomes, labelled 0 to C - 1: a subclass defines the probability of each.
 
     Scores, calibration, attacks, recalibration and reports follow from :meth:`log_probs`.
 
@@ -68,4 +68,4 @@ def as_labels(y: np.ndarray) -> np.ndarray:
         raise TypeError(f"y must be whole-number labels for a classification, got dtype {y.dtype}; use y.astype(int)")
     if y.min() < 0:
         raise ValueError(f"y has the label {y.min()}, but labels start at 0")
-    return np.minimum(y, 2**31 - 1).astype(np.int32)  # a huge label must not wrap around into the range
+    return np.minimum(y, 2**31 - 1).astype(np.int32)  # a huge label must not wrap around into the valid range

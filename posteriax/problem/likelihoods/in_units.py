@@ -1,4 +1,4 @@
-"""Targets in their own units, for a network and a likelihood that learned standardised ones."""
+"""Targets in their own units, for a network that was trained on standardised targets."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from posteriax.problem.predictive.numbers import NumberPredictive
 
 @dataclass(frozen=True)
 class InUnits(NumberLikelihood):
-    """A likelihood of real numbers whose targets are in units of their own: y = offset + scale (standardised y).
+    """A likelihood of real numbers in their own units: y = offset + scale (standardised y).
 
     Args:
         standard: the likelihood of standardised targets, with which the network was trained.

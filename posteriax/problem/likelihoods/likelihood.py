@@ -18,8 +18,7 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
     """What a network's outputs say about the targets, as a frozen dataclass of plain settings.
 
     Outputs and targets have a leading axis of examples. Most likelihoods derive from :class:`px.ClassLikelihood` (a
-    finite set of outcomes) or :class:`px.NumberLikelihood` (any NumPyro distribution), which leave one function
-    to write.
+    finite set of outcomes) or :class:`px.NumberLikelihood` (any NumPyro distribution), which need only one function.
     """
 
     predicts_classes: ClassVar[bool] = False  # whether `log_probs` gives the probability of every outcome
@@ -34,7 +33,7 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
 
     @abstractmethod
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
-        """The targets in the shape and dtype that `log_prob` takes, or an error that says what does not fit."""
+        """The targets in the shape and dtype that `log_prob` takes; raises if they do not match the outputs."""
 
     @abstractmethod
     def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
@@ -46,7 +45,7 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
 
     @abstractmethod
     def sums(self, unknowns: Unknown, outputs: jax.Array) -> Sums:
-        """What is kept of one draw if draws are only summed, with ``predict(..., reduce=True)``."""
+        """The sums of a single draw, for ``predict(..., reduce=True)``."""
 
     @abstractmethod
     def reduced_predictive(self, sums: Any, output_shape: tuple[int, ...]) -> Predictive:
@@ -59,9 +58,7 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
 
 def check_shape(what: str, y: np.ndarray, shape: tuple[int, ...]) -> None:
     if y.shape[1:] != tuple(shape[1:]):
-        raise ValueError(
-            f"y has {what} of shape {y.shape[1:]} per example, but the network's outputs ask for {shape[1:]}"
-        )
+        raise ValueError(f"y has {what} of shape {y.shape[1:]} per example, but the network's outputs need {shape[1:]}")
 
 
 def sum_per_example(values: jax.Array) -> jax.Array:

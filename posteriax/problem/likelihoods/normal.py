@@ -26,10 +26,9 @@ class Normal(NumberLikelihood):
         log p(y | f) = -log(2 pi sigma^2) / 2 - (y - f)^2 / (2 sigma^2)
 
     Args:
-        scale: the noise's standard deviation sigma, in the units of y. A number fixes it. ``"learned"`` makes it one
-            unknown with the prior log sigma ~ N(0, 1), inferred with the weights (standardise y first).
-            ``"predicted"`` reads it from the network, which then gives 2 D outputs for D targets: the means, then
-            values whose softplus is sigma.
+        scale: the standard deviation sigma of the noise, in the units of y. A number fixes it. ``"learned"`` infers it
+            with the weights, under the prior log sigma ~ N(0, 1) (standardise y first). ``"predicted"`` reads it from
+            the network, which then has 2 D outputs for D targets: the means, then values whose softplus is sigma.
 
     >>> Normal(scale=1.0).log_prob({}, jnp.array([[0.0]]), jnp.array([[0.0]])).round(3).tolist()
     [-0.919...]

@@ -23,10 +23,10 @@ from posteriax.problem.predictive.numbers import NumberPredictive, NumberSums, R
 
 
 class NumberLikelihood(Likelihood, namespace="likelihoods"):
-    """A number (or D of them) per example: a likelihood that derives from it gives the distribution of each.
+    """A number (or D of them) per example: a subclass defines the distribution of each.
 
     Moments, quantiles, intervals, densities, scores and reports follow from :meth:`distribution`, which needs `mean`,
-    `variance`, `log_prob` and `cdf`. A discrete one is taken to be over the counts 0, 1, 2, ...
+    `variance`, `log_prob` and `cdf`. A discrete one is assumed to have support 0, 1, 2, ...
 
     >>> from dataclasses import dataclass
     >>> import posteriax as px
@@ -42,17 +42,17 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
 
     @abstractmethod
     def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Distribution:
-        """The distribution of the targets, of the targets' shape (N, D); parameters may broadcast to it."""
+        """The distribution of the targets, in their shape (N, D); parameters may broadcast to it."""
 
     @property
     def units(self) -> Units:
-        """The units of the target, if they are not the outputs'."""
+        """The units of the target, if they differ from those of the outputs."""
         return Units()
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         shape = jax.eval_shape(lambda o: self.distribution(self.unknowns(), o).mean, outputs).shape
         targets = y.astype(jax.dtypes.canonicalize_dtype(np.float64))
-        # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where it is certain what is meant
+        # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where the meaning is clear
         if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:
             targets = targets.reshape(targets.shape[0], *shape[1:])
         check_shape("targets", targets, shape)
@@ -84,16 +84,16 @@ def check_scale(scale: Scale) -> None:
 
 
 def check_two_outputs(name: str, shape: tuple[int, ...]) -> None:
-    """Of a network that predicts the scale."""
+    """Raise unless the network has two outputs per target, as needed to predict the scale."""
     if len(shape) < 2 or shape[-1] % 2:
         raise ValueError(
-            f'{name}(scale="predicted") needs two outputs per target (mean and scale), but the network gives '
-            f"{shape[1:]} per example"
+            f'{name}(scale="predicted") needs two outputs per target (mean and scale), but the network has outputs of '
+            f"shape {shape[1:]} per example"
         )
 
 
 def location_and_scale(scale: Scale, unknowns: Unknown, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of the target's noise, both of the targets' shape."""
+    """Location and scale of the noise, both in the shape of the targets."""
     outputs = at_least_float32(outputs)
     if scale == "predicted":
         location, raw = jnp.split(outputs, 2, axis=-1)

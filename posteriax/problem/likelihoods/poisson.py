@@ -13,7 +13,7 @@ from posteriax.problem.likelihoods.numbers import NumberLikelihood
 
 @dataclass(frozen=True)
 class Poisson(NumberLikelihood):
-    """A count (or D of them): 0, 1, 2, ...; the network gives the logarithm of the rate.
+    """A count (or D of them): 0, 1, 2, ...; the network outputs the logarithm of the rate.
 
         log p(y | f) = y f - exp(f) - log y!
 
@@ -30,7 +30,7 @@ class Poisson(NumberLikelihood):
 
     def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
         log_rate = at_least_float32(outputs)
-        # by the log rate itself: a rate that underflows to 0 still has a gradient
+        # from the log rate itself: a rate that underflows to 0 still has a gradient
         return sum_per_example(y * log_rate - jnp.exp(log_rate) - jax.scipy.special.gammaln(y + 1.0))
 
     def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Poisson:

@@ -28,13 +28,13 @@ class StudentT(NumberLikelihood):
 
         y = f + sigma t        t ~ Student's t with `df` degrees of freedom
 
-    An outlier k sigma away costs (df + 1) log(k) nats, not k^2 / 2: it bends the fit much less than with Gaussian noise
-    (Lange, Little and Taylor 1989).
+    An outlier k sigma away costs (df + 1) log(k) nats, not k^2 / 2: it affects the fit much less than with Gaussian
+    noise (Lange, Little and Taylor 1989).
 
     Args:
-        df: degrees of freedom, above 1 (below, there is no mean; up to 2, no finite standard deviation). Few are
-            robust, many are Gaussian. A number fixes them. ``"learned"`` makes them one unknown above 2 with the prior
-            log(df - 2) ~ N(log 8, 1), 95 % of which lies between 3 and 60, inferred with the weights.
+        df: degrees of freedom, above 1 (at 1 or below there is no mean; up to 2, no finite standard deviation). Few are
+            robust, many are close to Gaussian. A number fixes them. ``"learned"`` infers one value above 2 with the
+            weights, under the prior log(df - 2) ~ N(log 8, 1), 95 % of which lies between 3 and 60.
         scale: sigma, in the units of y; a number, ``"learned"`` or ``"predicted"`` as for :class:`px.Normal`. The
             standard deviation of y is sigma sqrt(df / (df - 2)).
 
@@ -69,7 +69,7 @@ class StudentT(NumberLikelihood):
 
 
 class _TabulatedStudentT(dist.StudentT):
-    """With one number of degrees of freedom, and a distribution function that is tabulated.
+    """A Student t with a single number of degrees of freedom and a tabulated distribution function.
 
     NumPyro's, by the incomplete beta function, is off by 2e-4 in float32 and takes half a microsecond per value.
     """

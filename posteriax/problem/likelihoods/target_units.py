@@ -9,9 +9,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a target that a network learned standardised: y = offset + scale (standardised y).
+    """The units of a target on which a network was trained in standardised form: y = offset + scale (standardised y).
 
-    In float64, on the host: where the offset is large against the scale, float32 would lose what was learned.
+    Computed in float64, on the host: float32 would lose precision if the offset is large relative to the scale.
 
     >>> Units(offset=1e7, scale=2.0).restore(np.float32([0.25])).item()
     10000000.5
@@ -37,5 +37,5 @@ class Units:
         return np.asarray(values) if self.are_standard else self.scale * np.asarray(values, np.float64)
 
     def standardise(self, y: Any) -> np.ndarray:
-        """Targets as the network learned them."""
+        """Targets as the network was trained on them."""
         return (np.asarray(y, np.float64) - self.offset) / self.scale

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class ClassSums(NamedTuple):
-    """What predictions of classes need to know of any number of draws: sums over them."""
+    """Sums over any number of draws, from which predictions of classes follow."""
 
     count: Any
     log_probs: Any  # log sum_s p_s, (N, C)
-    mean: Any  # of p_s, (N, C): the same as above, for deviations that are formed before they are squared
+    mean: Any  # of p_s, (N, C): kept as well, to form deviations before squaring
     squares: Any  # sum_s (p_s - mean)^2, (N, C)
     entropy: Any  # sum_s H[p_s], (N,)
 
     def join(self, other: "ClassSums") -> "ClassSums":
-        """The sums over both sets of draws; of deviations as Chan, Golub and LeVeque (1979) do."""
+        """The sums over both sets of draws; deviations are combined as in Chan, Golub and LeVeque (1979)."""
         count = self.count + other.count
         share, difference = other.count / count, other.mean - self.mean
         return ClassSums(
@@ -74,11 +74,11 @@ class FromClassSums(Predictive):
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation over draws of every class's probability, (N, C): what the draws disagree about."""
+        """Standard deviation over draws of every class's probability, (N, C): their disagreement."""
         return np.sqrt(np.asarray(self.sums.squares) / np.asarray(self.sums.count))
 
     def entropy(self) -> np.ndarray:
-        """Entropy of `probs` in nats, (N,): all of the uncertainty about the label."""
+        """Entropy of `probs` in nats, (N,): the total uncertainty about the label."""
         return np.asarray(_entropy(jnp.asarray(self.probs)))
 
     def mutual_information(self) -> np.ndarray:
@@ -104,13 +104,13 @@ class FromClassSums(Predictive):
         return self.probs.max(axis=-1)
 
     def uncertainties(self) -> dict[str, np.ndarray]:
-        """By "max_probability" (1 - max p), "entropy" and "mutual_information"; of several labels, the mean."""
+        """Values of "max_probability" (1 - max p), "entropy" and "mutual_information"; averaged over several labels."""
         entropy, information = self.entropy(), self.mutual_information()
         return {
-            # the sum of the others: 1 - max p would be 0 for all that the network is quite sure of, and give no order
+            # the sum of the others: 1 - max p would round to 0 for all confident predictions, and not rank them
             "max_probability": mean_per_example(np.sort(self.probs, axis=-1)[..., :-1].sum(axis=-1)),
             "entropy": mean_per_example(entropy),
-            # a difference of entropies: what is rounding alone, as for a single draw, must not order examples
+            # a difference of entropies: rounding alone, as for a single draw, must not rank examples
             "mutual_information": mean_per_example(np.where(information > 1e-6 * entropy + 5e-7, information, 0.0)),
         }
 
@@ -171,12 +171,12 @@ class ClassPredictive(FromClassSums):
         return np.asarray(log_mean(jnp.concatenate([each(*part) for part in self._parts()])))
 
     def per_draw(self) -> np.ndarray:
-        """The probabilities of every draw, (S, N, C), less the first class of two: of two, one says all."""
+        """The probabilities of every draw, (S, N, C); of two classes only the second, which determines the first."""
         probs = np.exp(np.asarray(self.log_probs_per_draw))
         return (probs[..., 1:] if probs.shape[-1] == 2 else probs).reshape(*probs.shape[:2], -1)
 
     def _parts(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-        """The draws in parts of some megabytes: what is derived from all of them should not hold them several times."""
+        """The draws in parts of a few megabytes, so that what is derived from them needs little memory."""
         size = fitting(DERIVED_BYTES, self.outputs[:1].nbytes)
         for first in range(0, len(self.outputs), size):
             some = slice(first, first + size)
@@ -185,7 +185,7 @@ class ClassPredictive(FromClassSums):
 
 @dataclass(frozen=True, eq=False)
 class ReducedClassPredictive(FromClassSums):
-    """Predictions of classes of which only sums over the draws were kept: no quantiles, no single draws.
+    """Predictions of classes for which only sums over the draws were kept: no quantiles, no single draws.
 
     With several labels per example (tokens), `log_prob` treats them as independent.
     """

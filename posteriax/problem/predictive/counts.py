@@ -17,8 +17,8 @@ from posteriax._internal.memory import DENSITY_VALUES, fitting
 from posteriax.problem.predictive.mixtures import check_levels
 from posteriax.problem.predictive.numbers import NumberPredictive
 
-DEVIATIONS = 12  # standard deviations above a mean, beyond which no draw expects a count
-LONGEST_TABLE = 2**14  # counts; beyond, they are as good as real numbers
+DEVIATIONS = 12  # standard deviations above a mean; larger counts have negligible probability
+LONGEST_TABLE = 2**14  # counts; larger ones are treated as real numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class CountPredictive(NumberPredictive):
         return np.concatenate([np.moveaxis(probs, 0, -1) for probs, _ in tables])
 
     def quantile(self, q: Any) -> np.ndarray:
-        """Quantiles of y, (len(q), N, D), or (N, D) for one q: the smallest counts that reach them."""
+        """Quantiles of y, (len(q), N, D), or (N, D) for one q: the smallest counts whose cdf reaches q."""
         levels = check_levels(q)
         if self._counts > LONGEST_TABLE:
             return np.round(super().quantile(q)).astype(np.float64)
@@ -58,7 +58,7 @@ class CountPredictive(NumberPredictive):
         return np.concatenate([entr(probs).sum(axis=0) for probs, _ in self._tables(self._counts)])
 
     def mutual_information(self) -> np.ndarray:
-        """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own."""
+        """Between each target and the weights, in nats, (N, D): the mixture's entropy minus the mean over draws."""
         if self._counts > LONGEST_TABLE:
             return super().mutual_information()
         tables = self._tables(self._counts)
@@ -73,15 +73,15 @@ class CountPredictive(NumberPredictive):
 
     @cached_property
     def _counts(self) -> int:
-        """How many counts any draw could expect."""
+        """How many counts have non-negligible probability under any draw."""
         mean, std = map(np.asarray, self.standard_moments)
         largest = float((mean + DEVIATIONS * np.maximum(std, 1.0)).max())
         return 2 ** int(np.ceil(np.log2(largest + 2)))  # few sizes to compile for
 
     def _tables(self, counts: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of every count below `counts`, the mixture's probability and the mean over draws of -p log p.
+        """For every count below `counts`, the mixture's probability and the mean over draws of -p log p.
 
-        For some examples at a time: (counts, rows, D) each.
+        A few examples at a time: (counts, rows, D) each.
         """
         outputs, n = jnp.asarray(self.outputs), self.outputs.shape[1]
         rows = fitting(DENSITY_VALUES, counts * int(np.prod(self.outputs.shape[2:])), n)

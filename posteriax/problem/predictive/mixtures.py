@@ -1,4 +1,4 @@
-"""Mixtures of any continuous distributions with equal weights, by their distribution functions.
+"""Equally weighted mixtures of any continuous distributions, by their distribution functions.
 
 Quantiles are found by bisection. Integrals over probabilities, int_0^1 f(u) du, are sums over LEVELS: the trapezoidal
 rule after u = 1 / (1 + exp(-t)), which reaches far into both tails.
@@ -30,7 +30,7 @@ def check_levels(q: Any) -> np.ndarray:
 @partial(jit, static_argnums=0)
 def mixture_quantiles(likelihood: Any, unknowns: Any, outputs: jax.Array, levels: jax.Array) -> jax.Array:
     """Quantiles of the mixture over draws, (levels, N, D)."""
-    each = jax.vmap(likelihood.distribution)(unknowns, outputs)  # once, not for every step of every bisection
+    each = jax.vmap(likelihood.distribution)(unknowns, outputs)  # once, not at every bisection step
 
     def below(value: jax.Array) -> jax.Array:
         return jax.vmap(lambda distribution: _cdf(distribution, value))(each).mean(axis=0)
@@ -55,7 +55,7 @@ def each_entropy(likelihood: Any, unknowns: Any, outputs: jax.Array) -> jax.Arra
 
 def _cdf(distribution: Any, value: jax.Array) -> jax.Array:
     found = distribution.cdf(value)
-    # NumPyro's are not a number outside of the support: 0 below it, 1 above
+    # NumPyro's cdf is NaN outside the support: use 0 below it, 1 above
     return jnp.where(jnp.isnan(found), (value > distribution.mean).astype(found.dtype), found)
 
 
@@ -68,7 +68,7 @@ def _mixture_moments(mean: jax.Array, variance: jax.Array) -> tuple[jax.Array, j
 
 
 def _quantile(below: Any, middle: jax.Array, variance: jax.Array, level: jax.Array) -> jax.Array:
-    # no variance, as of a Student's t with two degrees of freedom: any width will do to begin with
+    # an infinite variance, as of a Student t with two degrees of freedom: any initial width will do
     width = jnp.where(jnp.isfinite(variance), jnp.sqrt(variance), 1.0)
 
     def widen(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:

@@ -1,11 +1,11 @@
-"""Integrals over mixtures of Gaussians with equal weights, one mixture per target: entropies and distances.
+"""Integrals over equally weighted mixtures of Gaussians, one mixture per target: entropies and distances.
 
     H = -int p log p dy                 p: the mean of all components' densities, formed in the log domain
     W1 = int |F - G| dy                 F, G: distribution functions of two mixtures
 
-by the trapezoidal rule with steps of half the narrowest component's standard deviation, for which its error is far
-below float32's for entropies. Where components' widths differ so much that this would take more points than MOST, the
-points are those of every component's own grid. All draws count, and a few targets at a time are held in memory.
+by the trapezoidal rule with steps of half the narrowest component's standard deviation, whose error for entropies is
+far below float32 precision. If the widths of the components differ so much that this would take more points than MOST,
+the points are those of every component's own grid. All draws are used, and a few targets are processed at a time.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from posteriax._internal.memory import DENSITY_VALUES, fitting
 
 FEWEST, MOST = 64, 2**14  # points for one target
 FEWEST_OF_DISTANCES = 256  # |F - G| has kinks
-REACH = 6.5  # standard deviations; beyond are 1e-10 of a component
+REACH = 6.5  # standard deviations; a component has 1e-10 of its probability beyond
 OWN_STEP = 0.25  # of a component's own grid, in its standard deviations
 BLOCK = 64  # points at once
 
@@ -44,8 +44,8 @@ def mixture_distance(mean: np.ndarray, scale: np.ndarray, other_mean: np.ndarray
     """1-Wasserstein distance of every target's two mixtures.
 
     Args:
-        mean, scale: of the components of the one, (S, ...).
-        other_mean, other_scale: of the other, (T, ...).
+        mean, scale: of the components of one mixture, (S, ...).
+        other_mean, other_scale: of the other mixture, (T, ...).
 
     >>> one = np.ones((1, 1))
     >>> round(mixture_distance(0 * one, one, 0 * one, 2 * one).item(), 3)  # sqrt(2 / pi)
@@ -55,11 +55,11 @@ def mixture_distance(mean: np.ndarray, scale: np.ndarray, other_mean: np.ndarray
 
 
 def _by_targets(integrand: Callable[..., Any], fewest: int, *mixtures: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """An integral for every target: targets that need about as many points go together."""
+    """An integral for every target; targets that need about as many points are batched together."""
     shape = np.shape(mixtures[0][0])[1:]
     flat = [[np.asarray(a, np.float64).reshape(len(a), -1) for a in np.broadcast_arrays(*pair)] for pair in mixtures]
     centre = flat[0][0].mean(axis=0)
-    moved = [(mean - centre, scale) for mean, scale in flat]  # digits that all share would be lost to float32
+    moved = [(mean - centre, scale) for mean, scale in flat]  # a large common offset would cost digits in float32
     low = np.min([(mean - REACH * scale).min(axis=0) for mean, scale in moved], axis=0)
     high = np.max([(mean + REACH * scale).max(axis=0) for mean, scale in moved], axis=0)
     narrowest = np.min([scale.min(axis=0) for _, scale in moved], axis=0)
@@ -89,7 +89,7 @@ def _difference_at(mixtures: Any, places: jax.Array) -> jax.Array:
 
 @partial(jit, static_argnames=("integrand", "points"))
 def _integrals(integrand: Any, points: int, mixtures: Any, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Of every target, the first axis of all; points is 0 for the grids of all components."""
+    """The integral of every target, in the first axis; `points` is 0 for the components' own grids."""
 
     def of_target(target: Any) -> jax.Array:
         own, low, high = target

@@ -18,8 +18,8 @@ from posteriax.problem.predictive.numbers import NumberPredictive
 class NormalPredictive(NumberPredictive):
     """Predictions of real numbers: a mixture of one Gaussian per draw.
 
-    Where the likelihood has units of its own (a network that learned standardised targets), results are in these
-    units, restored in float64.
+    If the network was trained on standardised targets (:class:`InUnits`), results are in the target's own units,
+    restored in float64.
 
     Args:
         likelihood: the noise model.
@@ -40,17 +40,17 @@ class NormalPredictive(NumberPredictive):
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture over all draws, in nats, (N, D).
 
-        Of an example with several targets, each one's own (its marginal distribution's): their sum is the joint
-        entropy only if the draws do not tie them together, and else above it.
+        If an example has several targets, each has the entropy of its marginal distribution: their sum is the joint
+        entropy only if they are independent under the mixture, and larger otherwise.
         """
         return mixture_entropy(*map(np.asarray, self.standard_moments)) + self.likelihood.units.log_scale
 
     def mutual_information(self) -> np.ndarray:
-        """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own.
+        """Between each target and the weights, in nats, (N, D): the mixture's entropy minus the mean over draws.
 
             I(y; w | x) = H[mean_s N(mu_s, sigma_s^2)] - mean_s log(2 pi e sigma_s^2) / 2
 
-        Of an example with several targets, each one's by itself, as for :meth:`entropy`.
+        If an example has several targets, each by itself, as for :meth:`entropy`.
         """
         mean, scale = map(np.asarray, self.standard_moments)
         own = 0.5 * np.log(2 * np.pi * np.e) + np.log(scale).mean(axis=0, dtype=np.float64)
@@ -61,7 +61,7 @@ class NormalPredictive(NumberPredictive):
         if not isinstance(other, NormalPredictive):  # the exact integral is of Gaussians
             return super().distance(other)
         if other is self:
-            return np.zeros(self.standard_moments[0].shape[1:])  # exactly, where the integral would have its rounding
+            return np.zeros(self.standard_moments[0].shape[1:])  # exactly: the integral would have rounding errors
         units = self.likelihood.units
         ours: tuple[Any, Any] = self.standard_moments
         theirs: tuple[Any, Any] = other.standard_moments

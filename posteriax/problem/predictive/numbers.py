@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class NumberSums(NamedTuple):
-    """What predictions of numbers need to know of any number of draws, (N, D) each.
+    """Sums over any number of draws, (N, D) each, from which mean and variance of numbers follow.
 
-    Means and summed squares of deviations from them, joined as Chan, Golub and LeVeque (1979) do: a difference of
-    large sums would lose a small spread of large numbers to rounding.
+    Means and summed squared deviations are combined as in Chan, Golub and LeVeque (1979): a difference of large sums
+    would lose a small spread of large numbers to rounding.
     """
 
     count: Any
@@ -36,7 +36,7 @@ class NumberSums(NamedTuple):
     variance: Any  # mean_s sigma_s^2
 
     def join(self, other: "NumberSums") -> "NumberSums":
-        """Of both sets of draws."""
+        """The sums over both sets of draws."""
         count = self.count + other.count
         share, difference = other.count / count, other.mean - self.mean
         return NumberSums(
@@ -62,7 +62,7 @@ class PredictsNumbers(Predictive):
 
     @abstractmethod
     def shape_of_outputs(self) -> tuple[int, ...]:
-        """Of one draw, (N, ...)."""
+        """The shape of one draw's outputs, (N, ...)."""
 
     def check(self, y: Any) -> np.ndarray:
         """The targets as the likelihood takes them, checked against the predictions."""
@@ -73,16 +73,16 @@ class PredictsNumbers(Predictive):
         return np.asarray(y, np.float64).reshape(self.check(y).shape)
 
     def uncertainties(self) -> dict[str, np.ndarray]:
-        """By "std": over several targets their root mean square."""
+        """Values of "std": the root mean square over several targets."""
         return {"std": np.sqrt(mean_per_example(np.square(self.std)))}
 
 
 @dataclass(frozen=True, eq=False)
 class NumberPredictive(PredictsNumbers):
-    """Predictions of numbers: a mixture of one distribution per draw, with equal weights.
+    """Predictions of numbers: an equally weighted mixture of one distribution per draw.
 
-    Where the likelihood has units of its own (a network that learned standardised targets), results are in these
-    units, restored in float64.
+    If the network was trained on standardised targets (:class:`InUnits`), results are in the target's own units,
+    restored in float64.
 
     Args:
         likelihood: the noise model.
@@ -142,26 +142,26 @@ class NumberPredictive(PredictsNumbers):
         return self.likelihood.units.restore(found.reshape(*levels.shape, *found.shape[1:]))
 
     def cdf(self, y: Any) -> np.ndarray:
-        """How probable targets up to y are, (N, D): uniform on 0 to 1 if the predictions are calibrated."""
+        """The probability of a target up to y, (N, D): uniform on 0 to 1 if the predictions are calibrated."""
         targets = jnp.asarray(self.check(y))
         return np.asarray(self._each(lambda d: d.cdf(targets)).mean(axis=0))
 
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture over all draws, in nats, (N, D).
 
-        Of an example with several targets, each one's own (its marginal distribution's): their sum is the joint
-        entropy only if the draws do not tie them together, and else above it.
+        If an example has several targets, each has the entropy of its marginal distribution: their sum is the joint
+        entropy only if they are independent under the mixture, and larger otherwise.
         """
         quantiles = self._standard_quantiles(LEVELS)
         log_density = jax.lax.map(lambda y: log_mean(self._each(lambda d: d.log_prob(y))), quantiles)
         return -np.tensordot(LEVEL_WEIGHTS, np.asarray(log_density, np.float64), 1) + self.likelihood.units.log_scale
 
     def mutual_information(self) -> np.ndarray:
-        """Between each target and the weights, in nats, (N, D): the mixture's entropy less the draws' own.
+        """Between each target and the weights, in nats, (N, D): the mixture's entropy minus the mean over draws.
 
             I(y; w | x) = H[mean_s p_s] - mean_s H[p_s]
 
-        Of an example with several targets, each one's by itself, as for :meth:`entropy`.
+        If an example has several targets, each by itself, as for :meth:`entropy`.
         """
         own = np.mean(each_entropy(self.likelihood, self.unknowns, jnp.asarray(self.outputs)), axis=0)
         return np.maximum(self.entropy() - self.likelihood.units.log_scale - own, 0.0)
@@ -202,7 +202,7 @@ class NumberPredictive(PredictsNumbers):
 
 @dataclass(frozen=True, eq=False)
 class ReducedNumberPredictive(PredictsNumbers):
-    """Predictions of numbers of which only mean and variance were kept."""
+    """Predictions of numbers for which only mean and variance were kept."""
 
     likelihood: "NumberLikelihood"
     sums: NumberSums

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Sums(Protocol):
-    """A pytree of what predictions need to know of any number of draws. Its arrays have a leading axis of examples,
-    or none."""
+    """A pytree of sums over any number of draws, from which predictions follow. Its arrays have a leading axis of
+    examples, or none."""
 
     def join(self, other: Self) -> Self:
         """The sums over both sets of draws."""
@@ -25,12 +25,12 @@ class Sums(Protocol):
 class Predictive(ABC):
     """Predictions for N examples from S draws.
 
-    Scores, comparisons, reports and tests of drift ask a predictive only for what is declared here, and for what the
-    scores that it names in `scores` need.
+    Scores, comparisons, reports and drift tests rely only on what is declared here, and on what the scores named in
+    `scores` need.
     """
 
-    scores: ClassVar[tuple[str, ...]] = ("nll",)  # the names of those that apply by default
-    reported_uncertainty: ClassVar[str] = "std"  # which of `uncertainties` tests of drift look at
+    scores: ClassVar[tuple[str, ...]] = ("nll",)  # names of the scores that apply by default
+    reported_uncertainty: ClassVar[str] = "std"  # which of `uncertainties` drift tests use
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class Predictive(ABC):
 
     @abstractmethod
     def entropy(self) -> np.ndarray:
-        """All of the uncertainty about a target, in nats."""
+        """The total uncertainty about a target, in nats."""
 
     @abstractmethod
     def mutual_information(self) -> np.ndarray:
@@ -68,23 +68,23 @@ class Predictive(ABC):
 
     @abstractmethod
     def uncertainties(self) -> dict[str, np.ndarray]:
-        """By name, numbers that are higher where the posterior is less sure, (N,) each."""
+        """By name, numbers that are higher where the posterior is less certain, (N,) each."""
 
     @abstractmethod
     def per_draw(self) -> np.ndarray:
-        """What every draw predicts, (S, N, numbers of each), free of units: whether chains agree is seen in these."""
+        """What every draw predicts, (S, N, values per example), without units: used to check whether chains agree."""
 
     def point(self) -> np.ndarray:
         """One answer for every target: the mean, or the most probable class."""
         return self.mean
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval that holds a share `level` of the probability."""
+        """The ends of the central interval with probability `level`."""
         low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
         return low, high
 
     def confidence(self) -> np.ndarray | None:
-        """The probability of every point prediction; None if a single answer has none, as for real numbers."""
+        """The probability of every point prediction; None if there is none, as for real numbers."""
         return None
 
     def tempered(self, temperature: float) -> "Predictive":

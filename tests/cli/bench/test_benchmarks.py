@@ -168,7 +168,7 @@ def test_installations_take_turns_at_every_case(tmp_path, monkeypatch):
 def test_a_worker_that_ends_is_an_error():
     from posteriax.cli.bench.worker import Worker
 
-    with Worker(["true"]) as worker, pytest.raises(RuntimeError, match="ended while it ran step"):
+    with Worker(["true"]) as worker, pytest.raises(RuntimeError, match="ended while running step"):
         worker.seconds("step")
 
 
