@@ -3,9 +3,9 @@
     python benchmarks/nuts_beside_numpyro.py            # every problem; NAME ... for some of them
 
 Every sampler runs with its default settings, two chains on two devices, 500 warm-up transitions for NUTS and the
-default for the others, then 1,000 draws per chain. The samplers take turns, problem by problem. NumPyro gets the same log
-density over the untransformed weights, and its own default start, uniform on (-2, 2). Effective draws are the smallest
-bulk ESS over all unknowns, or for the network over class probabilities at 100 points.
+default for the others, then 1,000 draws per chain. The samplers take turns, problem by problem. NumPyro gets the same
+log density over the untransformed weights, and its own default start, uniform on (-2, 2). Effective draws are the
+smallest bulk ESS over all unknowns, or for the network over class probabilities at 100 points.
 Seconds are those of the draws after warm-up, without compilation; a gradient is a leapfrog, or half a step of MCLMC.
 """
 

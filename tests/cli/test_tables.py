@@ -230,8 +230,11 @@ LEFT_OUT = {
         "'kind' is text with 20 different values.*--keep kind",
     ),
     "all missing": (rows(row=lambda i: f"?,{'oak' if i % 3 else 'elm'},{i % 2}"), "'height' has no values"),
-    "constant text": (rows(row=lambda i: f"{i * i},oak,{i % 2}"), "'kind' is 'oak' in all rows"),
-    "constant number": (rows(row=lambda i: f"7,{'oak' if i % 3 else 'elm'},{i % 2}"), "'height' is '7' in all rows"),
+    "constant text": (rows(row=lambda i: f"{i * i},oak,{i % 2}"), "'kind' is 'oak' in all training rows"),
+    "constant number": (
+        rows(row=lambda i: f"7,{'oak' if i % 3 else 'elm'},{i % 2}"),
+        "'height' is '7' in all training rows",
+    ),
     "row numbers": (
         rows(row=lambda i: f"{i + 1},{'oak' if i % 3 else 'elm'},{i % 2}"),
         "'height' numbers the rows.*--keep height",
@@ -318,7 +321,10 @@ BAD = {
         rows(header="1,elm,0").replace("elm", "7").replace("oak", "8"),
         "first line must hold the column names",
     ),
-    "nothing of use": (rows(row=lambda i: f"?,name {i},{i % 2}"), "no columns.*'height' has no values.*'kind' is text"),
+    "nothing of use": (
+        rows(row=lambda i: f"?,name {i},{i % 2}"),
+        "no usable columns.*'height' has no values.*'kind' is text",
+    ),
     "one class": (rows(row=lambda i: f"{i},oak,yes"), "only one class, 'yes'"),
     "a lonely class": (rows(row=lambda i: f"{i},oak,{'abc'[min(i, 2)]}"), "'a', 'b' occur in one row only"),
     "constant number": (rows(row=lambda i: f"{i},oak,1.5"), "only one value, 1.5"),

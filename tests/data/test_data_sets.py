@@ -84,7 +84,7 @@ def test_a_download_that_never_ends_is_kept_for_the_next_call(server, tmp_path, 
 
 def test_a_wrong_checksum_leaves_nothing_behind(server, tmp_path):
     wrong = "md5:" + "0" * 32
-    with pytest.raises(DataError, match=r"its checksum is wrong. Nothing was kept"):
+    with pytest.raises(DataError, match=r"its checksum is wrong. The download was discarded"):
         fetch(Remote("file.bin", f"{server[0]}/whole", wrong), tmp_path)
     assert os.listdir(tmp_path) == []
 
