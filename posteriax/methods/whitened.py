@@ -8,8 +8,9 @@ rates suit weights of any size and inputs in any unit:
                                                                diagonal divided by the square root of the size
     no scale of its own     w <- w - 0.003 Adam(dw)            (points, shared matrices, multiplicative noise)
 
-All rates decay to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in whitened coordinates, e = L^-1 (w - mu),
-which do not change if the weights are scaled or sheared. Each family says what its parameters are: `Family.units`.
+All rates decay to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in whitened coordinates,
+e = L^-1 (w - mu), which do not change if the weights are scaled or sheared. Each family says what its parameters are:
+`Family.units`.
 """
 
 from collections.abc import Mapping
