@@ -59,7 +59,7 @@ def lenet5(*, shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10, key:
 def lenet(*, shape: tuple[int, int, int] = (32, 32, 3), classes: int = 100, key: Any) -> LeNet:
     """The LeNet of the k-tied Normal (Swiatkowski et al. 2020) for CIFAR-100: 32 and 64 channels, 512 units, He.
 
-    The paper's text says kernels of 3 x 3; its parameter counts are those of 5 x 5, which it has here.
+    The paper's text says 3 x 3 kernels; its parameter counts match 5 x 5, which are used here.
 
     >>> sum(leaf.size for leaf in jax.tree.leaves(lenet(key=jax.random.key(0))))
     2202660

@@ -11,7 +11,7 @@ from posteriax.zoo.parts.lstm import LSTM
 
 
 class MortalityLSTM(eqx.Module):
-    """What was measured, and whether it was, hour by hour; what is known of the patient joins the last state.
+    """An LSTM over hourly measurements and their mask; static features of the patient join its last state.
 
     Args of a call:
         values: (time, variables), anything finite where nothing was measured: it is taken as 0.
@@ -35,7 +35,7 @@ class MortalityLSTM(eqx.Module):
 def mortality_lstm(
     *, variables: int = 37, static: int = 4, units: int = 64, outputs: int = 1, key: Any
 ) -> MortalityLSTM:
-    """For in-hospital death from two days of records, the task of Dusenberry et al. (2020) on open data.
+    """Predicts in-hospital death from two days of records, the task of Dusenberry et al. (2020) on public data.
 
     Their data and network are not public; this is the same kind of model: an LSTM over values and a mask, one logit.
 

@@ -64,8 +64,8 @@ class ResNet18(eqx.Module):
 def resnet18(*, channels: int = 3, classes: int = 10, key: Any) -> Stateful:
     """The "ResNet-18" of Swiatkowski et al. (2020): four blocks, as in an example of TensorFlow Probability.
 
-    That example has one block per stage, ten convolutions with the shortcuts of its stages, where the ResNet-18 of He
-    et al. has two. Initialised by He's rule, since the paper gives none for the means. Returned with its state.
+    That example has one block per stage (ten convolutions including the shortcuts), where the ResNet-18 of He et al.
+    has two. Uses He initialisation, since the paper gives none for the means. Returned with its state.
 
     >>> net, state = resnet18(key=jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))

@@ -1,4 +1,4 @@
-"""ResNet-20 with filter response normalisation and Swish: a ResNet whose examples do not depend on each other."""
+"""ResNet-20 with filter response normalisation and Swish: a ResNet that does not couple the examples of a batch."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class ConvNorm(eqx.Module):
 
 
 class Block(eqx.Module):
-    """swish(x + f(x)), with f two convolutions; x by a convolution of 1 x 1 where the shape changes."""
+    """swish(x + f(x)), with two convolutions in f; a 1 x 1 convolution on x where the shape changes."""
 
     first: ConvNorm
     second: ConvNorm
@@ -70,7 +70,7 @@ class ResNetFRN(eqx.Module):
 def resnet20(*, channels: int = 3, width: int = 16, classes: int = 10, key: Any) -> ResNetFRN:
     """The network of "What Are Bayesian Neural Network Posteriors Really Like?" (Izmailov et al. 2021) for CIFAR.
 
-    Depth 20, widths 16, 32 and 64, biases, He; the mean over positions is their average pooling of 8 x 8.
+    Depth 20, widths 16, 32 and 64, biases, He initialisation; the mean over positions is their 8 x 8 average pooling.
 
     >>> sum(leaf.size for leaf in jax.tree.leaves(resnet20(key=jax.random.key(0))))
     274042

@@ -1,4 +1,4 @@
-"""ResNet-50 for ImageNet (He et al. 2016), the strides in the convolutions of 3 x 3."""
+"""ResNet-50 for ImageNet (He et al. 2016), with the strides in the 3 x 3 convolutions."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class ConvNorm(eqx.Module):
 
 
 class Bottleneck(eqx.Module):
-    """relu(x + f(x)): to a quarter of the channels, a convolution of 3 x 3 there, and back."""
+    """relu(x + f(x)): down to a quarter of the channels, a 3 x 3 convolution, and back up."""
 
     layers: list[ConvNorm]
     shortcut: ConvNorm | None
@@ -51,7 +51,7 @@ class Bottleneck(eqx.Module):
 
 
 class ResNet50(eqx.Module):
-    """A convolution of 7 x 7, a pooling, sixteen bottlenecks in four stages, the mean over positions, a dense layer."""
+    """A 7 x 7 convolution, a pooling, sixteen bottlenecks in four stages, the mean over positions, a dense layer."""
 
     stem: ConvNorm
     blocks: list[Bottleneck]
@@ -76,7 +76,7 @@ class ResNet50(eqx.Module):
 
 
 def _overlapping_max_pool(x: jax.Array) -> jax.Array:
-    """Windows of 3 x 3, two apart."""
+    """Windows of 3 x 3 with stride 2."""
     padded = ((1, 1), (1, 1), (0, 0))
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (3, 3, 1), (2, 2, 1), padded)
 

@@ -19,7 +19,7 @@ RATES = (
 
 
 class VGG(eqx.Module):
-    """Thirteen convolutions of 3 x 3, a dense layer of 512 units, and the outputs."""
+    """Thirteen 3 x 3 convolutions, a dense layer of 512 units, and the outputs."""
 
     convolutions: list[list[Conv]]
     norms: list[list[BatchNorm]]
@@ -68,7 +68,7 @@ def vgg_like(*, channels: int = 3, size: int = 32, classes: int = 10, dropout: b
     Their variance layers are the last three convolutions, ``convolutions/4/*``, and ``dense``.
 
     Args:
-        dropout: drop units in training, as their baseline does.
+        dropout: use dropout in training, like their baseline.
 
     >>> net, state = vgg_like(key=jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))

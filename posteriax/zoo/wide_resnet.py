@@ -39,7 +39,7 @@ class Block(eqx.Module):
 
 
 class WideResNet(eqx.Module):
-    """Three stages of (depth - 4) / 6 blocks, 16, 32 and 64 times the widening."""
+    """Three stages of (depth - 4) / 6 blocks, with 16, 32 and 64 channels times `widen`."""
 
     stem: Conv
     blocks: list[Block]

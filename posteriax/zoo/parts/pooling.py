@@ -4,7 +4,7 @@ import jax
 
 
 def max_pool(x: jax.Array, size: int = 2) -> jax.Array:
-    """The largest value of each window; rows and columns that fill no window are left out.
+    """The largest value of each window; incomplete windows are left out.
 
     >>> import jax.numpy as jnp
     >>> max_pool(jnp.arange(16.0).reshape(4, 4, 1))[..., 0].tolist()
