@@ -55,7 +55,10 @@ METHODS = {
 }
 
 
-@pytest.fixture(scope="module", params=list(TARGETS))
+SLOW = ("StudentT",)  # its quantiles take long to compile
+
+
+@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in TARGETS])
 def fitted(request):
     """The likelihood, its targets, the network, and a posterior by every method."""
     likelihood, y = TARGETS[request.param]
