@@ -19,18 +19,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import primitives
+
+from posteriax._internal.convolutions import faster_convolution
+from posteriax._internal.pooling import faster_max_pool_gradient
+from posteriax._internal.rewriting import rewritten
 
 SWITCH = "POSTERIAX_WITHOUT"
 NOISE_ONCE = "noise-once"
 UNROLLED_BITS = "unrolled-bits"
 LLVM_LEVELS = "llvm-levels"
-NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS)
+IMAGES = "image-operations"
+NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, IMAGES)
 
 _platform: ContextVar[str | None] = ContextVar("platform", default=None)
 
 
 @contextlib.contextmanager
-def tracing_for(platform: str) -> Iterator[None]:
+def tracing_for(platform: str | None) -> Iterator[None]:
     """What is traced inside is for devices of this platform ("cpu", "gpu", "tpu")."""
     token = _platform.set(platform)
     try:
@@ -70,6 +76,29 @@ def options_for_one_run(platform: str) -> dict[str, Any] | None:
     """Compiler options of a program that runs once and is not worth optimising."""
     with tracing_for(platform):
         return _QUICK if in_use(LLVM_LEVELS) else None
+
+
+def with_fast_images(fun: Callable[..., Any], platform: str | None = None) -> Callable[..., Any]:
+    """`fun`, with the convolutions and pooling gradients of its program in forms that run fast on a CPU.
+
+    Args:
+        fun: a function of arrays; call the result inside `jit`.
+        platform: of the devices that it will run on; by default JAX's default device.
+
+    >>> conv = lambda x, w: jax.lax.conv_general_dilated(x, w, (1,), "SAME", dimension_numbers=("NCW", "OIW", "NCW"))
+    >>> with_fast_images(conv)(jnp.ones((1, 2, 5)), jnp.ones((3, 2, 3)))[0, 0].tolist()
+    [4.0, 6.0, 6.0, 6.0, 4.0]
+    """
+    with tracing_for(platform):
+        if not in_use(IMAGES):
+            return fun
+    return rewritten(
+        fun,
+        {
+            primitives.conv_general_dilated_p: faster_convolution,
+            primitives.select_and_scatter_add_p: faster_max_pool_gradient,
+        },
+    )
 
 
 def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import quax
 
+from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan, needed_bytes, plan
 from posteriax.problem import Problem, Unknowns
@@ -47,7 +48,8 @@ def plan_program(
             stacked = jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((draws, *s), dtype) for s, dtype in one_draw])
             rows_of = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in one_example])
             count = jax.ShapeDtypeStruct((), jnp.int32)
-            run = jit(partial(program, problem)).lower(stacked, rows_of, count).compile()
+            fast = cpu_tuning.with_fast_images(partial(program, problem))
+            run = jit(fast).lower(stacked, rows_of, count).compile()
             known[asked] = run, needed_bytes(run)
         return known[asked]
 

@@ -1,0 +1,173 @@
+"""Convolutions and pooling gradients rewritten for CPUs compute what they computed before."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from jax.extend.core import jaxprs_in_params
+
+from posteriax._internal import cpu_tuning
+from posteriax._internal.cpu_tuning import with_fast_images
+
+
+def primitives_in(jaxpr) -> list:
+    """Every equation of a program and of the programs inside it."""
+    found = []
+    for eqn in jaxpr.eqns:
+        found.append(eqn)
+        for inner in jaxprs_in_params(eqn.params):
+            found += primitives_in(inner)
+    return found
+
+
+def normal(*shape, seed=0):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def assert_same(fun, *args):
+    """To 1e-5 of the largest entry, for every output."""
+    before, after = jax.jit(fun)(*args), jax.jit(with_fast_images(fun))(*args)
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert old.shape == new.shape and old.dtype == new.dtype
+        np.testing.assert_allclose(new, old, atol=1e-5 * max(float(jnp.abs(old).max()), 1e-3), rtol=0)
+
+
+def output_and_gradients(**params):
+    """A convolution and its gradients with respect to both operands, inside a loop, as in a run."""
+
+    def conv(x, kernel):
+        return lax.conv_general_dilated(x, kernel, **params)
+
+    def both(x, kernel):
+        out, pull_back = jax.vjp(conv, x, kernel)
+        return out, *pull_back(jnp.sin(out))
+
+    def looped(x, kernel):
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(both, x, kernel))
+        return lax.fori_loop(0, 1, lambda _, seen: jax.tree.map(jnp.add, seen, both(x, kernel)), zeros)
+
+    return looped
+
+
+LAYOUTS = {
+    1: [("NWC", "WIO", "NWC"), ("NCW", "OIW", "NCW")],
+    2: [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("NHWC", "OIHW", "NCHW")],
+    3: [("NDHWC", "DHWIO", "NDHWC"), ("NCDHW", "OIDHW", "NCDHW")],
+}
+
+
+def arranged(spec: str, sizes: dict[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[letter] for letter in spec)
+
+
+@st.composite
+def convolutions(draw):
+    """Parameters of a valid convolution and the shapes of its operands."""
+    axes = draw(st.integers(1, 3))
+    small = st.integers(1, 3)
+    layout = draw(st.sampled_from(LAYOUTS[axes]))
+    window = [draw(small) for _ in range(axes)]
+    dilation = [draw(st.integers(1, 2)) for _ in range(axes)]
+    spread = [draw(st.integers(1, 2)) for _ in range(axes)]
+    images = [(n - 1) * d + 1 + draw(st.integers(0, 4)) for n, d in zip(window, dilation, strict=True)]
+    kind = draw(st.sampled_from(["plain", "feature groups", "batch groups"]))
+    groups = draw(st.integers(2, 3)) if kind != "plain" else 1
+    ins, outs, batch = draw(small), groups * draw(small), draw(small) * (groups if kind == "batch groups" else 1)
+    letters = "DHW"[-axes:]
+    channels = ins * groups if kind == "feature groups" else ins
+    params = {
+        "window_strides": [draw(st.integers(1, 2)) for _ in range(axes)],
+        "padding": draw(st.sampled_from(["SAME", "VALID", [(1, 2)] * axes])),
+        "lhs_dilation": spread if draw(st.booleans()) else [1] * axes,
+        "rhs_dilation": dilation,
+        "dimension_numbers": layout,
+        "feature_group_count": groups if kind == "feature groups" else 1,
+        "batch_group_count": groups if kind == "batch groups" else 1,
+    }
+    if isinstance(params["padding"], str) and params["lhs_dilation"] != [1] * axes:
+        params["padding"] = [(2, 2)] * axes  # JAX has no names for the padding of transposed convolutions
+    x = arranged(layout[0], {"N": batch, "C": channels, **dict(zip(letters, images, strict=True))})
+    kernel = arranged(layout[1], {"I": ins, "O": outs, **dict(zip(letters, window, strict=True))})
+    return params, x, kernel
+
+
+@settings(deadline=None, max_examples=int(os.environ.get("CONVOLUTIONS", "25")), derandomize=True)
+@given(convolutions())
+def test_any_convolution_and_its_gradients_stay_the_same(case):
+    params, x, kernel = case
+    assert_same(output_and_gradients(**params), normal(*x), normal(*kernel, seed=1))
+
+
+def test_members_with_their_own_kernels_stay_the_same():
+    fun = output_and_gradients(window_strides=(2, 2), padding="SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    assert_same(jax.vmap(fun), normal(2, 3, 4, 7, 6), normal(2, 5, 4, 3, 3, seed=1))
+
+
+def test_inside_a_loop_every_convolution_is_channels_last():
+    fun = output_and_gradients(window_strides=(1, 1), padding="SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    program = jax.make_jaxpr(with_fast_images(fun))(normal(2, 3, 9, 9), normal(4, 3, 3, 3)).jaxpr
+    found = [eqn for eqn in primitives_in(program) if eqn.primitive.name == "conv_general_dilated"]
+    fast = lax.ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    assert len(found) == 3 and all(eqn.params["dimension_numbers"] == fast for eqn in found)
+
+
+def test_the_gradient_of_a_strided_kernel_is_a_product():
+    fun = output_and_gradients(window_strides=(2, 2), padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    program = jax.make_jaxpr(with_fast_images(fun))(normal(2, 8, 8, 3), normal(3, 3, 3, 4)).jaxpr
+    names = [eqn.primitive.name for eqn in primitives_in(program)]
+    assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 9
+
+
+@pytest.mark.parametrize("size", [8, 9], ids=["windows fit", "an incomplete window"])
+def test_pooling_gradients_go_to_the_first_of_equal_entries(size):
+    def pooled(x):
+        return jnp.sum(jnp.cos(lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")))
+
+    x = jnp.maximum(normal(3, size, size, 2), 0)  # a ReLU makes ties
+    old, new = jax.jit(jax.grad(pooled))(x), jax.jit(with_fast_images(jax.grad(pooled)))(x)
+    np.testing.assert_array_equal(old, new)
+    assert "select_and_scatter" not in str(jax.make_jaxpr(with_fast_images(jax.grad(pooled)))(x))
+
+
+def test_overlapping_windows_are_left_alone():
+    def pooled(x):
+        return jnp.sum(jnp.cos(lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")))
+
+    x = jnp.maximum(normal(3, 8, 8, 2), 0)
+    assert "select_and_scatter" in str(jax.make_jaxpr(with_fast_images(jax.grad(pooled)))(x))
+    assert_same(jax.grad(pooled), x)
+
+
+def test_branches_scans_and_inner_functions_are_rewritten():
+    def conv(x, w):
+        return lax.conv_general_dilated(x, w, (1,), "SAME", dimension_numbers=("NCW", "OIW", "NCW"))
+
+    def fun(x, w):
+        x = lax.cond(x[0, 0, 0] > 0, jax.jit(conv), lambda x, w: conv(2 * x, w), x, w)
+        x, _ = lax.scan(lambda x, _: (conv(x, w), None), x, length=2)
+        return lax.while_loop(lambda c: c[1] < 2, lambda c: (jax.checkpoint(conv)(c[0], w), c[1] + 1), (x, 0))[0]
+
+    x, w = normal(2, 3, 6), normal(3, 3, 3, seed=1)
+    assert_same(fun, x, w)
+    program = jax.make_jaxpr(with_fast_images(fun))(x, w).jaxpr
+    found = [eqn for eqn in primitives_in(program) if eqn.primitive.name == "conv_general_dilated"]
+    assert len(found) == 4
+    assert all(eqn.params["dimension_numbers"].lhs_spec == (0, 2, 1) for eqn in found)
+
+
+def test_a_program_without_images_is_unchanged():
+    fun = lambda x, w: lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=3)[0]  # noqa: E731
+    args = normal(2, 3), normal(3, 3)
+    assert str(jax.make_jaxpr(with_fast_images(fun))(*args)) == str(jax.make_jaxpr(fun)(*args))
+
+
+def test_accelerators_and_the_switch_keep_the_program(monkeypatch):
+    fun = lambda x: x  # noqa: E731
+    assert with_fast_images(fun, "tpu") is fun
+    monkeypatch.setenv(cpu_tuning.SWITCH, cpu_tuning.IMAGES)
+    assert with_fast_images(fun, "cpu") is fun
