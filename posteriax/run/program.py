@@ -12,12 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core.primitives import conv_general_dilated_p
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CHUNK_BYTES
+from posteriax._internal.rewriting import uses_primitive
 from posteriax.data import Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
@@ -43,6 +45,7 @@ class Program:
         self.minibatches, self.mesh, self.fed = minibatches, mesh, fed is not None
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
+        self.one_by_one = self.members > mesh.shape["members"] and self._prefers_one_by_one()
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
         spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
@@ -84,6 +87,15 @@ class Program:
             leaves = jax.tree.leaves(self.task.problem.unknowns)
             bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.task.thin
         return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.task.steps)))
+
+    def _prefers_one_by_one(self) -> bool:
+        """Whether a device should step its members in turn. Vectorised convolutions, grouped ones, are slow on CPUs."""
+        problem, example = self.task.problem, self.task.example
+        with cpu_tuning.tracing_for(self.platform):
+            if not cpu_tuning.in_use(cpu_tuning.IMAGES):
+                return False
+        two = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((2, *spec.shape), spec.dtype), example)
+        return uses_primitive(problem.network.apply, conv_general_dilated_p, problem.network.params, two)
 
     def place(self, tree: Any, over: str | None = None) -> Any:
         """Put arrays on the devices: split along their leading axis over an axis of devices, or a copy on each."""
@@ -127,7 +139,8 @@ class Program:
         minibatches, warmup, thin = self.minibatches, self.task.warmup, self.task.thin
         per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
         one = lambda keys, state, order, step: self._step_member(keys, state, order, step, first, data)  # noqa: E731
-        all_members = jit(over_members(one, shared=1))  # traced once, both for the shapes below and for the loop
+        over = one_member_after_another if self.one_by_one else over_members
+        all_members = jit(over(one, shared=1))  # traced once, both for the shapes below and for the loop
         order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
         shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
         places = (self.capacity, self.capacity // thin + 2)
@@ -181,6 +194,16 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
             alone = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), own), *common)
             return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1, *jnp.shape(leaf)), alone)
         return jax.vmap(function, in_axes=(0,) * len(own) + (None,) * shared)(*own, *common)
+
+    return mapped
+
+
+def one_member_after_another(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
+    """`over_members` as a loop."""
+
+    def mapped(*args: Any) -> Any:
+        own, common = args[: len(args) - shared], args[len(args) - shared :]
+        return jax.lax.map(lambda one: function(*one, *common), own)
 
     return mapped
 
