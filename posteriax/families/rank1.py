@@ -126,8 +126,8 @@ class Rank1(Family):
         if leaf.is_bias:
             return PointPerComponent(self.components, self.likelihood)
         copies = tuple(range(len(leaf.copies)))  # each has factors of its own
-        axes = {"in_axis": (*copies, *leaf.in_axes), "out_axis": (*copies, *leaf.out_axes)}
-        found = self if self.in_axis is not None else replace(self, **axes)
+        inputs, outputs = (*copies, *leaf.in_axes), (*copies, *leaf.out_axes)
+        found = self if self.in_axis is not None else replace(self, in_axis=inputs, out_axis=outputs)
         return found if not self.misfit(leaf) else PointPerComponent(self.components, self.likelihood)
 
     def misfit(self, leaf: Leaf) -> str:

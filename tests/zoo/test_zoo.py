@@ -176,7 +176,7 @@ SMALL = {
     "LeNet": (lambda: zoo.lenet(shape=(8, 8, 3), classes=4, key=KEY), lambda: images((8, 8, 3))),
     "LSTM": (lambda: zoo.lstm(words=50, units=16, key=KEY), lambda: tokens(6)),
     "CNN-LSTM": (lambda: zoo.CNNLSTM(50, 16, 8, 16, 2, key=KEY), lambda: tokens(12)),
-    "mortality": (lambda: zoo.mortality_lstm(variables=3, static=2, units=16, key=KEY), records),
+    "mortality": (lambda: zoo.mortality_lstm(variables=3, static=2, units=32, key=KEY), records),
     "ResNet-8-FRN": (lambda: zoo.ResNetFRN(1, 8, 3, 4, key=KEY), lambda: images((8, 8, 3))),
     "WRN-10-1": (lambda: zoo.wide_resnet(depth=10, widen=1, classes=4, key=KEY), lambda: images((8, 8, 3))),
     "PreResNet-8": (lambda: zoo.preresnet(8, classes=4, key=KEY), lambda: images((8, 8, 3))),
@@ -248,6 +248,7 @@ def test_every_method_takes_a_step(name, method):
     assert np.isfinite(posterior.predict(few, draws=2).log_prob(data[1][:4])).all()
 
 
+RATES = {"mortality": 1e-2}
 OVERFITTED = ("mlp", "uci", "LeNet-5", "LSTM", "mortality")
 
 
@@ -256,10 +257,10 @@ OVERFITTED = ("mlp", "uci", "LeNet-5", "LSTM", "mortality")
 )
 def test_64_examples_with_random_targets_can_be_learned(name):
     problem, data = problem_of(name)
-    posterior = px.fit(problem, data, px.MAP(optax.adam(3e-3)), steps=400, batch_size=64, key=0)
+    posterior = px.fit(problem, data, px.MAP(optax.adam(RATES.get(name, 3e-3))), steps=400, batch_size=64, key=0)
     scores = px.evaluate(posterior.predict(data[0]), data[1])
     if name == "uci":
-        assert scores["rmse"] < 0.5  # of targets with standard deviation 1
+        assert scores["nll"] < 0  # the best constant takes log(2 pi e) / 2 = 1.42
     else:
         assert scores["accuracy"] == 1.0
         assert scores["nll"] < 0.1  # guessing takes log 2 or log 4
