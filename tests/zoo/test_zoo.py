@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -264,23 +263,3 @@ def test_64_examples_with_random_targets_can_be_learned(name):
     else:
         assert scores["accuracy"] == 1.0
         assert scores["nll"] < 0.1  # guessing takes log 2 or log 4
-
-
-def test_the_recurrence_is_that_of_equinox():
-    ours, theirs = zoo.LSTM(3, 5, key=KEY), eqx.nn.LSTMCell(3, 5, key=KEY)
-    theirs = eqx.tree_at(
-        lambda cell: (cell.weight_ih, cell.weight_hh, cell.bias), theirs, (ours.weight.T, ours.recurrent.T, ours.bias)
-    )
-    sequence = jax.random.normal(KEY, (7, 3))
-    state = (jnp.zeros(5), jnp.zeros(5))
-    for element in sequence:
-        state = theirs(element, state)
-    np.testing.assert_allclose(ours(sequence)[-1], state[0], atol=1e-6)
-
-
-def test_pooling_is_that_of_a_window():
-    x = jax.random.normal(KEY, (7, 6, 3))
-    window = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2, 2, 1), (2, 2, 1), "VALID")
-    np.testing.assert_array_equal(zoo.max_pool(x), window)
-    mean = jax.lax.reduce_window(x, 0.0, jax.lax.add, (3, 3, 1), (3, 3, 1), "VALID") / 9
-    np.testing.assert_allclose(zoo.average_pool(x, 3), mean, atol=1e-6)
