@@ -182,7 +182,7 @@ SMALL = {
     "ResNet-18": (lambda: zoo.resnet18(width=8, classes=4, key=KEY), lambda: images((8, 8, 3))),
     "ResNet-14": (
         lambda: zoo.resnet50(width=8, blocks=(1, 1, 1, 1), classes=4, key=KEY),
-        lambda: images((32, 32, 3)),
+        lambda: images((16, 16, 3)),
     ),
     "VGG": (lambda: zoo.vgg_like(width=8, classes=4, key=KEY), lambda: images((32, 32, 3))),
     "ViT": (

@@ -11,7 +11,7 @@ class Repeated(eqx.Module):
     """`count` equal blocks, one after the other; each array of `block` has a leading axis of blocks.
 
     They are applied by a loop (`jax.lax.scan`), so that one block is compiled instead of `count`, which is most of the
-    time to the first step of a deep network. A prior or a family takes the leading axis as independent copies.
+    time to the first step of a deep network. What the stacked axis means to a posterior is in docs/zoo.md.
 
     Args:
         make: builds one block, from a key.
