@@ -50,7 +50,8 @@ class Dropout(Family):
     def for_leaf(self, leaf: Leaf) -> Family:
         if leaf.is_bias:
             return Point()
-        return self if self.axis is not None else dataclasses.replace(self, axis=leaf.in_axes)
+        copies = tuple(range(len(leaf.copies)))  # each has masks of its own
+        return self if self.axis is not None else dataclasses.replace(self, axis=(*copies, *leaf.in_axes))
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
@@ -86,3 +87,6 @@ class Dropout(Family):
 
     def entropy(self, variational: Variational) -> jax.Array:
         return jnp.zeros(())
+
+    def plan_note(self, plan: Plan) -> str:
+        return plan.note if plan.factors == "drawn" else ""

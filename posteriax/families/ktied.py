@@ -28,7 +28,8 @@ class KTied(DiagonalGaussian):
     """Mean-field with the scales of each weight matrix tied to rank k; biases stay mean-field.
 
     A convolution kernel is treated as a matrix of inputs (positions and channels) by output channels. A matrix with
-    fewer than k rows or columns gets the highest rank it allows.
+    fewer than k rows or columns gets the highest rank it allows. If a leaf stacks the matrices of equal blocks, each
+    block has its own factors.
 
     Args:
         k: the rank; 2 is usually as good as untied.
@@ -49,36 +50,40 @@ class KTied(DiagonalGaussian):
     def for_leaf(self, leaf: Leaf) -> DiagonalGaussian:
         if leaf.is_bias:
             return Normal(self.scale)
-        return self if self.k <= min(leaf.matrix_shape) else dataclasses.replace(self, k=min(leaf.matrix_shape))
+        rank = min(leaf.one_copy.matrix_shape)
+        return self if self.k <= rank else dataclasses.replace(self, k=rank)
 
     def misfit(self, leaf: Leaf) -> str:
-        rank = min(leaf.matrix_shape) if not leaf.is_bias else self.k
+        shape = leaf.one_copy.matrix_shape
+        rank = min(shape) if not leaf.is_bias else self.k
         if self.k <= rank:
             return ""
         return (
-            f"the scales of a {leaf.matrix_shape} matrix have rank {rank} at most, so it gets q.KTied(k={rank}) "
+            f"the scales of a {shape} matrix have rank {rank} at most, so it gets q.KTied(k={rank}) "
             f"instead of q.KTied(k={self.k})"
         )
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
-        rows, columns = leaf.matrix_shape
+        rows, columns = leaf.one_copy.matrix_shape
         start = 0.5 * (math.log(self.scale) - math.log(self.k))  # so that k products of two factors sum to `scale`
-        factors = start + 0.1 * jax.random.normal(key, (rows + columns, self.k), value.dtype)
-        return {"mean": value, "log_u": factors[:rows], "log_v": factors[rows:]}
+        factors = start + 0.1 * jax.random.normal(key, (*leaf.copies, rows + columns, self.k), value.dtype)
+        return {"mean": value, "log_u": factors[..., :rows, :], "log_v": factors[..., rows:, :]}
 
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
         own = (variational["log_u"], variational["log_v"])
-        found = rows_and_columns(variance, (own[0].shape[0], own[1].shape[0]))
+        *copies, rows, _ = own[0].shape
+        columns = own[1].shape[-2]
+        each = jax.vmap(lambda one: rows_and_columns(one, (rows, columns)))(variance.reshape(-1, rows, columns))
         # keep the random differences between the k pairs of factors
         log_u, log_v = (
-            start - start.mean() + (of_all - 0.5 * math.log(self.k))[:, None]
-            for start, of_all in zip(own, found, strict=True)
+            start - start.mean() + (of_all - 0.5 * math.log(self.k)).reshape(*copies, -1, 1)
+            for start, of_all in zip(own, each, strict=True)
         )
         return {**variational, "log_u": log_u, "log_v": log_v}
 
     def precompute(self, variational: Variational) -> Variational:
         # shared by the draw, the KL and the entropy, each of whose gradients would take two matrix products
-        scale = jnp.exp(variational["log_u"]) @ jnp.exp(variational["log_v"]).T
+        scale = jnp.exp(variational["log_u"]) @ jnp.exp(variational["log_v"]).mT
         return {**variational, "scale": scale.reshape(variational["mean"].shape)}
 
     def moments(self, variational: Variational) -> tuple[jax.Array, jax.Array]:
@@ -87,12 +92,14 @@ class KTied(DiagonalGaussian):
 
     def units(self, variational: Variational) -> Units:
         _, scale = self.moments(variational)
-        (rows, k), (columns, _) = variational["log_u"].shape, variational["log_v"].shape
+        (rows, k), columns = variational["log_u"].shape[-2:], variational["log_v"].shape[-2]
         # k products share a weight
         return Units({"mean": scale}, {"log_u": 0.5, "log_v": 0.5}, {"log_u": 2 * columns / k, "log_v": 2 * rows / k})
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
         array = super().array(variational, keys, plan, examples)
+        if variational["log_u"].ndim > 2:  # the blocks of a loop
+            return array
         rows, columns = variational["log_u"].shape[0], variational["log_v"].shape[0]
         if plan.estimator != "local" or self.k * (self.k + 1) // 2 * (rows + columns) >= rows * columns:
             return array

@@ -31,10 +31,10 @@ class Rank1(Family):
     """A shared matrix with random factors on inputs and outputs, in K components; each has its own point biases.
 
     The problem's prior applies to the shared matrix and the biases; the factors have their own. A convolution has
-    factors for its input and output channels. With the default estimator each example and component gets its own
-    factors, and the weight matrix is never formed; ``estimator="factor"`` draws them once per component and step.
-    A training step costs one network pass per component; ``posterior.predict(x, draws=n)`` spreads its n draws evenly
-    over the components.
+    factors for its input and output channels; if a leaf stacks the matrices of equal blocks, each block has its own.
+    With the default estimator each example and component gets its own factors, and the weight matrix is never formed;
+    ``estimator="factor"`` draws them once per component and step. A training step costs one network pass per component;
+    ``posterior.predict(x, draws=n)`` spreads its n draws evenly over the components.
 
     ``start="sign"`` makes components most diverse, but under the default prior around +1 each factor that starts at -1
     costs 200 nats: combine it with ``px.VI(kl_schedule=px.LinearKL(epochs=...))`` over most of the training.
@@ -125,7 +125,9 @@ class Rank1(Family):
     def for_leaf(self, leaf: Leaf) -> Family:
         if leaf.is_bias:
             return PointPerComponent(self.components, self.likelihood)
-        found = self if self.in_axis is not None else replace(self, in_axis=leaf.in_axes, out_axis=leaf.out_axes)
+        copies = tuple(range(len(leaf.copies)))  # each has factors of its own
+        inputs, outputs = (*copies, *leaf.in_axes), (*copies, *leaf.out_axes)
+        found = self if self.in_axis is not None else replace(self, in_axis=inputs, out_axis=outputs)
         return found if not self.misfit(leaf) else PointPerComponent(self.components, self.likelihood)
 
     def misfit(self, leaf: Leaf) -> str:

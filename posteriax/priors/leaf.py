@@ -81,6 +81,30 @@ class Leaf:
         return 1 if axes.lookup else math.prod(self.shape[axis] for axis in axes.inputs + axes.positions)
 
     @property
+    def copies(self) -> tuple[int, ...]:
+        """The lengths of the leading axes that count independent copies, such as the equal blocks of a deep network."""
+        if self.axes is None:
+            return ()
+        used = {*self.axes.inputs, *self.axes.outputs, *self.axes.positions}
+        return self.shape[: min(used, default=0)]
+
+    @property
+    def one_copy(self) -> "Leaf":
+        """A leaf like one of its copies; itself if it has none.
+
+        >>> stacked = Leaf("blocks/weight", (12, 6, 4), axes=Axes(inputs=(1,), outputs=(2,)))
+        >>> stacked.copies, stacked.one_copy.shape, stacked.one_copy.in_axes
+        ((12,), (6, 4), (0,))
+        """
+        first = len(self.copies)
+        if self.axes is None or not first:
+            return self
+        inputs, outputs, positions = (
+            tuple(axis - first for axis in axes) for axes in (self.axes.inputs, self.axes.outputs, self.axes.positions)
+        )
+        return Leaf(self.path, self.shape[first:], self.out_axis, Axes(inputs, outputs, positions, self.axes.lookup))
+
+    @property
     def matrix_shape(self) -> tuple[int, int]:
         """The shape of the leaf as a matrix: inputs by outputs, or outputs by inputs if they come first.
 

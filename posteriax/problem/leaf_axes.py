@@ -164,7 +164,10 @@ def _meet(eqn: Any, values: list[_Value], found: _Found) -> bool:
             elif name in _ELEMENTWISE_MEETINGS:
                 axes = Axes((), tuple(range(len(found.shapes[leaf]))))
             else:
-                axes = None
+                # one number per feature in each step of a loop: the scale of a normalisation
+                copies = found.copies.get(leaf, set())
+                scales = copies and len(found.shapes[leaf]) - len(copies) <= 1
+                axes = Axes((), tuple(range(len(found.shapes[leaf])))) if scales else None
             found.add(leaf, axes)
     return True
 

@@ -14,12 +14,25 @@ from posteriax.zoo.lenet import LeNet, lenet, lenet5
 from posteriax.zoo.lstm_classifier import LSTMClassifier, lstm
 from posteriax.zoo.mlp import MLP, mlp, uci_mlp
 from posteriax.zoo.mortality_lstm import MortalityLSTM, mortality_lstm
-from posteriax.zoo.parts import LSTM, BatchNorm, Conv, Dense, Embedding, FilterResponseNorm, average_pool, max_pool
+from posteriax.zoo.parts import (
+    LSTM,
+    BatchNorm,
+    Conv,
+    Dense,
+    Embedding,
+    FilterResponseNorm,
+    LayerNorm,
+    Repeated,
+    SelfAttention,
+    average_pool,
+    max_pool,
+)
 from posteriax.zoo.preresnet import PreResNet, preresnet
 from posteriax.zoo.resnet18 import ResNet18, resnet18
 from posteriax.zoo.resnet20 import ResNetFRN, resnet20
 from posteriax.zoo.resnet50 import ResNet50, resnet50
 from posteriax.zoo.vgg import VGG, vgg_like
+from posteriax.zoo.vit import ViT, vit, vit_tiny
 from posteriax.zoo.wide_resnet import WideResNet, wide_resnet
 
 __all__ = [
@@ -33,12 +46,16 @@ __all__ = [
     "Embedding",
     "FilterResponseNorm",
     "LSTMClassifier",
+    "LayerNorm",
     "LeNet",
     "MortalityLSTM",
     "PreResNet",
+    "Repeated",
     "ResNet18",
     "ResNet50",
     "ResNetFRN",
+    "SelfAttention",
+    "ViT",
     "WideResNet",
     "average_pool",
     "cnn_lstm",
@@ -54,5 +71,7 @@ __all__ = [
     "resnet50",
     "uci_mlp",
     "vgg_like",
+    "vit",
+    "vit_tiny",
     "wide_resnet",
 ]

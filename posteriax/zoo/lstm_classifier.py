@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.dense import Dense, Embedding, glorot_uniform
+from posteriax.zoo.parts.dense import Dense, Embedding, glorot_uniform, he_normal
 from posteriax.zoo.parts.lstm import LSTM
 
 
@@ -19,7 +19,7 @@ class LSTMClassifier(eqx.Module):
     def __init__(self, words: int, features: int, units: int, outputs: int, *, key: Any):
         keys = jax.random.split(key, 3)
         self.embedding = Embedding(words, features, key=keys[0])
-        self.lstm = LSTM(features, units, key=keys[1])
+        self.lstm = LSTM(features, units, init=he_normal, recurrent_init=he_normal, key=keys[1])
         self.out = Dense(units, outputs, init=glorot_uniform, key=keys[2])
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
@@ -29,7 +29,8 @@ class LSTMClassifier(eqx.Module):
 def lstm(*, words: int = 20_000, units: int = 128, outputs: int = 1, key: Any) -> LSTMClassifier:
     """The LSTM of the k-tied Normal (Swiatkowski et al. 2020) for IMDB: embeddings and states of 128, one logit.
 
-    Reviews shorter than the sequence are padded at their beginning, so that the last state has read all of them.
+    He initialisation in the LSTM, as the paper says, and Keras's elsewhere. Reviews shorter than the sequence are
+    padded at their beginning, so that the last state has read all of them.
 
     >>> sum(leaf.size for leaf in jax.tree.leaves(lstm(key=jax.random.key(0))))
     2691713

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, lecun_normal
+from posteriax.zoo.parts.dense import Dense, Initializer, haiku_normal, he_normal
 
 
 class MLP(eqx.Module):
@@ -52,7 +52,9 @@ def uci_mlp(*, inputs: int, hidden: Sequence[int] = (50,), outputs: int = 2, key
     """The regression network of Izmailov et al. (2021): one hidden layer of 50 ReLU units; two outputs, the mean and,
     before a softplus, the standard deviation: for ``px.Normal(scale="predicted")``.
 
+    Their larger network has ``hidden=(100, 100)``. Initialised as in Haiku, their library.
+
     >>> uci_mlp(inputs=8, key=jax.random.key(0))(jax.numpy.ones(8)).shape
     (2,)
     """
-    return MLP((inputs, *hidden, outputs), key=key, init=lecun_normal)
+    return MLP((inputs, *hidden, outputs), key=key, init=haiku_normal)

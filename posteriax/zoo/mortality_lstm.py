@@ -14,7 +14,7 @@ class MortalityLSTM(eqx.Module):
     """An LSTM over hourly measurements and their mask; static features of the patient join its last state.
 
     Args of a call:
-        values: (time, variables), anything finite where nothing was measured: it is taken as 0.
+        values: (time, variables), standardised; where nothing was measured, anything: it is taken as 0, the mean.
         observed: (time, variables), 1 where a value was measured and 0 where it was not.
         static: (features,), what does not change with time.
     """
@@ -28,7 +28,7 @@ class MortalityLSTM(eqx.Module):
         self.out = Dense(units + static, outputs, init=glorot_uniform, key=keys[1])
 
     def __call__(self, values: jax.Array, observed: jax.Array, static: jax.Array) -> jax.Array:
-        measured = jnp.concatenate([values * observed, observed], axis=-1)
+        measured = jnp.concatenate([jnp.where(observed > 0, values, 0.0), observed], axis=-1)
         return self.out(jnp.concatenate([self.lstm(measured)[-1], static]))
 
 

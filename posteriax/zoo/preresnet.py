@@ -7,7 +7,7 @@ import jax
 
 from posteriax.zoo.parts.batch_norm import BatchNorm
 from posteriax.zoo.parts.convolution import Conv
-from posteriax.zoo.parts.dense import Dense, Initializer, lecun_normal
+from posteriax.zoo.parts.dense import Dense, Initializer, torch_uniform
 from posteriax.zoo.wide_resnet import Stateful
 
 he_by_outputs: Initializer = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -56,8 +56,9 @@ class PreResNet(eqx.Module):
     blocks: list[Block]
     norm: BatchNorm
     out: Dense
+    remat: bool = eqx.field(static=True)
 
-    def __init__(self, depth: int, channels: int, classes: int, *, key: Any):
+    def __init__(self, depth: int, channels: int, classes: int, *, remat: bool = False, key: Any):
         bottleneck = depth >= BOTTLENECKS_FROM
         layers = 9 if bottleneck else 6
         if depth < 8 or (depth - 2) % layers:
@@ -72,21 +73,30 @@ class PreResNet(eqx.Module):
                 self.blocks.append(Block(inputs, width, 2 if stage and not i else 1, bottleneck, key=next(keys)))
                 inputs = 4 * width if bottleneck else width
         self.norm = BatchNorm(inputs)
-        self.out = Dense(inputs, classes, init=lecun_normal, key=next(keys))
+        self.out = Dense(inputs, classes, init=torch_uniform, key=next(keys))
+        self.remat = remat
 
     def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         x = self.stem(x)
         for block in self.blocks:
-            x, state = block(x, state)
+            x, state = (eqx.filter_checkpoint(block) if self.remat else block)(x, state)
         x, state = self.norm(x, state)
         return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
 
 
-def preresnet(depth: int = 20, *, channels: int = 3, classes: int = 100, key: Any) -> Stateful:
+def preresnet(depth: int = 20, *, channels: int = 3, classes: int = 100, remat: bool = False, key: Any) -> Stateful:
     """The PreResNets on which Farquhar et al. (2020) compare SWAG with its diagonal form; with its state.
+
+    Normal weights of variance 2 / fan_out, as in the program of SWAG (Maddox et al. 2019).
+
+    Args:
+        depth: 6 n + 2 below 44; 9 n + 2 from there on, with bottlenecks.
+        remat: keep only the input of each block for the backward pass, and run the block again there
+            (`jax.checkpoint`): less memory, for one more forward pass. Leaves inside are then drawn once per step
+            whatever the estimator.
 
     >>> net, state = preresnet(8, classes=10, key=jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))
     77850
     """
-    return eqx.nn.make_with_state(PreResNet)(depth, channels, classes, key=key)
+    return eqx.nn.make_with_state(PreResNet)(depth, channels, classes, remat=remat, key=key)

@@ -7,10 +7,11 @@ import jax
 
 from posteriax.zoo.parts.batch_norm import BatchNorm
 from posteriax.zoo.parts.convolution import Conv
-from posteriax.zoo.parts.dense import Dense
+from posteriax.zoo.parts.dense import Dense, Initializer
 from posteriax.zoo.wide_resnet import Stateful
 
-WIDTHS, STRIDES = (64, 128, 256, 512), (1, 2, 2, 2)
+STRIDES = (1, 2, 2, 2)
+wide_normal: Initializer = jax.nn.initializers.normal(0.1)
 
 
 class Block(eqx.Module):
@@ -22,12 +23,12 @@ class Block(eqx.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, *, key: Any):
         keys = jax.random.split(key, 3)
-        self.norms = [BatchNorm(inputs, momentum=0.99), BatchNorm(outputs, momentum=0.99)]
+        self.norms = [_norm(inputs), _norm(outputs)]
         self.convolutions = [
-            Conv(inputs, outputs, 3, stride=stride, key=keys[0]),
-            Conv(outputs, outputs, 3, key=keys[1]),
+            Conv(inputs, outputs, 3, stride=stride, init=wide_normal, key=keys[0]),
+            Conv(outputs, outputs, 3, init=wide_normal, key=keys[1]),
         ]
-        self.shortcut = Conv(inputs, outputs, 1, stride=stride, padding="VALID", key=keys[2])
+        self.shortcut = Conv(inputs, outputs, 1, stride=stride, padding="VALID", init=wide_normal, key=keys[2])
 
     def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         x, state = self.norms[0](x, state)
@@ -37,21 +38,21 @@ class Block(eqx.Module):
 
 
 class ResNet18(eqx.Module):
-    """A convolution, four blocks of 64 to 512 channels, the mean over positions, and a dense layer."""
+    """A convolution, four blocks of 1 to 8 times the width, the mean over positions, and a dense layer."""
 
     stem: Conv
     blocks: list[Block]
     norm: BatchNorm
     out: Dense
 
-    def __init__(self, channels: int, classes: int, *, key: Any):
+    def __init__(self, width: int, channels: int, classes: int, *, key: Any):
         keys = jax.random.split(key, 6)
-        self.stem = Conv(channels, WIDTHS[0], 3, key=keys[0])
-        inputs = (WIDTHS[0], *WIDTHS[:-1])
-        stages = zip(inputs, WIDTHS, STRIDES, keys[1:5], strict=True)
+        widths = [width * 2**stage for stage in range(4)]
+        self.stem = Conv(channels, width, 3, init=wide_normal, key=keys[0])
+        stages = zip([width, *widths[:-1]], widths, STRIDES, keys[1:5], strict=True)
         self.blocks = [Block(n, m, stride, key=key) for n, m, stride, key in stages]
-        self.norm = BatchNorm(WIDTHS[-1], momentum=0.99)
-        self.out = Dense(WIDTHS[-1], classes, key=keys[5])
+        self.norm = _norm(widths[-1])
+        self.out = Dense(widths[-1], classes, init=wide_normal, key=keys[5])
 
     def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         x = self.stem(x)
@@ -61,14 +62,18 @@ class ResNet18(eqx.Module):
         return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
 
 
-def resnet18(*, channels: int = 3, classes: int = 10, key: Any) -> Stateful:
+def _norm(channels: int) -> BatchNorm:
+    return BatchNorm(channels, momentum=0.99, epsilon=1e-3)
+
+
+def resnet18(*, channels: int = 3, width: int = 64, classes: int = 10, key: Any) -> Stateful:
     """The "ResNet-18" of Swiatkowski et al. (2020): four blocks, as in an example of TensorFlow Probability.
 
     That example has one block per stage (ten convolutions including the shortcuts), where the ResNet-18 of He et al.
-    has two. Uses He initialisation, since the paper gives none for the means. Returned with its state.
+    has two. Weights start at N(0, 0.1^2), and batch normalisation has Keras's settings. Returned with its state.
 
     >>> net, state = resnet18(key=jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))
     4908490
     """
-    return eqx.nn.make_with_state(ResNet18)(channels, classes, key=key)
+    return eqx.nn.make_with_state(ResNet18)(width, channels, classes, key=key)

@@ -1,5 +1,6 @@
 """ResNet-50 for ImageNet (He et al. 2016), with the strides in the 3 x 3 convolutions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ from posteriax.zoo.parts.convolution import Conv
 from posteriax.zoo.parts.dense import Dense
 from posteriax.zoo.wide_resnet import Stateful
 
-STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, stride
+BLOCKS, STRIDES = (3, 4, 6, 3), (1, 2, 2, 2)  # of the four stages
 
 
 class ConvNorm(eqx.Module):
@@ -20,8 +21,8 @@ class ConvNorm(eqx.Module):
     convolution: Conv
     norm: BatchNorm
 
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, *, key: Any):
-        self.convolution = Conv(inputs, outputs, size, stride=stride, padding=size // 2, bias=False, key=key)
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, *, padding: Any = "SAME", key: Any):
+        self.convolution = Conv(inputs, outputs, size, stride=stride, padding=padding, bias=False, key=key)
         self.norm = BatchNorm(outputs)
 
     def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
@@ -51,41 +52,62 @@ class Bottleneck(eqx.Module):
 
 
 class ResNet50(eqx.Module):
-    """A 7 x 7 convolution, a pooling, sixteen bottlenecks in four stages, the mean over positions, a dense layer."""
+    """A 7 x 7 convolution, a pooling, bottlenecks in four stages, the mean over positions, a dense layer."""
 
     stem: ConvNorm
     blocks: list[Bottleneck]
     out: Dense
+    remat: bool = eqx.field(static=True)
 
-    def __init__(self, channels: int, classes: int, *, key: Any):
-        keys = iter(jax.random.split(key, 18))
-        self.stem = ConvNorm(channels, 64, 7, 2, key=next(keys))
-        self.blocks, inputs = [], 64
-        for width, blocks, stride in STAGES:
-            for i in range(blocks):
+    def __init__(
+        self, blocks: Sequence[int], width: int, channels: int, classes: int, *, remat: bool = False, key: Any
+    ):
+        keys = iter(jax.random.split(key, sum(blocks) + 2))
+        self.stem = ConvNorm(channels, width, 7, 2, padding=3, key=next(keys))
+        self.blocks, inputs = [], width
+        for count, stride in zip(blocks, STRIDES, strict=True):
+            for i in range(count):
                 self.blocks.append(Bottleneck(inputs, width, 1 if i else stride, key=next(keys)))
                 inputs = 4 * width
+            width *= 2
         self.out = Dense(inputs, classes, init=jax.nn.initializers.normal(0.01), key=next(keys))
+        self.remat = remat
 
     def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         x, state = self.stem(x, state)
         x = _overlapping_max_pool(jax.nn.relu(x))
         for block in self.blocks:
-            x, state = block(x, state)
+            x, state = (eqx.filter_checkpoint(block) if self.remat else block)(x, state)
         return self.out(x.mean(axis=(0, 1))), state
 
 
 def _overlapping_max_pool(x: jax.Array) -> jax.Array:
     """Windows of 3 x 3 with stride 2."""
-    padded = ((1, 1), (1, 1), (0, 0))
-    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (3, 3, 1), (2, 2, 1), padded)
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (3, 3, 1), (2, 2, 1), "SAME")
 
 
-def resnet50(*, channels: int = 3, classes: int = 1000, key: Any) -> Stateful:
+def resnet50(
+    *,
+    channels: int = 3,
+    width: int = 64,
+    blocks: Sequence[int] = BLOCKS,
+    classes: int = 1000,
+    remat: bool = False,
+    key: Any,
+) -> Stateful:
     """The network of rank-1 BNNs (Dusenberry et al. 2020) for ImageNet, images of 224 x 224; with its state.
+
+    He initialisation, N(0, 0.01^2) in the last layer, and no biases but there.
+
+    Args:
+        width: channels of the first stage, before they are multiplied by four; each stage doubles them.
+        blocks: of each of the four stages.
+        remat: keep only the input of each block for the backward pass, and run the block again there
+            (`jax.checkpoint`): less memory, for one more forward pass. Leaves inside are then drawn once per step
+            whatever the estimator.
 
     >>> net, state = jax.eval_shape(lambda key: eqx.filter(resnet50(key=key), eqx.is_array), jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, lambda leaf: leaf.dtype == jnp.float32)))
     25557032
     """
-    return eqx.nn.make_with_state(ResNet50)(channels, classes, key=key)
+    return eqx.nn.make_with_state(ResNet50)(blocks, width, channels, classes, remat=remat, key=key)

@@ -91,6 +91,11 @@ def remembered(w, x):
     return jax.checkpoint(lambda h: jax.nn.relu(h @ w))(x)
 
 
+def in_a_loop(block):
+    """A loop over the first axis of a leaf, as over the equal blocks of a deep network."""
+    return lambda w, x: jax.lax.scan(lambda x, own: (block(own, x), None), x, w)[0]
+
+
 PROGRAMS = {
     "transposed": (lambda w, x: x @ w.T, (3, 6), X, Axes((1,), (0,))),
     "einsum, outputs around": (lambda w, x: jnp.einsum("bsi,hio->bsho", x, w), (4, 6, 3), X, Axes((1,), (0, 2))),
@@ -127,6 +132,9 @@ PROGRAMS = {
     "tied embedding, two uses that disagree": (lambda w, x: w[x] @ w.T, (7, 4), TOKENS, None),
     "cut across its axes": (lambda w, x: x @ w.reshape(6, 6), (4, 3, 3), X, None),
     "scale": (lambda w, x: x * w, (6,), X, None),
+    "scale in each block of a loop": (in_a_loop(lambda w, x: x * w), (4, 6), X, Axes((), (0, 1))),
+    "bias in each block of a loop": (in_a_loop(lambda w, x: x + w), (4, 6), X, Axes((), (0, 1))),
+    "matrix in each block of a loop": (in_a_loop(lambda w, x: x @ w), (4, 6, 6), X, Axes((1,), (2,))),
 }
 
 
@@ -150,6 +158,26 @@ def test_the_program_says_which_axes_are_inputs(name):
 )
 def test_a_leaf_as_a_matrix(leaf, expected):
     assert leaf.matrix_shape == expected
+
+
+@pytest.mark.parametrize("family", [q.KTied(2), q.Rank1(3), q.Dropout(0.2)], ids=["k-tied", "rank-1", "dropout"])
+def test_the_blocks_of_a_loop_are_as_independent_as_separate_leaves(family):
+    """Four stacked blocks have the parameters of four leaves, and their draws are not correlated with each other."""
+    (stacked,) = px.network(
+        (lambda params, x: in_a_loop(lambda w, x: x @ w)(params["w"], x), {"w": jnp.ones((4, 6, 6))}), example=X
+    ).leaf_infos
+    single = Leaf("w", (6, 6), axes=Axes((0,), (1,)))
+    assert (stacked.copies, stacked.one_copy) == ((4,), single)
+    whole, one = family.for_leaf(stacked), family.for_leaf(single)
+    params = whole.init(jax.random.key(0), jnp.ones(stacked.shape), stacked)
+    of_one = one.init(jax.random.key(0), jnp.ones(single.shape), single)
+    assert sum(leaf.size for leaf in params.values()) == 4 * sum(leaf.size for leaf in of_one.values())
+    if family.components:
+        params = whole.component(params, 0)
+    n = 2000
+    draws = jax.vmap(lambda key: whole.sample(params, key))(jax.random.split(jax.random.key(1), n)).reshape(n, 4, 36)
+    between = np.corrcoef(np.asarray(draws.transpose(1, 2, 0)[:2]).reshape(72, n))[:36, 36:]
+    assert np.abs(between).max() < 5 / np.sqrt(n)  # 36 x 36 correlations of independent draws
 
 
 def test_he_scales_go_by_the_real_fan_in():

@@ -122,6 +122,9 @@ def _follow(small: Any, large: Any, index: int, *, inner: bool = False) -> Use:
                 variable = eqn.outvars[passed.index]
         elif position in _CONTRACTIONS.get(name, ()):
             return _meeting(name, eqn, large.eqns[n], position)
+        elif name == "scan" and position >= eqn.params["num_consts"] + eqn.params["num_carry"]:
+            # Quax would slice every array that a random array consists of
+            return Use(None, reason="a loop runs over its first axis", dispatchable=False)
         elif name in ("scan", "while"):
             return Use(None, reason="it is used in a loop", in_loop=_inside_scan(eqn, large.eqns[n], position))
         else:

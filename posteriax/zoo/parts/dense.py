@@ -9,8 +9,15 @@ import jax.numpy as jnp
 
 Initializer = Callable[..., jax.Array]
 he_normal = jax.nn.initializers.he_normal()  # variance 2 / fan_in
-lecun_normal = jax.nn.initializers.lecun_normal()  # variance 1 / fan_in
 glorot_uniform = jax.nn.initializers.glorot_uniform()  # variance 2 / (fan_in + fan_out)
+torch_uniform = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # PyTorch's: U(+-1 / sqrt(fan_in))
+# Haiku's: N(0, 1 / fan_in) cut off at two standard deviations, which leaves 0.774 of the variance
+haiku_normal = jax.nn.initializers.variance_scaling(0.77374, "fan_in", "truncated_normal")
+
+
+def keras_uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """Keras's initialisation of embeddings: U(-0.05, 0.05)."""
+    return jax.random.uniform(key, shape, dtype, -0.05, 0.05)
 
 
 class Dense(eqx.Module):
@@ -41,8 +48,8 @@ class Embedding(eqx.Module):
 
     weight: jax.Array
 
-    def __init__(self, words: int, features: int, *, key: Any):
-        self.weight = jax.random.uniform(key, (words, features), minval=-0.05, maxval=0.05)  # as in Keras
+    def __init__(self, words: int, features: int, *, key: Any, init: Initializer = keras_uniform):
+        self.weight = init(key, (words, features), jnp.float32)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         return self.weight[tokens]

@@ -6,7 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.zoo.parts.dense import glorot_uniform
+from posteriax.zoo.parts.dense import Initializer, glorot_uniform
+
+orthogonal = jax.nn.initializers.orthogonal()
 
 
 class LSTM(eqx.Module):
@@ -15,8 +17,14 @@ class LSTM(eqx.Module):
         i, f, g, o = x W + h U + b
         c <- sigmoid(f) c + sigmoid(i) tanh(g),    h <- sigmoid(o) tanh(c)
 
-    The products with the inputs are taken for all times at once, before the loop. Initialised as in Keras: Glorot,
-    orthogonal for the recurrent weights, a forget bias of 1.
+    The products with the inputs are taken for all times at once, before the loop. By default initialised as in Keras:
+    Glorot, orthogonal for the recurrent weights, and a bias of 1 for the forget gate f, so that it starts open.
+
+    Args:
+        inputs, units: features of an element of the sequence and of the state.
+        init, recurrent_init: of W and of U.
+        forget_offset: a constant added to f. With 1, as in Haiku, the gate starts open with a bias of 0, where a prior
+            around 0 has its mode.
 
     >>> LSTM(3, 5, key=jax.random.key(0))(jnp.ones((7, 3))).shape
     (7, 5)
@@ -25,12 +33,23 @@ class LSTM(eqx.Module):
     weight: jax.Array
     recurrent: jax.Array
     bias: jax.Array
+    forget_offset: float = eqx.field(static=True)
 
-    def __init__(self, inputs: int, units: int, *, key: Any):
+    def __init__(
+        self,
+        inputs: int,
+        units: int,
+        *,
+        key: Any,
+        init: Initializer = glorot_uniform,
+        recurrent_init: Initializer = orthogonal,
+        forget_offset: float = 0.0,
+    ):
         of_inputs, of_state = jax.random.split(key)
-        self.weight = glorot_uniform(of_inputs, (inputs, 4 * units), jnp.float32)
-        self.recurrent = jax.nn.initializers.orthogonal()(of_state, (units, 4 * units), jnp.float32)
-        self.bias = jnp.zeros(4 * units).at[units : 2 * units].set(1.0)
+        self.weight = init(of_inputs, (inputs, 4 * units), jnp.float32)
+        self.recurrent = recurrent_init(of_state, (units, 4 * units), jnp.float32)
+        self.bias = jnp.zeros(4 * units).at[units : 2 * units].set(1.0 - forget_offset)
+        self.forget_offset = forget_offset
 
     def __call__(self, sequence: jax.Array) -> jax.Array:
         units = self.recurrent.shape[0]
@@ -39,7 +58,7 @@ class LSTM(eqx.Module):
         def advance(carry: tuple[jax.Array, jax.Array], of_input: jax.Array) -> tuple[Any, jax.Array]:
             hidden, cell = carry
             i, f, g, o = jnp.split(of_input + hidden @ self.recurrent, 4)
-            cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+            cell = jax.nn.sigmoid(f + self.forget_offset) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
             hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
             return (hidden, cell), hidden
 

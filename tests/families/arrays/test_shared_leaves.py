@@ -67,6 +67,19 @@ def test_a_recurrent_weight_is_one_draw(estimator):
     assert draws.std() == pytest.approx(0.5 * STEPS, rel=5 / np.sqrt(2 * n))  # independent draws: 0.5 sqrt(STEPS)
 
 
+@pytest.mark.parametrize("family", [q.Normal(), q.KTied(1), q.Rank1(2), q.Dropout()], ids=lambda f: type(f).__name__)
+def test_a_loop_over_the_blocks_of_a_leaf_trains_with_one_draw(family):
+    def deep(params, x):
+        return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, params["w"])[0]
+
+    rng = np.random.default_rng(0)
+    net = (deep, {"w": rng.normal(size=(3, 2, 2)).astype(np.float32)})
+    x = rng.normal(size=(4, 2)).astype(np.float32)
+    posterior = px.fit(px.Problem(net, px.Normal(scale=1.0)), (x, x), px.VI(family), steps=1, key=0)
+    assert "because a loop runs over its first axis" in "".join(posterior.trace.notes)
+    assert np.isfinite(posterior.sample(jax.random.key(0), 1)["w"]).all()
+
+
 def test_the_draw_is_made_outside_the_loop():
     outputs, _, _ = setup(recurrent, (1, 1), jnp.ones((3, STEPS, 1)))
     jaxpr = jax.make_jaxpr(outputs)(jax.random.key(0))
