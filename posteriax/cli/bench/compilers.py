@@ -65,14 +65,15 @@ def make_case(name: str) -> Callable[[], float]:
     from posteriax import priors as p
     from posteriax.cli.bench import leapfrog, step
     from posteriax.cli.bench.driver import Driver
-    from posteriax.cli.bench.lenet import IMAGE, lenet, lenet_weights
 
     x, y = step.random_data()
-    images = jax.random.normal(jax.random.key(3), (512, *IMAGE))
+    images = jax.random.normal(jax.random.key(3), (512, 28, 28, 1))
     (two_x, two_y), _ = px.data.two_moons(train=500, test=1)
 
     def of_lenet(method: Any) -> Callable[[], float]:
-        problem = px.Problem((lenet, lenet_weights()), px.Categorical(), p.Normal(scale=0.3))
+        init = jax.nn.initializers.he_normal()
+        network = px.zoo.LeNet((28, 28, 1), (6, 16), 120, 10, padding="VALID", init=init, key=jax.random.key(0))
+        problem = px.Problem(network, px.Categorical(), p.Normal(scale=0.3))
         return Driver(problem, method, (images, y[: len(images)]), batch_size=64).seconds_per_step(2)
 
     makers: dict[str, Callable[[], Callable[[], float]]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posteriax.cli.user_data.messages import DataError, brief, quoted
+from posteriax.cli.user_data.messages import brief, quoted
 from posteriax.cli.user_data.settings import DataSettings
 from posteriax.cli.user_data.table import Table
 
@@ -105,13 +105,7 @@ def numbers_of(table: Table, column: str, dates: str | None) -> np.ndarray:
         return table.numbers(column)
     texts = table.texts(column)
     days = _days(texts, dates)
-    wrong = texts.notna().to_numpy() & np.isnan(days)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{table.name}: column {column!r} must hold dates like {DATES[dates]}, but {table.place(row)} has "
-            f"{brief(texts.iloc[row])}"
-        )
+    table.refuse(column, texts.notna().to_numpy() & np.isnan(days), f"dates like {DATES[dates]}")
     return days
 
 

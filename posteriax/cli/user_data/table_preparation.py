@@ -8,9 +8,9 @@ A preparation is saved as JSON and rebuilt from it, so that reading one can neve
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from posteriax.cli.user_data.columns import DATES, Category, Number, choose_columns, numbers_of, summary
 from posteriax.cli.user_data.messages import DataError, shown
-from posteriax.cli.user_data.settings import DataSettings, Split, split_by_target
+from posteriax.cli.user_data.settings import DataSettings, Prepared, Split, split_by_target
 from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.targets import Target, target_from_plain, target_to_plain
+from posteriax.cli.user_data.targets import Target, target_from_plain
 
 OTHER = " other"  # no cell of a table begins with a space
 
@@ -36,12 +36,13 @@ class Preparation:
         columns: the input columns, in the network's order.
         target: what is predicted.
 
+    >>> from dataclasses import asdict
     >>> from posteriax.cli.user_data.targets import Classes
     >>> height = Number("height", missing=False, median=1.0, mean=1.0, scale=0.5)
     >>> preparation = Preparation((height,), Classes("kind", ("elm", "oak")))
     >>> preparation.inputs(Table("new.csv", pd.DataFrame({"height": ["2.0", None]}))).tolist()
     [[2.0], [0.0]]
-    >>> preparation_from_plain(preparation.to_plain()) == preparation
+    >>> preparation_from_plain(asdict(preparation)) == preparation
     True
     """
 
@@ -75,10 +76,6 @@ class Preparation:
                 )
         return notes
 
-    def to_plain(self) -> dict[str, Any]:
-        """The same as data for JSON."""
-        return {"columns": [asdict(column) for column in self.columns], "target": target_to_plain(self.target)}
-
     @cached_property
     def _transformer(self) -> ColumnTransformer:
         """Rebuilt by a fit to one made-up row; only means and scales, public attributes, have to be set."""
@@ -94,15 +91,6 @@ class Preparation:
             scaler.scale_ = np.array([column.scale for column in numbers])
             scaler.var_ = scaler.scale_**2
         return transformer
-
-
-class Prepared(NamedTuple):
-    """A table prepared for training. Targets are labels or standardised numbers."""
-
-    preparation: Preparation
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
-    notes: tuple[str, ...]
 
 
 def prepare(table: Table, settings: DataSettings, split: Split | None = None) -> Prepared:
@@ -148,7 +136,7 @@ def target_values(table: Table, target: str) -> Any:
 
 
 def preparation_from_plain(plain: dict[str, Any]) -> Preparation:
-    """The inverse of `to_plain`."""
+    """The preparation that `asdict` gave."""
     columns = tuple(
         Category(str(column["name"]), tuple(column["categories"]), bool(column.get("pooled", False)))
         if "categories" in column

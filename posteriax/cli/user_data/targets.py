@@ -1,6 +1,6 @@
 """The target: the task it implies, its values as the network sees them, and the split into training and test rows."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ class Classes:
 
     name: str
     labels: tuple[str, ...]
-    task: ClassVar[Task] = "classification"
+    task: Task = field(default="classification", init=False)
 
     @property
     def outputs(self) -> int:
@@ -50,8 +50,8 @@ class Quantity:
     name: str
     mean: float
     scale: float
+    task: Task = field(default="regression", init=False)
     outputs: ClassVar[int] = 1
-    task: ClassVar[Task] = "regression"
 
     def encode(self, values: Any) -> np.ndarray:
         """Standardised values."""
@@ -132,13 +132,8 @@ def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int
     return np.setdiff1d(np.arange(rows), chosen), chosen
 
 
-def target_to_plain(target: Target) -> dict[str, Any]:
-    """A target as data for JSON."""
-    return {"task": target.task, **asdict(target)}
-
-
 def target_from_plain(plain: dict[str, Any]) -> Target:
-    """The inverse of `target_to_plain`."""
+    """The target that `asdict` gave."""
     if plain["task"] == "classification":
         return Classes(str(plain["name"]), tuple(map(str, plain["labels"])))
     return Quantity(str(plain["name"]), float(plain["mean"]), float(plain["scale"]))
