@@ -33,7 +33,7 @@ class Driver:
         *,
         members: int = 1,
         batch_size: int | None = None,
-        **lengths: int,
+        **lengths: Any,
     ):
         x, y = data
         example = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)

@@ -106,14 +106,6 @@ class NumberPredictive(PredictsNumbers):
         return mean, jnp.sqrt(variance)
 
     @property
-    def sums(self) -> NumberSums:
-        """What ``reduce=True`` would have kept, in the network's units."""
-        mean, scale = self.standard_moments
-        middle = mean.mean(axis=0)
-        squares = jnp.square(mean - middle).sum(axis=0)
-        return NumberSums(jnp.float32(len(mean)), middle, squares, jnp.square(scale).mean(axis=0))
-
-    @property
     def moments_per_draw(self) -> tuple[Any, Any]:
         """Mean and standard deviation of y under every draw, (S, N, D)."""
         mean, scale = self.standard_moments
