@@ -81,16 +81,25 @@ def infer_task(name: str, values: Any, task: Task | None) -> Task:
     return "classification" if whole and few else "regression"
 
 
+def spread(numbers: np.ndarray) -> float:
+    """The standard deviation; 0 if nothing but rounding differs.
+
+    >>> spread(np.array([1.0, 3.0])), spread(np.full(3, 0.1))
+    (1.0, 0.0)
+    """
+    scale = float(numbers.std())
+    return scale if scale > 1e-12 * max(1.0, float(np.abs(numbers).max())) else 0.0
+
+
 def make_target(name: str, values: Any, task: Task, train: np.ndarray) -> Target:
     """The target of a table: its classes in all rows, or mean and scale in the training rows."""
     if task == "regression":
         numbers = np.asarray(values, np.float64)[train]
-        scale = float(numbers.std())
-        if scale <= 1e-12 * max(1.0, float(np.abs(numbers).max())):
+        if not spread(numbers):
             raise DataError(
                 f"target {name!r} has only one value, {label_of(float(numbers[0]))}: there is nothing to learn"
             )
-        return Quantity(name, float(numbers.mean()), scale)
+        return Quantity(name, float(numbers.mean()), spread(numbers))
     different = list(np.unique(np.asarray(values, np.float64))) if _is_numbers(values) else sorted(set(values))
     return Classes(name, tuple(_as_labels(different)))
 

@@ -31,7 +31,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         if key is not None:
             for n, i in enumerate(seeds):
                 held = [*held[:i], jax.random.key_data(jax.random.fold_in(key, n)), *held[i + 1 :]]
-        inputs, keywords = calling.arguments(x, training=key is not None)
+        inputs, keywords = calling.arguments(x)
         keywords.pop("training", None)
         if calling.takes("training", by_keywords=True):
             keywords["training"] = key is not None
