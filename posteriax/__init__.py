@@ -36,10 +36,6 @@ from posteriax.methods import Ensemble as Ensemble
 from posteriax.methods import LinearKL as LinearKL
 from posteriax.methods import StaircaseKL as StaircaseKL
 from posteriax.methods import natural_gradient as natural_gradient
-from posteriax.posterior import ClassPredictive as ClassPredictive
-from posteriax.posterior import CountPredictive as CountPredictive
-from posteriax.posterior import NormalPredictive as NormalPredictive
-from posteriax.posterior import NumberPredictive as NumberPredictive
 from posteriax.posterior import Posterior as Posterior
 from posteriax.posterior import PosteriorFileError as PosteriorFileError
 from posteriax.posterior import Predictive as Predictive
@@ -49,10 +45,14 @@ from posteriax.posterior import with_batch_statistics as with_batch_statistics
 from posteriax.problem import Bernoulli as Bernoulli
 from posteriax.problem import Categorical as Categorical
 from posteriax.problem import ClassLikelihood as ClassLikelihood
+from posteriax.problem import ClassPredictive as ClassPredictive
+from posteriax.problem import CountPredictive as CountPredictive
 from posteriax.problem import Likelihood as Likelihood
 from posteriax.problem import Network as Network
 from posteriax.problem import Normal as Normal
+from posteriax.problem import NormalPredictive as NormalPredictive
 from posteriax.problem import NumberLikelihood as NumberLikelihood
+from posteriax.problem import NumberPredictive as NumberPredictive
 from posteriax.problem import Poisson as Poisson
 from posteriax.problem import Problem as Problem
 from posteriax.problem import StudentT as StudentT

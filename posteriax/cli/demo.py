@@ -13,7 +13,7 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax.cli.environment import console
 
-Runs = dict[str, tuple[Any, dict[str, Any]]]
+Length = dict[str, Any]  # steps, epochs, or draws and chains: what px.fit takes
 
 
 def run_demo(out: Path, seed: int = 0) -> None:
@@ -36,22 +36,12 @@ def two_moons(screen: Any, out: Path, seed: int) -> None:
     problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=1.0))
     screen.rule("Two moons")
     screen.print(f"{len(train[1])} training points, {len(test[1])} test points; {describe(problem)}\n")
-    runs: Runs = {
-        "MAP": (px.MAP(), {"steps": 2000}),
-        "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"steps": 2000}),
-        "mean-field VI": (px.VI(q.Normal()), {"steps": 6000}),
-        "HMC": (px.HMC(warmup=200), {"draws": 400, "chains": 2}),
+    posteriors = fit_all(screen, problem, train, test, seed, {"steps": 2000}, {"steps": 6000})
+    figures = {
+        "moons_uncertainty.png": lambda figures: figures.uncertainty_plane(posteriors, train),
+        "moons_traces.png": lambda figures: figures.traces({n: post.trace for n, post in posteriors.items()}),
     }
-    posteriors = fit_all(screen, problem, train, runs, seed)
-    screen.print(px.compare(posteriors, test, reference="HMC", costs=False))  # costs would not fit a terminal
-    screen.print()
-    save_figures(
-        out,
-        {
-            "moons_uncertainty.png": lambda figures: figures.uncertainty_plane(posteriors, train),
-            "moons_traces.png": lambda figures: figures.traces({n: post.trace for n, post in posteriors.items()}),
-        },
-    )
+    save_figures(out, figures)
 
 
 def fashion(screen: Any, out: Path, seed: int) -> None:
@@ -61,34 +51,35 @@ def fashion(screen: Any, out: Path, seed: int) -> None:
     problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.3))
     screen.rule("Fashion-MNIST, a small part")
     screen.print(f"{len(y)} training images, {len(y_test)} test images; {describe(problem)}\n")
-    runs: Runs = {
-        "MAP": (px.MAP(), {"epochs": 100}),
-        "deep ensemble": (px.Ensemble(px.MAP(), members=4), {"epochs": 100}),
-        "mean-field VI": (px.VI(q.Normal()), {"epochs": 1000}),
-        "HMC": (px.HMC(warmup=200), {"draws": 400, "chains": 2}),
-    }
-    posteriors = fit_all(screen, problem, (x, y), runs, seed)
+    posteriors = fit_all(screen, problem, (x, y), (x_test, y_test), seed, {"epochs": 100}, {"epochs": 1000})
     predictives = {name: posterior.predict(x_test) for name, posterior in posteriors.items()}
-    screen.print(px.compare(posteriors, (x_test, y_test), reference="HMC", costs=False))
-    screen.print()
-    save_figures(
-        out,
-        {
-            "fashion_reliability.png": lambda figures: figures.reliability_diagram(predictives, y_test),
-            "fashion_traces.png": lambda figures: figures.traces({n: post.trace for n, post in posteriors.items()}),
-        },
-    )
+    figures = {
+        "fashion_reliability.png": lambda figures: figures.reliability_diagram(predictives, y_test),
+        "fashion_traces.png": lambda figures: figures.traces({n: post.trace for n, post in posteriors.items()}),
+    }
+    save_figures(out, figures)
 
 
 def describe(problem: px.Problem) -> str:
     return f"a network with {problem.network.num_parameters:,} weights, prior {problem.prior}."
 
 
-def fit_all(screen: Any, problem: px.Problem, data: Any, runs: Runs, seed: int) -> dict[str, px.Posterior]:
+def fit_all(
+    screen: Any, problem: px.Problem, train: Any, test: Any, seed: int, steps: Length, steps_of_vi: Length
+) -> dict[str, px.Posterior]:
+    """All four posteriors; prints how long each took, and their comparison."""
+    runs: dict[str, tuple[Any, Length]] = {
+        "MAP": (px.MAP(), steps),
+        "deep ensemble": (px.Ensemble(px.MAP(), members=4), steps),
+        "mean-field VI": (px.VI(q.Normal()), steps_of_vi),
+        "HMC": (px.HMC(warmup=200), {"draws": 400, "chains": 2}),
+    }
     posteriors = {}
     for name, (method, length) in runs.items():
-        posteriors[name] = px.fit(problem, data, method, key=seed, **length)
+        posteriors[name] = px.fit(problem, train, method, key=seed, **length)
         screen.print(f"  {name}: {posteriors[name].trace.seconds:.0f} s", highlight=False)
+    screen.print(px.compare(posteriors, test, reference="HMC", costs=False))  # costs would not fit a terminal
+    screen.print()
     return posteriors
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 
 from posteriax.problem import Network, Unknowns
@@ -39,7 +40,7 @@ def is_linear(network: Network, example: Any, tolerance: float = 1e-3) -> bool:
     """
     key_x, key_a, key_b = jax.random.split(jax.random.key(0), 3)
     x = jax.tree.map(lambda spec: _random_input(key_x, spec), example)
-    a, b = (_random_like(key, network.params) for key in (key_a, key_b))
+    a, b = (optax.tree_utils.tree_random_like(key, network.params) for key in (key_a, key_b))
     zero, both = jax.tree.map(jnp.zeros_like, a), jax.tree.map(jnp.add, a, b)
     at_zero, at_a, at_b, at_both = (network.apply(params, x).astype(jnp.float32) for params in (zero, a, b, both))
     size = jnp.abs(at_a).max() + jnp.abs(at_b).max() + jnp.abs(at_zero).max()
@@ -53,13 +54,6 @@ def _random_input(key: jax.Array, spec: Any) -> jax.Array:
     return jnp.zeros(shape, spec.dtype)  # a valid index of any embedding
 
 
-def _random_like(key: jax.Array, params: Any) -> Any:
-    leaves, treedef = jax.tree.flatten(params)
-    keys = jax.random.split(key, len(leaves))
-    drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(treedef, drawn)
-
-
 def find_mode(log_joint: Callable[[Unknowns], jax.Array], start: Unknowns) -> Mode:
     """Newton steps from `start`, each taken only if it raises the log joint."""
     first, unravel = ravel_pytree(start)
@@ -69,11 +63,8 @@ def find_mode(log_joint: Callable[[Unknowns], jax.Array], start: Unknowns) -> Mo
 
     def body(_: Any, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         vector, value, damping = state
-        gradient, hessian = jax.grad(f)(vector), jax.hessian(f)(vector)
-        unit = _units(hessian)
-        eigenvalues, vectors = jnp.linalg.eigh(unit[:, None] * hessian * unit)
-        curvature = jnp.maximum(jnp.abs(eigenvalues), FLAT * jnp.abs(eigenvalues).max()) + damping
-        new = vector - unit * (vectors @ ((vectors.T @ (unit * gradient)) / curvature))
+        gradient, (unit, curvature, vectors) = jax.grad(f)(vector), _decomposed(jax.hessian(f)(vector))
+        new = vector - unit * (vectors @ ((vectors.T @ (unit * gradient)) / (curvature + damping)))
         new_value = f(new)
         better = new_value <= value + 1e-6 * jnp.abs(value)  # float32 sees no smaller difference
         damping = jnp.clip(damping * jnp.where(better, 0.1, 10.0), 1e-7, 1e7)
@@ -83,14 +74,14 @@ def find_mode(log_joint: Callable[[Unknowns], jax.Array], start: Unknowns) -> Mo
     return Mode(vector, jax.hessian(f)(vector))
 
 
-def _units(hessian: jax.Array) -> jax.Array:
-    diagonal = jnp.abs(jnp.diag(hessian))
-    return jax.lax.rsqrt(jnp.maximum(diagonal, 1e-30))
-
-
 def inverse(hessian: jax.Array) -> jax.Array:
     """A covariance: the inverse of the Hessian, with its eigenvalues replaced by their absolute values."""
-    unit = _units(hessian)
-    eigenvalues, vectors = jnp.linalg.eigh(unit[:, None] * hessian * unit)
-    curvature = jnp.maximum(jnp.abs(eigenvalues), FLAT * jnp.abs(eigenvalues).max())
+    unit, curvature, vectors = _decomposed(hessian)
     return unit[:, None] * ((vectors / curvature) @ vectors.T) * unit
+
+
+def _decomposed(hessian: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The weights' units S, and the absolute eigenvalues and the eigenvectors of S H S."""
+    unit = jax.lax.rsqrt(jnp.maximum(jnp.abs(jnp.diag(hessian)), 1e-30))
+    eigenvalues, vectors = jnp.linalg.eigh(unit[:, None] * hessian * unit)
+    return unit, jnp.maximum(jnp.abs(eigenvalues), FLAT * jnp.abs(eigenvalues).max()), vectors

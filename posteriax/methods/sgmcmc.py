@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from posteriax._internal.checks import check_positive
 from posteriax.data import Batch
@@ -181,19 +182,18 @@ def update(
     decay: float,
 ) -> tuple[Unknowns, Unknowns]:
     """The update that all these methods share: new unknowns and momentum. `masses` is M, or None for the identity."""
-    leaves, treedef = jax.tree.flatten(unknowns)
-    keys = jax.random.split(key, len(leaves))
     root, spread = jnp.sqrt(step_size), np.sqrt(2 * (1 - decay))
-    all_masses = [jnp.ones((), leaf.dtype) for leaf in leaves] if masses is None else jax.tree.leaves(masses)
-    new_leaves, new_momenta = [], []
-    for k, w, m, g, mass in zip(
-        keys, leaves, jax.tree.leaves(momentum), jax.tree.leaves(gradient), all_masses, strict=True
-    ):
-        noise = jax.random.normal(k, w.shape, w.dtype)
-        moved = decay * m + root * g + spread * jnp.sqrt(mass) * noise
-        new_momenta.append(moved.astype(w.dtype))
-        new_leaves.append((w + root * moved / mass).astype(w.dtype))
-    return jax.tree.unflatten(treedef, new_leaves), jax.tree.unflatten(treedef, new_momenta)
+    if masses is None:
+        masses = jax.tree.map(lambda w: jnp.ones((), w.dtype), unknowns)
+
+    def moved(key: jax.Array, w: jax.Array, m: jax.Array, g: jax.Array, mass: jax.Array) -> jax.Array:
+        noise = jax.random.normal(key, w.shape, w.dtype)
+        return decay * m + root * g + spread * jnp.sqrt(mass) * noise
+
+    keys = optax.tree_utils.tree_split_key_like(key, unknowns)
+    after = jax.tree.map(moved, keys, unknowns, momentum, gradient, masses)
+    new = jax.tree.map(lambda w, m, mass: (w + root * m / mass).astype(w.dtype), unknowns, after, masses)
+    return new, jax.tree.map(lambda w, m: m.astype(w.dtype), unknowns, after)
 
 
 def _masses(squares: Any) -> Any:

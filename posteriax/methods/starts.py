@@ -11,6 +11,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.posterior import Posterior
@@ -78,10 +79,8 @@ def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
 
     Vectors (biases, norms) are kept: their initial values often have a structure.
     """
-    leaves, treedef = jax.tree.flatten(unknowns)
-    keys = jax.random.split(key, len(leaves))
-    shuffled = [
-        jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape) if leaf.ndim > 1 else leaf
-        for k, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(treedef, shuffled)
+
+    def shuffled(key: jax.Array, leaf: jax.Array) -> jax.Array:
+        return jax.random.permutation(key, leaf.reshape(-1)).reshape(leaf.shape) if leaf.ndim > 1 else leaf
+
+    return jax.tree.map(shuffled, optax.tree_utils.tree_split_key_like(key, unknowns), unknowns)

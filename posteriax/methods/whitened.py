@@ -140,18 +140,15 @@ def plain_notes(families: Mapping[str, Family], variational: Mapping[str, Leaf])
     inherited = (Family.units, Gaussian.units, DiagonalGaussian.units)
     notes = []
     for name, family in families.items():
-        plain: list[str] = []
-
-        def find(own: Leaf, family: Family = family, plain: list[str] = plain) -> None:
-            units = family.units(own)
-            plain += [parameter for parameter in own if not units.cover(parameter)]
-
-        if family.random and type(family).units in inherited:
-            jax.eval_shape(find, variational[name])
+        if not family.random or type(family).units not in inherited:
+            continue
+        plain = jax.eval_shape(
+            lambda own, f=family: {key: leaf for key, leaf in own.items() if not f.units(own).cover(key)},
+            variational[name],
+        )
         if plain:
-            kind = type(family).__name__
             notes.append(
                 f"{name}: steps of {PLAIN_RATE} for {' and '.join(plain)}, and no check of convergence for them, "
-                f"because {kind} gives no `units` for them"
+                f"because {type(family).__name__} gives no `units` for them"
             )
     return tuple(notes)

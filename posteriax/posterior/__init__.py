@@ -11,9 +11,5 @@ from posteriax.posterior.stored_draws import blocks_of_draws as blocks_of_draws
 from posteriax.posterior.stored_draws import join_draws as join_draws
 from posteriax.posterior.trace import Trace as Trace
 from posteriax.posterior.variational import VariationalPosterior as VariationalPosterior
-from posteriax.problem import ClassPredictive as ClassPredictive
-from posteriax.problem import CountPredictive as CountPredictive
-from posteriax.problem import NormalPredictive as NormalPredictive
-from posteriax.problem import NumberPredictive as NumberPredictive
 from posteriax.problem import Predictive as Predictive
 from posteriax.problem import log_mean as log_mean

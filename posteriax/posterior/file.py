@@ -98,10 +98,8 @@ def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
     if plain is None or len(plain) != leaves:  # the leaves themselves are compared by name
         return None
     names = ("inputs", "outputs", "positions")
-    parts = ({name: tuple(own[name]) for name in names} if own else None for own in plain)
     return tuple(
-        None if axes is None else Axes(**axes, lookup=bool(own["lookup"]))
-        for axes, own in zip(parts, plain, strict=True)
+        Axes(**{name: tuple(own[name]) for name in names}, lookup=bool(own["lookup"])) if own else None for own in plain
     )
 
 

@@ -20,11 +20,11 @@ from posteriax.problem.networks import Params as Params
 from posteriax.problem.networks import couples_examples as couples_examples
 from posteriax.problem.networks import network as network
 from posteriax.problem.networks import paths as paths
-from posteriax.problem.predictive import ClassPredictive as ClassPredictive
-from posteriax.problem.predictive import CountPredictive as CountPredictive
-from posteriax.problem.predictive import NormalPredictive as NormalPredictive
-from posteriax.problem.predictive import NumberPredictive as NumberPredictive
-from posteriax.problem.predictive import Predictive as Predictive
-from posteriax.problem.predictive import log_mean as log_mean
+from posteriax.problem.predictive.classes import ClassPredictive as ClassPredictive
+from posteriax.problem.predictive.counts import CountPredictive as CountPredictive
+from posteriax.problem.predictive.normals import NormalPredictive as NormalPredictive
+from posteriax.problem.predictive.numbers import NumberPredictive as NumberPredictive
+from posteriax.problem.predictive.predictive import Predictive as Predictive
+from posteriax.problem.predictive.predictive import log_mean as log_mean
 from posteriax.problem.problem import Problem as Problem
 from posteriax.problem.problem import Unknowns as Unknowns

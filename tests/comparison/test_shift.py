@@ -1,5 +1,7 @@
 """Shift: scores against their formulas, detection against scikit-learn, tests against SciPy and simulation."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.special import entr, softmax
@@ -8,7 +10,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import posteriax as px
 from posteriax.comparison.shift import SIGNIFICANT, Change, TwoSample, detection
-from posteriax.problem.predictive import ClassSums, ReducedClassPredictive, ReducedNumberPredictive
+from posteriax.problem.predictive.classes import ClassSums, ReducedClassPredictive
+from posteriax.problem.predictive.numbers import NumberSums, ReducedNumberPredictive
 
 
 def classes(seed, n=200, sharpness=3.0, tilt=0.0, draws=4):
@@ -59,7 +62,8 @@ def test_scores_of_several_labels_or_targets_are_one_per_example():
     np.testing.assert_allclose(px.ood_scores(tokens)["entropy"], tokens.entropy().mean(axis=1), rtol=1e-6)
     several = numbers(0, targets=3)
     expected = np.sqrt(np.square(several.std).mean(axis=1))
-    reduced = ReducedNumberPredictive(several.likelihood, several.sums, (200, 3))
+    sums = functools.reduce(NumberSums.join, (several.likelihood.sums({}, draw) for draw in several.outputs))
+    reduced = ReducedNumberPredictive(several.likelihood, sums, (200, 3))
     for predictive in (several, reduced):
         scores = px.ood_scores(predictive)
         assert list(scores) == ["std"]

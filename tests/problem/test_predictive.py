@@ -6,7 +6,8 @@ import scipy.special
 import scipy.stats
 
 import posteriax as px
-from posteriax.problem.predictive import ClassSums, NumberSums, ReducedClassPredictive, ReducedNumberPredictive
+from posteriax.problem.predictive.classes import ClassSums, ReducedClassPredictive
+from posteriax.problem.predictive.numbers import NumberSums, ReducedNumberPredictive
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(7, 20, 4)).astype(np.float32)

@@ -50,11 +50,10 @@ def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) 
 
 def tables(times: dict[str, dict[str, np.ndarray]]) -> list[Any]:
     """One table for each case, with ratios to the first interpreter."""
-    result = []
-    for case, of in times.items():
-        unit, unit_name = (1e-6, "µs") if case.startswith("leapfrog") else (1e-3, "ms")
-        result.append(ratio_table(of, next(iter(of)), unit=unit, unit_name=unit_name, title=case, digits=3))
-    return result
+    return [
+        ratio_table(of, next(iter(of)), unit="µs" if case.startswith("leapfrog") else "ms", title=case, digits=3)
+        for case, of in times.items()
+    ]
 
 
 def make_case(name: str) -> Callable[[], float]:
@@ -63,20 +62,23 @@ def make_case(name: str) -> Callable[[], float]:
 
     import posteriax as px
     from posteriax import families as q
+    from posteriax import priors as p
     from posteriax.cli.bench import leapfrog, step
-    from posteriax.cli.bench.lenet import IMAGE, lenet, lenet_weights
+    from posteriax.cli.bench.driver import Driver
 
     x, y = step.random_data()
-    images = jax.random.normal(jax.random.key(3), (512, *IMAGE))
+    images = jax.random.normal(jax.random.key(3), (512, 28, 28, 1))
     (two_x, two_y), _ = px.data.two_moons(train=500, test=1)
 
     def of_lenet(method: Any) -> Callable[[], float]:
-        program = step.driver_program(images, y[: len(images)], method, batch_size=64, network=(lenet, lenet_weights()))
-        return step.timed(program, images, y[: len(images)], steps=2)
+        init = jax.nn.initializers.he_normal()
+        network = px.zoo.LeNet((28, 28, 1), (6, 16), 120, 10, padding="VALID", init=init, key=jax.random.key(0))
+        problem = px.Problem(network, px.Categorical(), p.Normal(scale=0.3))
+        return Driver(problem, method, (images, y[: len(images)]), batch_size=64).seconds_per_step(2)
 
     makers: dict[str, Callable[[], Callable[[], float]]] = {
         CASES[0]: lambda: step.hand_written(x, y, mean_field=False),
-        CASES[1]: lambda: step.timed(step.driver_program(x, y, px.VI(q.Normal(), estimator="weight")), x, y, steps=5),
+        CASES[1]: lambda: step.driver(x, y, px.VI(q.Normal(), estimator="weight")).seconds_per_step(5),
         CASES[2]: lambda: of_lenet(px.MAP()),
         CASES[3]: lambda: of_lenet(px.VI(q.Normal(), estimator="local")),
         CASES[4]: lambda: leapfrog.hand_written(two_x, two_y),

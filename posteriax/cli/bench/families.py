@@ -12,8 +12,8 @@ import optax
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.cli.bench.step import BATCH, DETERMINISTIC, driver_program, hand_written, random_data, timed
-from posteriax.cli.bench.timing import interleave
+from posteriax.cli.bench.step import BATCH, DETERMINISTIC, STEPS, driver, hand_written, random_data
+from posteriax.cli.bench.timing import interleave, ratio_table
 
 COMPONENTS = 4
 
@@ -45,34 +45,24 @@ def methods() -> dict[str, Any]:
     }
 
 
-def run_families(rounds: int = 15) -> tuple[dict[str, np.ndarray], dict[str, tuple[int, int]]]:
-    """Seconds per step of each, timed in turn; and for each the bytes its step needs and its parameters."""
+def report(rounds: int) -> list[Any]:
     x, y = random_data()
     cases = {DETERMINISTIC: hand_written(x, y, mean_field=False)}
     sizes: dict[str, tuple[int, int]] = {}
     for name, method in methods().items():
         rows = BATCH // COMPONENTS if "Rank1" in name else BATCH
         prior = p.LogUniform() if "Multiplicative" in name else p.Normal(scale=0.3)
-        program = driver_program(x, y, method, batch_size=rows, prior=prior)
-        cases[name] = timed(program, x, y)
-        sizes[name] = program.bytes, program.parameters
-    return interleave(cases, rounds), sizes
+        run = driver(x, y, method, batch_size=rows, prior=prior)
+        cases[name] = run.seconds_per_step(STEPS)
+        sizes[name] = run.bytes, run.parameters
+    return [table(interleave(cases, rounds), sizes)]
 
 
 def table(times: dict[str, np.ndarray], sizes: dict[str, tuple[int, int]]) -> Any:
-    from rich.table import Table
-
+    """Times, and by family the bytes its step needs and its parameters."""
+    more = {
+        "peak memory, MB": {name: f"{needed / 2**20:.0f}" for name, (needed, _) in sizes.items()},
+        "parameters": {name: f"{parameters:,}" for name, (_, parameters) in sizes.items()},
+    }
     title = f"One step of MLP 784-400-400-10, {BATCH} rows, Adam"
-    result = Table(title=title, title_justify="left")
-    result.add_column("")
-    for column in ("ms", "over deterministic", "10 % to 90 %", "peak memory, MB", "parameters"):
-        result.add_column(column, justify="right")
-    for name, values in times.items():
-        ratios = values / times[DETERMINISTIC]
-        low, high = np.quantile(ratios, [0.1, 0.9])
-        size = sizes.get(name)
-        more = ("", "") if size is None else (f"{size[0] / 2**20:.0f}", f"{size[1]:,}")
-        result.add_row(
-            name, f"{np.median(values) * 1e3:.1f}", f"{np.median(ratios):.2f}", f"{low:.2f} to {high:.2f}", *more
-        )
-    return result
+    return ratio_table(times, DETERMINISTIC, unit="ms", title=title, more=more)

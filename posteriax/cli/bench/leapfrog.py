@@ -1,6 +1,5 @@
 """The cost of an HMC leapfrog relative to a hand-written loop, and the gain from a second chain on a second core."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,20 +9,17 @@ import numpy as np
 
 import posteriax as px
 from posteriax._internal.compiler import jit
+from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.mlp import mlp, mlp_weights
-from posteriax.cli.bench.timing import interleave, ratio_table
-from posteriax.data import full_batch
-from posteriax.methods import Ensemble, Task
-from posteriax.run import Program, members_mesh
+from posteriax.cli.bench.timing import interleave, ratio_table, timed
 
 LEAPFROGS, TRANSITIONS, STEP_SIZE = 100, 10, 1e-3
 SIZES = (2, 29, 29, 2)  # 1,017 weights
 HAND_WRITTEN = "hand-written loop"
 
 
-def run_leapfrog(rounds: int = 15) -> dict[str, np.ndarray]:
-    """Time one leapfrog of a ~1,000-weight network on 500 points; for two chains, per chain."""
-    return interleave(cases(), rounds)
+def report(rounds: int) -> list[Any]:
+    return [table(interleave(cases(), rounds))]
 
 
 def cases() -> dict[str, Callable[[], float]]:
@@ -37,7 +33,7 @@ def cases() -> dict[str, Callable[[], float]]:
 
 def table(times: dict[str, np.ndarray]) -> Any:
     title = "One leapfrog step, MLP 2-29-29-2 on 500 points"
-    return ratio_table(times, HAND_WRITTEN, unit=1e-6, unit_name="µs", title=title)
+    return ratio_table(times, HAND_WRITTEN, unit="µs", title=title)
 
 
 def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
@@ -46,22 +42,8 @@ def through_driver(x: Any, y: Any, chains: int) -> Callable[[], float]:
     method = px.HMC(
         step_size=STEP_SIZE, trajectory=STEP_SIZE * (LEAPFROGS - 0.5), jitter=0.0, start="network", warmup=1
     )
-    example = jax.ShapeDtypeStruct((2,), jnp.float32)
-    task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6)
-    program = Program(Ensemble(method, chains).bind(task), None, members_mesh(chains, None))
-    data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
-    keys, states = program.begin(jax.random.key(0), data)
-    box = {"states": states}
-
-    def seconds() -> float:
-        began = time.perf_counter()
-        out = program.chunk(keys, box["states"], data, jnp.int32(0), jnp.int32(TRANSITIONS))
-        jax.block_until_ready(out)
-        took = time.perf_counter() - began
-        box["states"] = out[0]
-        return took / (LEAPFROGS * TRANSITIONS * chains)
-
-    return seconds
+    driver = Driver(problem, method, (x, y), members=chains)
+    return lambda: driver.advance(TRANSITIONS)[2] / (LEAPFROGS * TRANSITIONS * chains)
 
 
 def hand_written(x: Any, y: Any) -> Callable[[], float]:
@@ -86,9 +68,4 @@ def hand_written(x: Any, y: Any) -> Callable[[], float]:
     run = jit(lambda carry: jax.lax.fori_loop(0, count, leapfrog, carry))
     start = (weights, jax.tree.map(jnp.zeros_like, weights), gradient(weights))
 
-    def seconds() -> float:
-        began = time.perf_counter()
-        jax.block_until_ready(run(start))
-        return (time.perf_counter() - began) / count
-
-    return seconds
+    return lambda: timed(lambda: run(start))[1] / count

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 import posteriax as px
+from posteriax.cli.bench.timing import make_table
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
 from posteriax.problem import Unknowns
 
@@ -29,22 +30,14 @@ CASES = {
 }
 
 
-def run_memory() -> dict[str, dict[str, float]]:
-    """For every case: megabytes before the call, added by it, and returned."""
-    return {name: _in_a_process(name) for name in CASES}
-
-
-def table(found: dict[str, dict[str, float]]) -> Any:
-    from rich.table import Table
-
+def report(rounds: int) -> list[Any]:
+    """For every case: megabytes returned by the call, added by it beyond that, and in use before it. Measured once."""
     title = f"{EXAMPLES:,} inputs of 784 numbers, a network of 26,506 weights (HMC: 500 inputs)"
-    made = Table(title=title, title_justify="left")
-    made.add_column("")
-    for column in ("returned, MB", "added beyond that, MB", "before the call, MB"):
-        made.add_column(column, justify="right")
-    for name, row in found.items():
-        made.add_row(CASES[name], *(f"{row[key]:.0f}" for key in ("returned", "beyond", "before")))
-    return made
+    table = make_table(title, ("returned, MB", "added beyond that, MB", "before the call, MB"))
+    for name, call in CASES.items():
+        found = _in_a_process(name)
+        table.add_row(call, *(f"{found[key]:.0f}" for key in ("returned", "beyond", "before")))
+    return [table]
 
 
 def _in_a_process(name: str) -> dict[str, float]:

@@ -12,7 +12,6 @@ warm-up has found, so that the ratio is what posteriax adds. NumPyro's do their 
 
 import itertools
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,13 +24,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import posteriax as px
 from posteriax._internal.compiler import jit
+from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.leapfrog import SIZES
 from posteriax.cli.bench.mlp import mlp, mlp_weights
-from posteriax.cli.bench.timing import interleave
+from posteriax.cli.bench.timing import interleave, make_table, ratios_of, timed
 from posteriax.data import full_batch
 from posteriax.diagnostics import ess_bulk
-from posteriax.methods import Ensemble, Task, stretch
-from posteriax.run import Program, members_mesh, over_members
+from posteriax.methods import stretch
+from posteriax.run import members_mesh, over_members
 
 CHAINS = 2
 METHODS: dict[str, Any] = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
@@ -67,7 +67,11 @@ class Result(NamedTuple):
         return np.array([block.seconds / block.gradients for block in self.blocks])
 
 
-def run_sampling(rounds: int = 15) -> dict[str, Result]:
+def report(rounds: int) -> list[Any]:
+    return [table(run_sampling(rounds))]
+
+
+def run_sampling(rounds: int) -> dict[str, Result]:
     """This many blocks of each sampler, in turn."""
     (x, y), (x_test, _) = px.data.two_moons(train=500, test=100)
     return in_turn(make_samplers(x, y), rounds, x_test)
@@ -92,23 +96,17 @@ def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Resu
 
 def table(results: dict[str, Result]) -> Any:
     """A row for each sampler."""
-    from rich.table import Table
-
     title = "Two chains, MLP 2-29-29-2 on 500 points; effective draws of its predictions: median, least"
-    made = Table("", title=title, title_justify="left")
     of_speed, of_draws = ("gradients/s", "over BlackJAX", "10 % to 90 %"), ("draws", "in s", "effective", "effective/s")
-    for column in (*of_speed, "warm-up, s", *of_draws):
-        made.add_column(column, justify="right")
+    made = make_table(title, (*of_speed, "warm-up, s", *of_draws))
     for name, (sampler, blocks, effective) in results.items():
         own = results[name].seconds_per_gradient
-        ratios = own / results[f"BlackJAX {sampler.kind}"].seconds_per_gradient
-        low, high = np.quantile(ratios, [0.1, 0.9])
-        speed = f"{1 / np.median(own):,.0f}", f"{np.median(ratios):.2f}", f"{low:.2f} to {high:.2f}"
+        ratios = ratios_of(own, results[f"BlackJAX {sampler.kind}"].seconds_per_gradient)
         warmup = "" if math.isnan(sampler.warmup) else f"{sampler.warmup:.1f}"
         draws, seconds = CHAINS * DRAWS[sampler.kind] * len(blocks), sum(block.seconds for block in blocks)
         median, least = np.median(effective), effective.min()
         found = f"{median:.0f}, {least:.0f}", f"{median / seconds:.2g}, {least / seconds:.2g}"
-        made.add_row(name, *speed, warmup, str(draws), f"{seconds:.1f}", *found)
+        made.add_row(name, f"{1 / np.median(own):,.0f}", *ratios, warmup, str(draws), f"{seconds:.1f}", *found)
     return made
 
 
@@ -144,32 +142,17 @@ def warm_up(kind: str, block: Callable[[], Block]) -> Sampler:
 def of_posteriax(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sampler, Any]:
     """The program that `px.fit` runs, and its states after the warm-up."""
     method, steps = METHODS[kind], DRAWS[kind] * METHODS[kind].thin
-    task = Task(
-        problem=problem,
-        example=jax.ShapeDtypeStruct((2,), jnp.float32),
-        num_examples=len(y),
-        steps=10**6,
-        warmup=method.warmup,
-        thin=method.thin,
-    )
-    program = Program(Ensemble(method, CHAINS).bind(task), None, members_mesh(CHAINS, None))
-    data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
-    keys, start = program.begin(jax.random.key(0), data)
-    compiled = program.chunk(keys, start, data, jnp.int32(0), jnp.int32(0))  # and no step taken
-    box = {"states": compiled[0], "step": 0}
+    driver = Driver(problem, method, (x, y), members=CHAINS, warmup=method.warmup, thin=method.thin)
+    driver.advance(0)  # compiles, and takes no step
 
     def block() -> Block:
-        first, box["step"] = box["step"], box["step"] + steps
-        began = time.perf_counter()
-        out = program.chunk(keys, box["states"], data, jnp.int32(first), jnp.int32(first + steps))
-        box["states"], _, _, infos, drawn = jax.block_until_ready(out)
-        seconds = time.perf_counter() - began
+        infos, drawn, seconds = driver.advance(steps)
         draws = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(jax.tree.map(lambda a: a[: DRAWS[kind]], drawn))
         gradients = 2 * CHAINS * steps if kind == "MCLMC" else int(infos.leapfrogs[:steps].sum())
         return Block(np.swapaxes(draws, 0, 1), gradients, seconds)
 
     sampler = warm_up(kind, block)
-    return sampler, jax.tree.map(jnp.copy, box["states"])  # a copy: the next block consumes its own
+    return sampler, jax.tree.map(jnp.copy, driver.states)  # a copy: the next block consumes its own
 
 
 def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
@@ -232,9 +215,7 @@ def scanned(kind: str, draw: Callable[[Any, jax.Array], tuple[Any, Any]], states
 
     def block() -> Block:
         key = next(keys)
-        began = time.perf_counter()
-        box["states"], (draws, gradients) = jax.block_until_ready(run(key, box["states"]))
-        seconds = time.perf_counter() - began
+        (box["states"], (draws, gradients)), seconds = timed(lambda: run(key, box["states"]))
         return Block(np.asarray(draws), int(np.sum(gradients)), seconds)
 
     return block

@@ -8,14 +8,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from posteriax.cli.bench.timing import interleave, ratio_table
+from posteriax.cli.bench.timing import interleave, ratio_table, timed
 
 PEERS = "import jax, equinox, optax, numpyro"
 FIRST_STEP = """
@@ -30,8 +27,7 @@ px.fit(problem, (x, y), px.VI(q.KTied(k=2)), steps=1, key=0)
 """
 
 
-def run_start(rounds: int = 5) -> dict[str, np.ndarray]:
-    """Seconds of each process, run in turn."""
+def report(rounds: int) -> list[Any]:
     with tempfile.TemporaryDirectory() as cache:
         cases: dict[str, Callable[[], float]] = {
             PEERS: partial(seconds_of_process, PEERS),
@@ -39,12 +35,8 @@ def run_start(rounds: int = 5) -> dict[str, np.ndarray]:
             "the README's first training step": partial(seconds_of_process, FIRST_STEP),
             "the same, compiled before": partial(seconds_of_process, FIRST_STEP, cache),
         }
-        return interleave(cases, rounds)
-
-
-def table(times: dict[str, np.ndarray]) -> Any:
-    title = "From the start of a process to its end"
-    return ratio_table(times, PEERS, unit=1.0, unit_name="s", title=title)
+        times = interleave(cases, rounds)
+    return [ratio_table(times, PEERS, unit="s", title="From the start of a process to its end")]
 
 
 def seconds_of_process(code: str, cache: str | None = None, environment: Mapping[str, str] = os.environ) -> float:
@@ -52,6 +44,5 @@ def seconds_of_process(code: str, cache: str | None = None, environment: Mapping
     own = {key: value for key, value in environment.items() if not key.startswith("JAX_COMPILATION_CACHE")}
     if cache is not None:
         own |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env=own, check=True, capture_output=True)
-    return time.perf_counter() - began
+    command = [sys.executable, "-c", code]
+    return timed(lambda: subprocess.run(command, env=own, check=True, capture_output=True))[1]

@@ -1,8 +1,7 @@
 """The cost of a VI step relative to a deterministic one: MLP 784-400-400-10, batch 1024, Adam."""
 
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +12,16 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax._internal.compiler import jit
+from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.mlp import mlp, mlp_weights
-from posteriax.cli.bench.timing import interleave, ratio_table
-from posteriax.data import Minibatches
-from posteriax.methods import Ensemble, Task
-from posteriax.run import Program, Streams, members_mesh
+from posteriax.cli.bench.timing import interleave, ratio_table, timed
 
 BATCH, BATCHES, STEPS = 1024, 10, 10
 DETERMINISTIC = "deterministic, hand-written"
 
 
-def run_step(rounds: int = 15) -> dict[str, np.ndarray]:
-    """Time a step of each method, all in turn."""
-    return interleave(cases(), rounds)
+def report(rounds: int) -> list[Any]:
+    return [table(interleave(cases(), rounds))]
 
 
 def cases() -> dict[str, Callable[[], float]]:
@@ -35,14 +31,14 @@ def cases() -> dict[str, Callable[[], float]]:
     return {
         DETERMINISTIC: hand_written(x, y, mean_field=False),
         "mean-field, hand-written": hand_written(x, y, mean_field=True),
-        "MAP": timed(driver_program(x, y, px.MAP(optax.adam(1e-3))), x, y),
-        "mean-field, weight": timed(driver_program(x, y, weight), x, y),
+        "MAP": driver(x, y, px.MAP(optax.adam(1e-3))).seconds_per_step(STEPS),
+        "mean-field, weight": driver(x, y, weight).seconds_per_step(STEPS),
     }
 
 
 def table(times: dict[str, np.ndarray]) -> Any:
     title = f"One step of MLP 784-400-400-10, batch {BATCH}, Adam"
-    return ratio_table(times, DETERMINISTIC, unit=1e-3, unit_name="ms", title=title)
+    return ratio_table(times, DETERMINISTIC, unit="ms", title=title)
 
 
 def random_data() -> tuple[jax.Array, jax.Array]:
@@ -51,50 +47,10 @@ def random_data() -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(rng.normal(size=(n, 784)), jnp.float32), jnp.asarray(rng.integers(0, 10, n), jnp.int32)
 
 
-class DriverProgram(NamedTuple):
-    """The program that `px.fit` runs, compiled, with the bytes it needs and the parameters it trains."""
-
-    run: Any
-    keys: Streams
-    states: Any
-    bytes: int
-    parameters: int
-
-
-def driver_program(
-    x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None, network: Any = None
-) -> DriverProgram:
-    """Compile the steps of a method for a network, by default the MLP 784-400-400-10."""
-    network = network or (mlp, mlp_weights((784, 400, 400, 10)))
-    problem = px.Problem(network, px.Categorical(), prior or p.Normal(scale=0.3))
-    example = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-    task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6)
-    batches, mesh = Minibatches.of(len(y), batch_size), members_mesh(1, None)
-    program = Program(Ensemble(method, 1).bind(task), batches, mesh)
-    keys, states = program.begin(jax.random.key(0), (x, y))
-    run = program.chunk.lower(keys, states, (x, y), jnp.int32(0), jnp.int32(STEPS)).compile()
-    held = states.variational if hasattr(states, "variational") else states.unknowns
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(held))
-    memory = run.memory_analysis()
-    data = x.nbytes + y.nbytes
-    needed = 0 if memory is None else memory.temp_size_in_bytes + memory.argument_size_in_bytes - data
-    return DriverProgram(run, keys, states, needed, parameters)
-
-
-def timed(program: DriverProgram, x: jax.Array, y: jax.Array, steps: int = STEPS) -> Callable[[], float]:
-    """Seconds per step."""
-    box = {"states": program.states, "step": 0}
-
-    def seconds() -> float:
-        first = box["step"]
-        began = time.perf_counter()
-        out = program.run(program.keys, box["states"], (x, y), jnp.int32(first), jnp.int32(first + steps))
-        jax.block_until_ready(out)
-        took = time.perf_counter() - began
-        box["states"], box["step"] = out[0], first + steps
-        return took / steps
-
-    return seconds
+def driver(x: jax.Array, y: jax.Array, method: Any, *, batch_size: int = BATCH, prior: Any = None) -> Driver:
+    """The steps of a method for the MLP 784-400-400-10."""
+    problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical(), prior or p.Normal(scale=0.3))
+    return Driver(problem, method, (x, y), batch_size=batch_size)
 
 
 def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[], float]:
@@ -132,8 +88,7 @@ def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[]
     box = {"carry": (params, optimizer.init(params), jax.random.key(2))}
 
     def seconds() -> float:
-        began = time.perf_counter()
-        box["carry"] = jax.block_until_ready(run(box["carry"]))
-        return (time.perf_counter() - began) / STEPS
+        box["carry"], seconds = timed(lambda: run(box["carry"]))
+        return seconds / STEPS
 
     return seconds

@@ -1,9 +1,20 @@
 """Timing in turn: on a shared machine only ratios within one run mean anything."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+def timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function returns, once it is computed, and the seconds that took."""
+    began = time.perf_counter()
+    out = jax.block_until_ready(run())
+    return out, time.perf_counter() - began
 
 
 def interleave(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, np.ndarray]:
@@ -25,22 +36,46 @@ def interleave(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, 
     return {name: np.array(values) for name, values in times.items()}
 
 
-def ratio_table(
-    times: dict[str, np.ndarray], baseline: str, *, unit: float, unit_name: str, title: str, digits: int = 2
-) -> Any:
-    """A table of median times and of ratios to a baseline, round by round, with their 10 % to 90 % range."""
+def make_table(title: str, columns: Sequence[str]) -> Any:
+    """A table with a column of names, and columns of numbers."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    table.add_column(unit_name, justify="right")
-    table.add_column(f"over {baseline}", justify="right")
-    table.add_column("10 % to 90 %", justify="right")
+    table = Table("", title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def ratios_of(values: np.ndarray, baseline: np.ndarray, digits: int = 2) -> tuple[str, str]:
+    """The median of the ratios round by round, and their 10 % to 90 % range."""
+    low, middle, high = np.quantile(values / baseline, [0.1, 0.5, 0.9])
+    return f"{middle:.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def ratio_table(
+    times: dict[str, np.ndarray],
+    baseline: str,
+    *,
+    unit: str,
+    title: str,
+    digits: int = 2,
+    more: Mapping[str, Mapping[str, str]] | None = None,
+) -> Any:
+    """A table of median times and of ratios to a baseline.
+
+    Args:
+        times: seconds by case, one for each round.
+        baseline: the case that others are compared with.
+        unit: of times: "s", "ms" or "µs".
+        title: of the table.
+        digits: of the ratios.
+        more: further columns: by heading, the cells by case.
+    """
+    further = more or {}
+    table = make_table(title, (unit, f"over {baseline}", "10 % to 90 %", *further))
     for name, values in times.items():
-        ratios = values / times[baseline]
-        low, high = np.quantile(ratios, [0.1, 0.9])
-        median = float(np.median(values))
+        cells = (column.get(name, "") for column in further.values())
         table.add_row(
-            name, f"{median / unit:.3g}", f"{np.median(ratios):.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"
+            name, f"{np.median(values) / UNITS[unit]:.3g}", *ratios_of(values, times[baseline], digits), *cells
         )
     return table

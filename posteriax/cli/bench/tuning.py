@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from posteriax._internal.cpu_tuning import LLVM_LEVELS, NOISE_ONCE, SWITCH, UNROLLED_BITS
 from posteriax.cli.bench.start import FIRST_STEP, seconds_of_process
 from posteriax.cli.bench.timing import interleave, ratio_table
@@ -19,7 +17,7 @@ STEPS = ("all on", NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS)
 STARTS = ("all on", LLVM_LEVELS)
 
 
-def run_tuning(rounds: int) -> dict[str, dict[str, np.ndarray]]:
+def report(rounds: int) -> list[Any]:
     """Seconds with everything on and with one item off: of a training step, and of a process up to its first step."""
     command = [sys.executable, "-m", "posteriax.cli.bench.compilers"]
     with contextlib.ExitStack() as stack:
@@ -29,20 +27,16 @@ def run_tuning(rounds: int) -> dict[str, dict[str, np.ndarray]]:
         steps: dict[str, Callable[[], float]] = {
             _label(name): partial(worker.seconds, STEP) for name, worker in workers.items()
         }
-        times = {STEP: interleave(steps, rounds)}
+        step_times = interleave(steps, rounds)
     starts: dict[str, Callable[[], float]] = {
         _label(name): partial(seconds_of_process, FIRST_STEP, environment=_without(name)) for name in STARTS
     }
-    return times | {"a new process up to its first training step": interleave(starts, max(rounds // 3, 1))}
-
-
-def tables(times: dict[str, dict[str, np.ndarray]]) -> list[Any]:
-    units = {STEP: (1e-3, "ms")}
-    result = []
-    for title, of in times.items():
-        unit, name = units.get(title, (1.0, "s"))
-        result.append(ratio_table(of, _label("all on"), unit=unit, unit_name=name, title=title, digits=3))
-    return result
+    start_times = interleave(starts, max(rounds // 3, 1))
+    baseline, start = _label("all on"), "a new process up to its first training step"
+    return [
+        ratio_table(step_times, baseline, unit="ms", title=STEP, digits=3),
+        ratio_table(start_times, baseline, unit="s", title=start, digits=3),
+    ]
 
 
 def _label(name: str) -> str:

@@ -42,6 +42,20 @@ def normals(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[n
     return lambda rng: tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
 
 
+def sums_of_products(exact: Callable[..., np.ndarray], terms: int) -> Callable[..., Truth]:
+    """The truth of a program that is linear in each of its inputs and sums so many products of them.
+
+    >>> sums_of_products(np.dot, 2)(np.float32([1, 1]), np.float32([1, -1])).value.item()
+    0.0
+    """
+
+    def truth(*inputs: np.ndarray) -> Truth:
+        wide = [array.astype(np.float64) for array in inputs]
+        return Truth(exact(*wide), terms * U * exact(*map(np.abs, wide)))
+
+    return truth
+
+
 def excess(result: Any, truth: Truth) -> float:
     """The largest error over its bound: at most 1 if correct, infinite for what should be exact and is not.
 

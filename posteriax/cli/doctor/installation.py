@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from collections import Counter
 from pathlib import Path
 
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "quax", "optax", "blackjax", "numpyro", "safetensors", "flax", "scipy")
@@ -16,9 +17,7 @@ def describe_installation() -> dict[str, str]:
     from posteriax import __version__
     from posteriax._internal import compiler
 
-    kinds: dict[str, int] = {}
-    for device in jax.devices():
-        kinds[device.device_kind] = kinds.get(device.device_kind, 0) + 1
+    kinds = Counter(device.device_kind for device in jax.devices())
     facts = {
         "posteriax": __version__,
         "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
@@ -35,13 +34,8 @@ def describe_installation() -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """Versions of the installed packages that results depend on."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {package.name: package.version for package in importlib.metadata.distributions()}
+    return {name: installed[name] for name in PACKAGES if name in installed}
 
 
 def memory() -> str:

@@ -1,12 +1,13 @@
 """Checks of products, sums, sorting, scans and random bits."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.cli.doctor.checks import SLACK, Check, Truth, U, normals
+from posteriax.cli.doctor.checks import SLACK, Check, Truth, U, normals, sums_of_products
 
 LENGTH = 50  # of the scan
 
@@ -37,36 +38,6 @@ def bits(seed: jax.Array) -> jax.Array:
         return jax.random.bits(jax.random.wrap_key_data(jnp.stack([jnp.zeros_like(seed[0]), seed[0]])), (40,))
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> Truth:
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return Truth(a @ b, (a.shape[-1] + SLACK) * U * (np.abs(a) @ np.abs(b)))
-
-
-def _sum(x: np.ndarray) -> Truth:
-    x = x.astype(np.float64)
-    return Truth(x.sum(0), len(x) * U * np.abs(x).sum(0))
-
-
-def _sum_of_squares(x: np.ndarray) -> Truth:
-    value = (x.astype(np.float64) ** 2).sum(1)
-    return Truth(value, (x.shape[1] + SLACK) * U * value)
-
-
-def _constant_product(x: np.ndarray, scale: np.ndarray) -> Truth:
-    x = x.astype(np.float64) * scale.astype(np.float64)
-    return Truth(x.sum(1), (x.shape[1] + SLACK) * U * np.abs(x).sum(1))
-
-
-def _sum_of_products(a: np.ndarray, b: np.ndarray) -> Truth:
-    product = a.astype(np.float64) * b.astype(np.float64)
-    return Truth(product.sum(3), SLACK * U * np.abs(product).sum(3))
-
-
-def _cumulative(x: np.ndarray) -> Truth:
-    x = x.astype(np.float64)
-    return Truth(x.cumsum(1), x.shape[1] * U * np.abs(x).cumsum(1))
-
-
 def _softmax(x: np.ndarray) -> Truth:
     shifted = x.astype(np.float64) - x.max(-1, keepdims=True)
     value = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
@@ -93,15 +64,9 @@ def layer_norm(x: jax.Array) -> jax.Array:
     return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
 
 
-def _recurrence(x: np.ndarray, weights: np.ndarray) -> Truth:
-    x, weights = x.astype(np.float64), weights.astype(np.float64)
-    h = size = np.zeros((x.shape[1], weights.shape[1]))
-    values, sizes = [], []
-    for x_t in x:
-        h, size = 0.9 * h + x_t @ weights, 0.9 * size + np.abs(x_t) @ np.abs(weights)
-        values.append(h)
-        sizes.append(size)
-    return Truth(np.stack(values), (x.shape[2] + SLACK) * LENGTH * U * np.stack(sizes))
+def recurrence64(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    h = np.zeros((x.shape[1], weights.shape[1]))
+    return np.stack([h := 0.9 * h + x_t @ weights for x_t in x])
 
 
 def _bits(seed: np.ndarray) -> Truth:
@@ -129,13 +94,26 @@ def threefry(key: tuple[int, int], first: Any, second: Any) -> tuple[np.ndarray,
     return x.astype(np.uint32), y.astype(np.uint32)
 
 
+def of_products(
+    name: str, program: Callable[..., Any], exact: Callable[..., np.ndarray], terms: int, *shapes: tuple[int, ...]
+) -> Check:
+    """A check of a program that sums so many products."""
+    return Check(name, program, sums_of_products(exact, terms), normals(*shapes))
+
+
+def _sum_of_products(a: Any, b: Any) -> Any:
+    return (a * b).sum(axis=3)
+
+
 CHECKS = (
-    Check("matrix product", lambda a, b: a @ b, _product, normals((37, 129), (129, 53))),
-    Check("batch of small products", lambda a, b: a @ b, _product, normals((33, 5, 7), (33, 7, 3))),
-    Check("sum", lambda x: x.sum(0), _sum, normals((1001, 33))),
-    Check("sums of squares of 32,769 rows", quadratics, _sum_of_squares, normals((32_769, 3))),
-    Check("product with a constant vector", constant_product, _constant_product, normals((67, 129), ())),
-    Check("cumulative sum", lambda x: jnp.cumsum(x, axis=1), _cumulative, normals((5, 301))),
+    of_products("matrix product", jnp.matmul, np.matmul, 129 + SLACK, (37, 129), (129, 53)),
+    of_products("batch of small products", jnp.matmul, np.matmul, 7 + SLACK, (33, 5, 7), (33, 7, 3)),
+    of_products("sum", lambda x: x.sum(0), lambda x: x.sum(0), 1001, (1001, 33)),
+    of_products("sums of squares of 32,769 rows", quadratics, lambda x: np.square(x).sum(1), 3 + SLACK, (32_769, 3)),
+    of_products(
+        "product with a constant vector", constant_product, lambda x, s: (x * s).sum(1), 129 + SLACK, (67, 129), ()
+    ),
+    of_products("cumulative sum", lambda x: jnp.cumsum(x, axis=1), lambda x: x.cumsum(1), 301, (5, 301)),
     Check("softmax", jax.nn.softmax, _softmax, normals((65, 33))),
     Check("logsumexp", lambda x: jax.nn.logsumexp(x, axis=-1), _logsumexp, normals((65, 33))),
     Check("normalisation", layer_norm, _layer_norm, normals((65, 33))),
@@ -146,14 +124,10 @@ CHECKS = (
         lambda x: Truth(np.argsort(x, axis=1, kind="stable"), 0.0),
         normals((9, 257)),
     ),
-    Check("scan", recurrence, _recurrence, normals((LENGTH, 9, 17), (17, 13))),
+    of_products("scan", recurrence, recurrence64, (17 + SLACK) * LENGTH, (LENGTH, 9, 17), (17, 13)),
     Check("random bits", bits, _bits, lambda rng: (rng.integers(0, 2**31, 1).astype(np.uint32),)),
 )
 
 # jax-ml/jax issues 39257 and 40412: this one ended the process. It comes last, so that all others have reported
-LAST = Check(
-    "sum of products of seven axes",
-    lambda a, b: jnp.sum(a * b, axis=3),
-    _sum_of_products,
-    normals((3, 1, 2, 2, 8, 8, 8), (3, 1, 2, 2, 8, 8, 8)),
-)
+AXES = (3, 1, 2, 2, 8, 8, 8)
+LAST = of_products("sum of products of seven axes", _sum_of_products, _sum_of_products, SLACK, AXES, AXES)

@@ -23,11 +23,11 @@ from posteriax.cli.no_code.methods import (
 from posteriax.cli.no_code.networks import choose_network, make_problem
 from posteriax.cli.no_code.units import in_units_of
 from posteriax.cli.user_data.array_files import is_npz, joined, read_npz, table_of
-from posteriax.cli.user_data.image_preparation import PreparedImages, prepare_images
+from posteriax.cli.user_data.image_preparation import ImagePreparation, prepare_images
 from posteriax.cli.user_data.messages import DataError
-from posteriax.cli.user_data.settings import DataSettings
+from posteriax.cli.user_data.settings import DataSettings, Prepared
 from posteriax.cli.user_data.table_files import read_table
-from posteriax.cli.user_data.table_preparation import Prepared, prepare
+from posteriax.cli.user_data.table_preparation import prepare
 from posteriax.cli.user_data.targets import Classes, Quantity
 from posteriax.problem import Units
 
@@ -50,13 +50,10 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
     began = time.monotonic()
     names = check_methods(settings.methods)
     prepared = read_prepared(data, settings)
-    for place in (
-        folder,
-        out.parent,
-    ):  # first, so that a folder that cannot be written to is an error at once
+    for place in (folder, out.parent):  # first, so that a folder that cannot be written to is an error at once
         place.mkdir(parents=True, exist_ok=True)
     preparation, target, rows = prepared.preparation, prepared.preparation.target, len(prepared.train[1])
-    pixels = (preparation.mean, preparation.scale) if isinstance(prepared, PreparedImages) else (0.0, 1.0)  # type: ignore[union-attr]
+    pixels = (preparation.mean, preparation.scale) if isinstance(preparation, ImagePreparation) else (0.0, 1.0)
     architecture = choose_network(prepared.train[0].shape[1:], target.outputs, rows, *pixels)
     problem = make_problem(architecture, target, settings.seed)
     _introduce(screen, data, prepared, problem)
@@ -91,7 +88,7 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
     return comparison
 
 
-def read_prepared(data: Path, settings: DataSettings) -> Prepared | PreparedImages:
+def read_prepared(data: Path, settings: DataSettings) -> Prepared:
     """A file's data, prepared for training."""
     if not is_npz(data):
         return prepare(read_table(data), settings)
@@ -102,7 +99,7 @@ def read_prepared(data: Path, settings: DataSettings) -> Prepared | PreparedImag
     return prepare(table_of(arrays.name, x, y), replace(settings, target="y"), split)
 
 
-def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, problem: px.Problem) -> None:
+def _introduce(screen: Any, data: Path, prepared: Prepared, problem: px.Problem) -> None:
     target = prepared.preparation.target
     what = f"one of {len(target.labels)} classes" if isinstance(target, Classes) else "a real number"
     _say(
@@ -114,9 +111,7 @@ def _introduce(screen: Any, data: Path, prepared: Prepared | PreparedImages, pro
         _say(screen, f"note: {note}")
 
 
-def _fit(
-    screen: Any, name: str, run: Run, problem: px.Problem, prepared: Prepared | PreparedImages, seed: int
-) -> px.Posterior | None:
+def _fit(screen: Any, name: str, run: Run, problem: px.Problem, prepared: Prepared, seed: int) -> px.Posterior | None:
     """One posterior, and a line about it; None if the method failed: the others continue."""
     expected = expected_seconds(name, run, problem, prepared.train)
     if expected is not None and expected > 30:

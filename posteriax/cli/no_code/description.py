@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,8 @@ def save_described(posterior: px.Posterior, description: Description, path: Path
         "version": VERSION,
         "posterior": hashlib.sha256(path.read_bytes()).hexdigest(),  # the two belong together
         "method": description.method,
-        "network": description.architecture.to_plain(),
-        "preparation": description.preparation.to_plain(),
+        "network": asdict(description.architecture),
+        "preparation": asdict(description.preparation),
     }
     with whole_file(path_beside(path)) as file:
         file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())

@@ -5,7 +5,7 @@ on biases.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import equinox as eqx
@@ -49,10 +49,6 @@ class Architecture:
         if self.kind == "images":
             return ImageNetwork(self, key)
         return eqx.nn.MLP(self.shape[0], self.outputs, self.width, self.depth, activation=jnp.tanh, key=key)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The same as data for JSON."""
-        return {**asdict(self), "shape": list(self.shape)}
 
 
 class ImageNetwork(eqx.Module):

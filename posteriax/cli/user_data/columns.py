@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posteriax.cli.user_data.messages import DataError, brief, quoted
+from posteriax.cli.user_data.messages import brief, quoted
 from posteriax.cli.user_data.settings import DataSettings
 from posteriax.cli.user_data.table import Table
+from posteriax.cli.user_data.targets import spread
 
 MOST_CATEGORIES = 50
 BOOLEANS = {"true", "false", "none"}  # none: missing
@@ -105,13 +106,7 @@ def numbers_of(table: Table, column: str, dates: str | None) -> np.ndarray:
         return table.numbers(column)
     texts = table.texts(column)
     days = _days(texts, dates)
-    wrong = texts.notna().to_numpy() & np.isnan(days)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{table.name}: column {column!r} must hold dates like {DATES[dates]}, but {table.place(row)} has "
-            f"{brief(texts.iloc[row])}"
-        )
+    table.refuse(column, texts.notna().to_numpy() & np.isnan(days), f"dates like {DATES[dates]}")
     return days
 
 
@@ -140,7 +135,8 @@ def _number(table: Table, name: str, train: np.ndarray, *, as_told: bool, dates:
         )
     order = {"%m/%d/%Y": ", read as month/day/year", "%d/%m/%Y": ", read as day/month/year"}.get(dates or "", "")
     note = f"column {name!r} holds dates{order}: used as days since 1970" if dates else ""
-    return Number(name, missing, dates), note
+    filled = np.where(np.isnan(values), median := float(np.nanmedian(values)), values)
+    return Number(name, missing, dates, median, float(filled.mean()), spread(filled) or 1.0), note
 
 
 def _is_id(name: str, values: np.ndarray) -> bool:

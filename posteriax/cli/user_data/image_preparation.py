@@ -1,14 +1,14 @@
 """Preparing image arrays: pixels from 0 to 1, and the mean and scale that the network standardises them with."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from posteriax.cli.user_data.array_files import Arrays, joined
 from posteriax.cli.user_data.messages import DataError
-from posteriax.cli.user_data.settings import DataSettings, split_by_target
-from posteriax.cli.user_data.targets import Target, target_from_plain, target_to_plain
+from posteriax.cli.user_data.settings import DataSettings, Prepared, split_by_target
+from posteriax.cli.user_data.targets import Target, target_from_plain
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,8 @@ class ImagePreparation:
             raise DataError(f"{name}: x has examples of shape {x.shape[1:]}, but the network expects {self.shape}")
         return (x / np.float32(self.divide)).astype(np.float32)
 
-    def to_plain(self) -> dict[str, Any]:
-        """The same as data for JSON."""
-        numbers = {"divide": self.divide, "mean": self.mean, "scale": self.scale}
-        return {"shape": list(self.shape), **numbers, "target": target_to_plain(self.target)}
 
-
-class PreparedImages(NamedTuple):
-    """Images prepared for training. Targets are labels or standardised numbers."""
-
-    preparation: ImagePreparation
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
-    notes: tuple[str, ...] = ()
-
-
-def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> PreparedImages:
+def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> Prepared:
     """Split images, unless they come with a test set, and find the training images' mean and scale.
 
     >>> arrays = Arrays("images.npz", np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2)
@@ -68,10 +54,10 @@ def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> P
     scale = float(some.std())
     preparation = ImagePreparation(x_all.shape[1:], divide, float(some.mean()), scale if scale > 1e-6 else 1.0, target)
     x, y = preparation.inputs(arrays.name, x_all), target.encode(values)
-    return PreparedImages(preparation, (x[train], y[train]), (x[test], y[test]))
+    return Prepared(preparation, (x[train], y[train]), (x[test], y[test]))
 
 
 def images_from_plain(plain: dict[str, Any]) -> ImagePreparation:
-    """The inverse of `to_plain`."""
+    """The preparation that `asdict` gave."""
     divide, mean, scale = (float(plain[name]) for name in ("divide", "mean", "scale"))
     return ImagePreparation(tuple(map(int, plain["shape"])), divide, mean, scale, target_from_plain(plain["target"]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class DataSettings:
             raise DataError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {self.seed}")
         if self.target in self.drop:
             raise DataError(f"column {self.target!r} is the target and cannot be left out as well")
+
+
+class Prepared(NamedTuple):
+    """Data prepared for training, and how new data are prepared alike. Targets are labels or standardised numbers."""
+
+    preparation: Any  # Preparation or ImagePreparation
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+    notes: tuple[str, ...] = ()
 
 
 def split_by_target(

@@ -74,14 +74,15 @@ class Table:
     def numbers(self, column: str) -> np.ndarray:
         """A column as floats, NaN where missing; an error if a value is not a finite number."""
         values, present = self._parsed(column), self.frame[column].notna().to_numpy()
-        wrong = present & ~np.isfinite(values)
+        self.refuse(column, present & ~np.isfinite(values), "finite numbers")
+        return values
+
+    def refuse(self, column: str, wrong: np.ndarray, wanted: str) -> None:
+        """Raise an error that shows the first of the rows that are wrong, if any is."""
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise DataError(
-                f"{self.name}: column {column!r} must hold finite numbers, but {self.place(row)} has "
-                f"{brief(str(self.frame[column].iloc[row]))}"
-            )
-        return values
+            found = f"{self.place(row)} has {brief(str(self.frame[column].iloc[row]))}"
+            raise DataError(f"{self.name}: column {column!r} must hold {wanted}, but {found}")
 
     def texts(self, column: str) -> pd.Series:
         """A column as text, None where missing."""

@@ -8,6 +8,8 @@ import gzip
 import io
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -74,31 +76,33 @@ def _read_csv(path: Path, text: str) -> Table:
 def _read_excel(path: Path, content: bytes) -> Table:
     """The first sheet of an .xlsx file."""
     advice = "save it as CSV (UTF-8)"
-    try:
+    needs = f"{path} is a spreadsheet; reading one needs openpyxl: pip install 'posteriax[tables]', or {advice}"
+    damaged = f"{path} is a damaged spreadsheet or another zip archive, not a table: {advice}"
+    with _reader(needs, damaged):
         cells = pd.read_excel(io.BytesIO(content), header=None, dtype=object)
-    except ImportError as error:
-        raise DataError(
-            f"{path} is a spreadsheet; reading one needs openpyxl: pip install 'posteriax[tables]', or {advice}"
-        ) from error
-    except Exception as error:  # openpyxl and zipfile raise all kinds for a file that is not a workbook
-        raise DataError(f"{path} is a damaged spreadsheet or another zip archive, not a table: {advice}") from error
     cells.index += 1
     return Table(str(path), _named(path, *_header(path, cells.dropna(how="all"))).rename_axis("row"))
 
 
 def _read_parquet(path: Path, content: bytes) -> Table:
-    try:
+    needs = f"{path} is a Parquet file; reading one needs pyarrow: pip install 'posteriax[tables]'"
+    with _reader(needs, f"{path} is a damaged Parquet file"):
         frame = pd.read_parquet(io.BytesIO(content))
-    except ImportError as error:
-        raise DataError(
-            f"{path} is a Parquet file; reading one needs pyarrow: pip install 'posteriax[tables]'"
-        ) from error
-    except Exception as error:  # pyarrow's errors share no base class
-        raise DataError(f"{path} is a damaged Parquet file: {' '.join(str(error).split())}") from error
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.reset_index()
     frame.index += 1
     return Table(str(path), _named(path, frame.columns.map(str), frame).rename_axis("row"))
+
+
+@contextmanager
+def _reader(needs: str, damaged: str) -> Iterator[None]:
+    """The messages of a format that another package reads: if that is missing, and for whatever it raises."""
+    try:
+        yield
+    except ImportError as error:
+        raise DataError(needs) from error
+    except Exception as error:  # openpyxl, zipfile and pyarrow raise all kinds, which share no base class
+        raise DataError(f"{damaged} ({' '.join(str(error).split())})") from error
 
 
 def _header(path: Path, cells: pd.DataFrame) -> tuple[pd.Index, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""Preparing a table: scikit-learn learns from the training rows how columns become inputs; the result is plain data.
+"""Preparing a table: how its columns become inputs by scikit-learn, with what the training rows say of each.
 
 numbers     (value - mean) / scale; a missing value becomes the median, and an extra input marks it
 dates       days since 1970, then as numbers
@@ -8,22 +8,22 @@ A preparation is saved as JSON and rebuilt from it, so that reading one can neve
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from posteriax.cli.user_data.columns import DATES, Category, Number, choose_columns, numbers_of, summary
 from posteriax.cli.user_data.messages import DataError, shown
-from posteriax.cli.user_data.settings import DataSettings, Split, split_by_target
+from posteriax.cli.user_data.settings import DataSettings, Prepared, Split, split_by_target
 from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.targets import Target, target_from_plain, target_to_plain
+from posteriax.cli.user_data.targets import Target, target_from_plain
 
 OTHER = " other"  # no cell of a table begins with a space
 
@@ -36,12 +36,13 @@ class Preparation:
         columns: the input columns, in the network's order.
         target: what is predicted.
 
+    >>> from dataclasses import asdict
     >>> from posteriax.cli.user_data.targets import Classes
     >>> height = Number("height", missing=False, median=1.0, mean=1.0, scale=0.5)
     >>> preparation = Preparation((height,), Classes("kind", ("elm", "oak")))
     >>> preparation.inputs(Table("new.csv", pd.DataFrame({"height": ["2.0", None]}))).tolist()
     [[2.0], [0.0]]
-    >>> preparation_from_plain(preparation.to_plain()) == preparation
+    >>> preparation_from_plain(asdict(preparation)) == preparation
     True
     """
 
@@ -75,34 +76,25 @@ class Preparation:
                 )
         return notes
 
-    def to_plain(self) -> dict[str, Any]:
-        """The same as data for JSON."""
-        return {"columns": [asdict(column) for column in self.columns], "target": target_to_plain(self.target)}
-
     @cached_property
     def _transformer(self) -> ColumnTransformer:
-        """Rebuilt by a fit to one made-up row; only means and scales, public attributes, have to be set."""
-        row = {
-            column.name: [column.median] if isinstance(column, Number) else [column.categories[0]]
-            for column in self.columns
-        }
-        transformer = _fit(self.columns, pd.DataFrame(row))
+        """Fitted to one made-up row, from which the imputer takes the medians."""
         numbers = [column for column in self.columns if isinstance(column, Number)]
-        if numbers:
-            scaler = transformer.named_transformers_["numbers"][-1]
-            scaler.mean_ = np.array([column.mean for column in numbers])
-            scaler.scale_ = np.array([column.scale for column in numbers])
-            scaler.var_ = scaler.scale_**2
-        return transformer
-
-
-class Prepared(NamedTuple):
-    """A table prepared for training. Targets are labels or standardised numbers."""
-
-    preparation: Preparation
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
-    notes: tuple[str, ...]
+        categories = [column for column in self.columns if isinstance(column, Category)]
+        mean, scale = np.array([(column.mean, column.scale) for column in numbers]).reshape(-1, 2).T
+        standardise = FunctionTransformer(lambda values: (values - mean) / scale)
+        encoder = OneHotEncoder(
+            categories=[_encoded(column) for column in categories], handle_unknown="ignore", sparse_output=False
+        )
+        row: dict[str, list[Any]] = {column.name: [column.median] for column in numbers}
+        row |= {column.name: [column.categories[0]] for column in categories}
+        return ColumnTransformer(
+            [
+                ("numbers", make_pipeline(SimpleImputer(strategy="median"), standardise), [c.name for c in numbers]),
+                ("missing", MissingIndicator(features="all"), [c.name for c in numbers if c.missing]),
+                ("categories", encoder, [c.name for c in categories]),
+            ]
+        ).fit(pd.DataFrame(row))
 
 
 def prepare(table: Table, settings: DataSettings, split: Split | None = None) -> Prepared:
@@ -130,7 +122,7 @@ def prepare(table: Table, settings: DataSettings, split: Split | None = None) ->
     if not chosen:
         reasons = "".join(f"; {note}" for note in notes)
         raise DataError(f"{table.name} has no usable columns besides the target {target!r}{reasons}")
-    preparation = Preparation(_fit_columns(table, chosen, train), learned)
+    preparation = Preparation(tuple(chosen), learned)
     x, y = preparation.inputs(table), learned.encode(values)
     told = (f"columns used: {summary(chosen)}", *notes)
     return Prepared(preparation, (x[train], y[train]), (x[test], y[test]), told)
@@ -148,7 +140,7 @@ def target_values(table: Table, target: str) -> Any:
 
 
 def preparation_from_plain(plain: dict[str, Any]) -> Preparation:
-    """The inverse of `to_plain`."""
+    """The preparation that `asdict` gave."""
     columns = tuple(
         Category(str(column["name"]), tuple(column["categories"]), bool(column.get("pooled", False)))
         if "categories" in column
@@ -159,34 +151,6 @@ def preparation_from_plain(plain: dict[str, Any]) -> Preparation:
     if unknown:
         raise ValueError(f"dates in unknown formats: {unknown}")
     return Preparation(columns, target_from_plain(plain["target"]))
-
-
-def _fit_columns(
-    table: Table, columns: Sequence[Number | Category], train: np.ndarray
-) -> tuple[Number | Category, ...]:
-    facts: Any = iter(())
-    if any(isinstance(column, Number) for column in columns):
-        imputer, scaler = _fit(columns, _cells(table, columns).iloc[train]).named_transformers_["numbers"]
-        facts = zip(imputer.statistics_.tolist(), scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
-    return tuple(
-        column if isinstance(column, Category) else Number(column.name, column.missing, column.dates, *next(facts))
-        for column in columns
-    )
-
-
-def _fit(columns: Sequence[Number | Category], cells: pd.DataFrame) -> ColumnTransformer:
-    numbers = [column for column in columns if isinstance(column, Number)]
-    categories = [column for column in columns if isinstance(column, Category)]
-    encoder = OneHotEncoder(
-        categories=[_encoded(column) for column in categories], handle_unknown="ignore", sparse_output=False
-    )
-    return ColumnTransformer(
-        [
-            ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), [c.name for c in numbers]),
-            ("missing", MissingIndicator(features="all"), [c.name for c in numbers if c.missing]),
-            ("categories", encoder, [c.name for c in categories]),
-        ]
-    ).fit(cells)
 
 
 def _encoded(column: Category) -> list[str | None]:

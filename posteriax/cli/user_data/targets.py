@@ -1,6 +1,6 @@
 """The target: the task it implies, its values as the network sees them, and the split into training and test rows."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ class Classes:
 
     name: str
     labels: tuple[str, ...]
-    task: ClassVar[Task] = "classification"
+    task: Task = field(default="classification", init=False)
 
     @property
     def outputs(self) -> int:
@@ -50,8 +50,8 @@ class Quantity:
     name: str
     mean: float
     scale: float
+    task: Task = field(default="regression", init=False)
     outputs: ClassVar[int] = 1
-    task: ClassVar[Task] = "regression"
 
     def encode(self, values: Any) -> np.ndarray:
         """Standardised values."""
@@ -81,16 +81,25 @@ def infer_task(name: str, values: Any, task: Task | None) -> Task:
     return "classification" if whole and few else "regression"
 
 
+def spread(numbers: np.ndarray) -> float:
+    """The standard deviation; 0 if nothing but rounding differs.
+
+    >>> spread(np.array([1.0, 3.0])), spread(np.full(3, 0.1))
+    (1.0, 0.0)
+    """
+    scale = float(numbers.std())
+    return scale if scale > 1e-12 * max(1.0, float(np.abs(numbers).max())) else 0.0
+
+
 def make_target(name: str, values: Any, task: Task, train: np.ndarray) -> Target:
     """The target of a table: its classes in all rows, or mean and scale in the training rows."""
     if task == "regression":
         numbers = np.asarray(values, np.float64)[train]
-        scale = float(numbers.std())
-        if scale <= 1e-12 * max(1.0, float(np.abs(numbers).max())):
+        if not spread(numbers):
             raise DataError(
                 f"target {name!r} has only one value, {label_of(float(numbers[0]))}: there is nothing to learn"
             )
-        return Quantity(name, float(numbers.mean()), scale)
+        return Quantity(name, float(numbers.mean()), spread(numbers))
     different = list(np.unique(np.asarray(values, np.float64))) if _is_numbers(values) else sorted(set(values))
     return Classes(name, tuple(_as_labels(different)))
 
@@ -132,13 +141,8 @@ def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int
     return np.setdiff1d(np.arange(rows), chosen), chosen
 
 
-def target_to_plain(target: Target) -> dict[str, Any]:
-    """A target as data for JSON."""
-    return {"task": target.task, **asdict(target)}
-
-
 def target_from_plain(plain: dict[str, Any]) -> Target:
-    """The inverse of `target_to_plain`."""
+    """The target that `asdict` gave."""
     if plain["task"] == "classification":
         return Classes(str(plain["name"]), tuple(map(str, plain["labels"])))
     return Quantity(str(plain["name"]), float(plain["mean"]), float(plain["scale"]))

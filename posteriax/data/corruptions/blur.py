@@ -3,13 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import ndimage
 
 from posteriax.data.corruptions.axis_maps import (
     filter_matrix,
     gaussian_matrix,
-    gaussian_weights,
     interpolation_matrix,
-    mirror,
     on_both_axes,
     zoom_matrix,
 )
@@ -33,7 +32,7 @@ def defocus_blur(u: jax.Array, image: jax.Array, radius: float, alias_sigma: flo
     height, width = image.shape[-2:]
     total = jnp.zeros_like(image)
     for column, row in zip((left * strength).T[strength > 1e-6], right[strength > 1e-6], strict=True):
-        total += on_both_axes(filter_matrix(height, column, mirror), filter_matrix(width, row, mirror), image)
+        total += on_both_axes(filter_matrix(height, column, "mirror"), filter_matrix(width, row, "mirror"), image)
     return total
 
 
@@ -50,8 +49,7 @@ def disk(radius: float, alias_sigma: float) -> np.ndarray:
     reach = int(radius) + 1  # one more than the disk, for the smoothing
     squares = np.arange(-reach, reach + 1) ** 2
     inside = (squares[:, None] + squares <= radius**2).astype(float)
-    smoothing = gaussian_weights(alias_sigma, 1)
-    soften = np.stack([np.convolve(row, smoothing, "same") for row in np.eye(len(squares))])
+    soften = ndimage.gaussian_filter1d(np.eye(len(squares)), alias_sigma, radius=1, mode="constant")
     return soften @ (inside / inside.sum()) @ soften.T
 
 

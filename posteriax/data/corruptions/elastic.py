@@ -9,7 +9,7 @@ All lengths are multiples of the shorter side. Both steps interpolate linearly.
 import jax
 import jax.numpy as jnp
 
-from posteriax.data.corruptions.axis_maps import gaussian_matrix, on_both_axes, symmetric
+from posteriax.data.corruptions.axis_maps import gaussian_matrix, on_both_axes
 from posteriax.data.corruptions.pixel_scale import SIDE
 from posteriax.data.corruptions.uniforms import between, cut
 
@@ -32,7 +32,7 @@ def elastic_transform(
 
     # averaging over more pixels shrinks the noise: the factor side / SIDE makes displacements scale with the image
     noise = between(for_pixels, -1.0, 1.0) * (side / SIDE)
-    rows, columns = (gaussian_matrix(n, smoothing * side, truncate=3.0, border=symmetric) for n in (height, width))
+    rows, columns = (gaussian_matrix(n, smoothing * side, truncate=3.0, border="reflect") for n in (height, width))
     return looked_up(image, grid + displacement * side * on_both_axes(rows, columns, noise))
 
 

@@ -9,6 +9,7 @@ upsampled by linear interpolation (3/4 and 1/4), the defaults of libjpeg and Pil
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import fft
 
 from posteriax.data.corruptions.axis_maps import on_both_axes
 
@@ -34,8 +35,7 @@ TO_YCBCR = np.array(
 FROM_YCBCR = np.array([[1, 0, 1.402], [1, -0.344136286, -0.714136286], [1, 1.772, 0]], np.float32)
 MIDDLE = np.array([0.0, 128.0, 128.0], np.float32)[:, None, None]  # chroma is stored with an offset
 
-FREQUENCY, PLACE = np.arange(8)[:, None], np.arange(8)
-DCT = np.cos(np.pi * FREQUENCY * (2 * PLACE + 1) / 16) * np.where(FREQUENCY == 0, np.sqrt(1 / 8), 0.5)
+DCT = fft.dct(np.eye(8), axis=0, norm="ortho")
 
 
 def jpeg_compression(u: jax.Array, image: jax.Array, quality: int) -> jax.Array:

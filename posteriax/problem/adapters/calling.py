@@ -79,9 +79,9 @@ class Call:
                 return default is on
         return False
 
-    def arguments(self, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments for the inputs `x`, including fixed ones."""
-        fixed = dict(self.fixed)
+    def arguments(self, x: Any, *, training: bool | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments for the inputs `x`, including fixed ones, and training flags if given."""
+        fixed = (self.training_flags(training=training) if training is not None else {}) | dict(self.fixed)
         inputs = {
             name: p
             for name, p in self.parameters.items()

@@ -35,8 +35,8 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         filled: Any = eqx.combine(params, static)
-        inputs, keywords = calling.arguments(x)
-        keywords = calling.training_flags(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        inputs, keywords = calling.arguments(x, training=key is not None)
+        keywords |= {"key": key} if takes_key else {}
         return (eqx.nn.inference_mode(filled) if key is None else filled)(*inputs, **keywords)
 
     return Adapted(apply, params, batched=False, out_axis=0)
@@ -58,8 +58,8 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
     def run(module: Any, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
         if key is None:
             module = _without_noise(module)
-        inputs, keywords = running.arguments(x)
-        keywords = running.training_flags(training=key is not None) | keywords | ({"key": key} if takes_key else {})
+        inputs, keywords = running.arguments(x, training=key is not None)
+        keywords |= {"key": key} if takes_key else {}
         return module(*inputs, **{state_name: state}, **keywords)
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:

@@ -19,8 +19,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         by_name = "key"
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
-        inputs, keywords = calling.arguments(x)
-        keywords = calling.training_flags(training=key is not None) | keywords
+        inputs, keywords = calling.arguments(x, training=key is not None)
         return function(params, *inputs, **keywords, **({by_name: key} if by_name else {}))
 
     return Adapted(apply, params)

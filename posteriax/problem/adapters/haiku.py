@@ -41,8 +41,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     running = calling.without_fixed_flags if follows else calling
 
     def run(params: Params, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
-        inputs, keywords = running.arguments(x)
-        keywords = running.training_flags(training=key is not None) | keywords
+        inputs, keywords = running.arguments(x, training=key is not None)
         before = [params, *([state] if with_state else []), *([key] if takes_rng else [])]
         outputs = transformed.apply(*before, *inputs, **keywords)
         return outputs if with_state else (outputs, None)

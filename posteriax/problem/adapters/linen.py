@@ -28,8 +28,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     calling = Call.of(type(module).__call__, call)
 
     def run(given: Any, x: Any, key: Any, *, training: bool, mutable: Any) -> Any:
-        inputs, keywords = calling.arguments(x)
-        keywords = calling.training_flags(training=training) | keywords
+        inputs, keywords = calling.arguments(x, training=training)
         keywords |= {name: key for name in KEYS if calling.takes(name)}
         # streams with other names fall back on "params"
         rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
@@ -62,9 +61,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
 
 def _apply(module: Any, given: Any, inputs: Any, keywords: dict[str, Any], rngs: Any, mutable: Any) -> Any:
-    own = keywords.pop(
-        "rngs", None
-    )  # also an argument of module.apply: the module's own must be passed through a method
+    # also an argument of module.apply: the module's own must be passed through a method
+    own = keywords.pop("rngs", None)
     if own is None:
         return module.apply(given, *inputs, rngs=rngs, mutable=mutable, **keywords)
     return module.apply(
@@ -85,9 +83,8 @@ def _layers(kind: Any, **settings: Any) -> Any:
         kwargs = {name: value for name, value in kwargs.items() if name not in settings}
         try:
             for name, value in settings.items():
-                object.__setattr__(
-                    layer, name, value
-                )  # Linen modules are frozen, but this one exists for one call only
+                # Linen modules are frozen, but this one exists for one call only
+                object.__setattr__(layer, name, value)
             return call(*args[:1], **kwargs)
         finally:
             for name, value in own.items():

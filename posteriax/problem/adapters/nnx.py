@@ -38,8 +38,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         return merged
 
     def run(module: Any, x: Any, key: Any = None) -> Any:
-        inputs, keywords = running.arguments(x)
-        keywords = running.training_flags(training=key is not None) | keywords
+        inputs, keywords = running.arguments(x, training=key is not None)
         if calling.takes("rngs"):
             keywords["rngs"] = None if key is None else nnx.Rngs(key)
         for name in ("key", "rng"):

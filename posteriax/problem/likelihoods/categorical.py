@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from posteriax.problem.likelihoods.classes import ClassLikelihood, as_labels
-from posteriax.problem.likelihoods.likelihood import Unknown, at_least_float32, check_shape
+from posteriax.problem.likelihoods.classes import ClassLikelihood, check_labels
+from posteriax.problem.likelihoods.likelihood import Unknown, at_least_float32
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,7 @@ class Categorical(ClassLikelihood):
                 f"Categorical needs at least two outputs (logits) per example, but the network's output shape is "
                 f"{outputs.shape[1:]}. For one logit use px.Bernoulli()."
             )
-        labels = as_labels(y)
-        classes = outputs.shape[-1]
-        if labels.max() >= classes:
-            raise ValueError(
-                f"y has labels up to {labels.max()}, but the network has {classes} outputs (labels 0 to "
-                f"{classes - 1}). Did you mean {int(labels.max()) + 1} classes?"
-            )
-        if labels.ndim == len(outputs.shape) and labels.shape[-1] == 1:
-            labels = labels[..., 0]
-        check_shape("labels", labels, outputs.shape[:-1])
-        return labels
+        return check_labels(y, outputs.shape, f"the network has {outputs.shape[-1]} outputs")
 
     def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
         return jax.nn.log_softmax(at_least_float32(outputs))

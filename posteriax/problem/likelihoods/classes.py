@@ -35,17 +35,8 @@ class ClassLikelihood(Likelihood, namespace="likelihoods"):
         """The log probability of every outcome: (N, ...) outputs give (N, C), or (N, ..., C) with several labels."""
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
-        labels = as_labels(y)
         shape = jax.eval_shape(self.log_probs, self.unknowns(), outputs).shape
-        if labels.max() >= shape[-1]:
-            raise ValueError(
-                f"y has labels up to {labels.max()}, but {type(self).__name__} has {shape[-1]} outcomes (labels 0 to "
-                f"{shape[-1] - 1})"
-            )
-        if labels.ndim == len(shape) and labels.shape[-1] == 1:
-            labels = labels[..., 0]
-        check_shape("labels", labels, shape[:-1])
-        return labels
+        return check_labels(y, shape, f"{type(self).__name__} has {shape[-1]} outcomes")
 
     def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
         log_probs = self.log_probs(unknowns, outputs)
@@ -59,6 +50,20 @@ class ClassLikelihood(Likelihood, namespace="likelihoods"):
 
     def reduced_predictive(self, sums: ClassSums, output_shape: tuple[int, ...]) -> ReducedClassPredictive:
         return ReducedClassPredictive(self, sums, output_shape)
+
+
+def check_labels(y: np.ndarray, shape: tuple[int, ...], outcomes: str) -> np.ndarray:
+    """Labels that match log probabilities of this shape; `outcomes` says in words how many there are."""
+    labels = as_labels(y)
+    if labels.max() >= shape[-1]:
+        raise ValueError(
+            f"y has labels up to {labels.max()}, but {outcomes} (labels 0 to {shape[-1] - 1}). Did you mean "
+            f"{int(labels.max()) + 1} classes?"
+        )
+    if labels.ndim == len(shape) and labels.shape[-1] == 1:
+        labels = labels[..., 0]
+    check_shape("labels", labels, shape[:-1])
+    return labels
 
 
 def as_labels(y: np.ndarray) -> np.ndarray:

@@ -24,11 +24,11 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
     predicts_classes: ClassVar[bool] = False  # whether `log_probs` gives the probability of every outcome
 
     def unknowns(self) -> Unknown:
-        """Starting values of the likelihood's own unknowns; empty if it has none."""
-        return {}
+        """Starting values of the likelihood's own unknowns: by default numbers, at the means of their priors."""
+        return {name: jnp.asarray(prior.mean, float) for name, prior in self.priors().items()}
 
     def priors(self) -> dict[str, dist.Distribution]:
-        """Their priors."""
+        """The priors of its own unknowns; empty if it has none."""
         return {}
 
     @abstractmethod

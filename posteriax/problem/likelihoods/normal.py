@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
@@ -38,9 +37,6 @@ class Normal(NumberLikelihood):
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
-
-    def unknowns(self) -> Unknown:
-        return {"log_scale": jnp.zeros(())} if self.scale == "learned" else {}
 
     def priors(self) -> dict[str, dist.Distribution]:
         return {"log_scale": dist.Normal(0.0, 1.0)} if self.scale == "learned" else {}

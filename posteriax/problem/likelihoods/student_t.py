@@ -50,10 +50,6 @@ class StudentT(NumberLikelihood):
         if self.df != "learned" and not (isinstance(self.df, int | float | np.number) and 1 < self.df < math.inf):
             raise ValueError(f'df must be a number above 1 or "learned", got {self.df!r}')
 
-    def unknowns(self) -> Unknown:
-        df = {"log_df": jnp.full((), math.log(8.0))} if self.df == "learned" else {}
-        return df | ({"log_scale": jnp.zeros(())} if self.scale == "learned" else {})
-
     def priors(self) -> dict[str, dist.Distribution]:
         df: dict[str, Any] = {"log_df": dist.Normal(math.log(8.0), 1.0)} if self.df == "learned" else {}
         return df | ({"log_scale": dist.Normal(0.0, 1.0)} if self.scale == "learned" else {})

@@ -15,10 +15,10 @@ from posteriax._internal.compiler import jit
 from posteriax._internal.memory import DERIVED_BYTES, fitting
 from posteriax.problem.predictive.predictive import (
     Predictive,
+    Reduced,
     check_against,
     log_mean,
     mean_per_example,
-    needs_draws,
 )
 
 if TYPE_CHECKING:
@@ -183,25 +183,11 @@ class ClassPredictive(FromClassSums):
             yield jax.tree.map(lambda leaf, some=some: leaf[some], self.unknowns), self.outputs[some]
 
 
-@dataclass(frozen=True, eq=False)
-class ReducedClassPredictive(FromClassSums):
+class ReducedClassPredictive(Reduced, FromClassSums):
     """Predictions of classes for which only sums over the draws were kept: no quantiles, no single draws.
 
     With several labels per example (tokens), `log_prob` treats them as independent.
     """
-
-    likelihood: "ClassLikelihood"
-    sums: ClassSums
-    output_shape: tuple[int, ...]
-
-    def shape_of_outputs(self) -> tuple[int, ...]:
-        return self.output_shape
-
-    def quantile(self, q: Any) -> np.ndarray:
-        raise needs_draws("quantile")
-
-    def per_draw(self) -> np.ndarray:
-        raise needs_draws("per_draw")
 
 
 @partial(jit, static_argnums=0)

@@ -81,13 +81,19 @@ def _quantile(below: Any, middle: jax.Array, variance: jax.Array, level: jax.Arr
         low, high, _, count = state
         return (count < DOUBLINGS) & ((below(low) > level) | (below(high) < level)).any()
 
+    start: tuple[jax.Array, ...] = (middle - width, middle + width, width, jnp.zeros((), jnp.int32))
+    low, high, *_ = jax.lax.while_loop(too_narrow, widen, start)
+    return bisect(below, level, low, high, HALVINGS)
+
+
+def bisect(below: Any, level: jax.Array, low: jax.Array, high: jax.Array, halvings: int) -> jax.Array:
+    """Where the distribution function `below` reaches the level, between `low` and `high`."""
+
     def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
         centre = low + (high - low) / 2
         is_below = below(centre) < level
         return jnp.where(is_below, centre, low), jnp.where(is_below, high, centre)
 
-    start: tuple[jax.Array, ...] = (middle - width, middle + width, width, jnp.zeros((), jnp.int32))
-    low, high, *_ = jax.lax.while_loop(too_narrow, widen, start)
-    low, high = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))
+    low, high = jax.lax.fori_loop(0, halvings, halve, (low, high))
     return low + (high - low) / 2

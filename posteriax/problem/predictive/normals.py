@@ -10,6 +10,7 @@ import numpy as np
 from jax.scipy.stats import norm
 
 from posteriax._internal.compiler import jit
+from posteriax.problem.predictive.mixtures import bisect
 from posteriax.problem.predictive.normal_mixtures import mixture_distance, mixture_entropy
 from posteriax.problem.predictive.numbers import NumberPredictive
 
@@ -82,14 +83,9 @@ def _mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> 
 
 def _mixture_quantile(mean: jax.Array, scale: jax.Array, level: jax.Array) -> jax.Array:
     components = mean + scale * norm.ppf(level)
+
+    def below(value: jax.Array) -> jax.Array:
+        return norm.cdf((value - mean) / scale).mean(axis=0)
+
     # the mixture's quantile lies between the smallest and the largest of its components'
-    low, high = components.min(axis=0), components.max(axis=0)
-
-    def halve(_: Any, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bounds
-        middle = (low + high) / 2
-        below = norm.cdf((middle - mean) / scale).mean(axis=0) < level
-        return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
-    low, high = jax.lax.fori_loop(0, 24, halve, (low, high))  # to float32's precision
-    return (low + high) / 2
+    return bisect(below, level, components.min(axis=0), components.max(axis=0), 24)  # to float32's precision

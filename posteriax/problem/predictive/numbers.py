@@ -13,6 +13,7 @@ import numpy as np
 from posteriax.problem.predictive.mixtures import LEVEL_WEIGHTS, LEVELS, check_levels, each_entropy, mixture_quantiles
 from posteriax.problem.predictive.predictive import (
     Predictive,
+    Reduced,
     check_against,
     log_mean,
     mean_per_example,
@@ -106,14 +107,6 @@ class NumberPredictive(PredictsNumbers):
         return mean, jnp.sqrt(variance)
 
     @property
-    def sums(self) -> NumberSums:
-        """What ``reduce=True`` would have kept, in the network's units."""
-        mean, scale = self.standard_moments
-        middle = mean.mean(axis=0)
-        squares = jnp.square(mean - middle).sum(axis=0)
-        return NumberSums(jnp.float32(len(mean)), middle, squares, jnp.square(scale).mean(axis=0))
-
-    @property
     def moments_per_draw(self) -> tuple[Any, Any]:
         """Mean and standard deviation of y under every draw, (S, N, D)."""
         mean, scale = self.standard_moments
@@ -200,13 +193,8 @@ class NumberPredictive(PredictsNumbers):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ReducedNumberPredictive(PredictsNumbers):
+class ReducedNumberPredictive(Reduced, PredictsNumbers):
     """Predictions of numbers for which only mean and variance were kept."""
-
-    likelihood: "NumberLikelihood"
-    sums: NumberSums
-    output_shape: tuple[int, ...]
 
     @property
     def mean(self) -> np.ndarray:
@@ -221,9 +209,6 @@ class ReducedNumberPredictive(PredictsNumbers):
         """
         return self.likelihood.units.restore_spread(np.sqrt(self.sums.variance + self.sums.squares / self.sums.count))
 
-    def quantile(self, q: Any) -> np.ndarray:
-        raise needs_draws("quantile")
-
     def entropy(self) -> np.ndarray:
         raise needs_draws("entropy")
 
@@ -232,9 +217,3 @@ class ReducedNumberPredictive(PredictsNumbers):
 
     def log_prob(self, y: Any) -> np.ndarray:
         raise needs_draws("log_prob")
-
-    def per_draw(self) -> np.ndarray:
-        raise needs_draws("per_draw")
-
-    def shape_of_outputs(self) -> tuple[int, ...]:
-        return self.output_shape

@@ -1,6 +1,7 @@
 """What all predictions have in common."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import jax
@@ -90,6 +91,24 @@ class Predictive(ABC):
     def tempered(self, temperature: float) -> "Predictive":
         """The predictions at another temperature."""
         raise TypeError(f"recalibration by a temperature is for classes, which {type(self).__name__} does not predict")
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced(Predictive):
+    """Predictions for which only sums over the draws were kept: no quantiles, no single draws."""
+
+    likelihood: Any
+    sums: Any
+    output_shape: tuple[int, ...]
+
+    def shape_of_outputs(self) -> tuple[int, ...]:
+        return self.output_shape
+
+    def quantile(self, q: Any) -> np.ndarray:
+        raise needs_draws("quantile")
+
+    def per_draw(self) -> np.ndarray:
+        raise needs_draws("per_draw")
 
 
 def needs_draws(what: str) -> ValueError:
