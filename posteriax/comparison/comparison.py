@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.chart_summaries import View
+from posteriax.comparison.chart_summaries import ChartSummary
 from posteriax.data import Corruption
 from posteriax.diagnostics import ReferenceCheck
 from posteriax.metrics import Estimate, Score, describe
@@ -31,7 +31,7 @@ class Comparison:
         reference: the name of the posterior that distances are measured to, if any.
         costs: by posterior.
         best: by test set and column, the posteriors that are best or not significantly worse, the best one first.
-        views: by test set and posterior, what the report draws.
+        charts: by test set and posterior, what the report draws.
         class_names: names of the labels, for the report.
         corruptions: kind and severity of the corrupted test sets, by name.
         seeds: by posterior, how many runs its scores average over.
@@ -54,7 +54,7 @@ class Comparison:
     reference: str | None = None
     costs: dict[str, Cost] = field(default_factory=dict)
     best: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    views: dict[str, dict[str, View]] = field(default_factory=dict, repr=False)
+    charts: dict[str, dict[str, ChartSummary]] = field(default_factory=dict, repr=False)
     class_names: tuple[str, ...] | None = None
     corruptions: dict[str, Corruption] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.plot_style import colours, pyplot
-from posteriax.comparison.chart_summaries import view_of
+from posteriax.comparison.chart_summaries import chart_summary
 from posteriax.posterior import Posterior, Trace
 
 CLASS_COLOURS = ("#0072B2", "#D55E00")
@@ -62,8 +62,8 @@ def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 1
 
     A point's size shows how many examples its bin has; it is hollow below ten. Below the diagonal is over-confident.
     """
-    views = {name: view_of(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
-    points = {name: np.stack([view.confidence, view.right, view.count], axis=1) for name, view in views.items()}
+    charts = {name: chart_summary(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
+    points = {name: np.stack([chart.confidence, chart.right, chart.count], axis=1) for name, chart in charts.items()}
     return reliability_panels(points, colours(predictives))
 
 
