@@ -56,10 +56,10 @@ FAMILIES = {
 
 
 def averaging_adam(steps: int) -> optax.GradientTransformation:
-    """Adam with a falling rate, to arrive; then with rates that fall as 1 / t, which average the noise of all steps left.
+    """Adam at a falling rate, to arrive; then at rates that fall as 1 / t, which average the noise of all later steps.
 
-    A cosine to 0 averages over its last steps only. Squared gradients are remembered for 10,000 steps: with Adam's 1,000
-    each gradient scales itself down, which moves the optimum where gradients are skewed (by 2 % of the zero-mean
+    A cosine to 0 averages over its last steps only. Squared gradients are remembered for 10,000 steps: with Adam's
+    1,000 each gradient scales itself down, which moves the optimum where gradients are skewed (by 2 % of the zero-mean
     variances).
     """
     arriving = 6 * steps // 10

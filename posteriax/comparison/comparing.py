@@ -212,9 +212,4 @@ def _checked_scores(scores: Sequence[str | Score] | None, reference: str | None)
 
 
 def _over_seeds(values: list[Mapping[str, float]]) -> dict[str, Estimate]:
-    estimates = {}
-    for column in values[0]:
-        own = np.array([row[column] for row in values])
-        error = own.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
-        estimates[column] = Estimate(float(own.mean()), float(error), "seeds")
-    return estimates
+    return {column: Estimate.of_mean([row[column] for row in values], "seeds") for column in values[0]}
