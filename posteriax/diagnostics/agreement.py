@@ -65,7 +65,7 @@ class Agreement:
 
 
 class Compared(NamedTuple):
-    """What chains were compared by, weights or predictions: a summary of each leaf or of all points, and the columns."""
+    """What chains were compared by, weights or predictions: a summary of each leaf or of all points, and columns."""
 
     summaries: list[Agreement]
     columns: Columns
