@@ -1,5 +1,6 @@
 """Chart summaries: the few numbers behind each chart, so that a comparison need not keep all predictions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +46,7 @@ class ChartSummary:
     coverage: np.ndarray = field(default_factory=lambda: np.zeros(0))
     surest_wrong: tuple[Example, ...] = ()
     surest: tuple[Example, ...] = ()
-    attack: dict[str, np.ndarray] = field(default_factory=dict)
+    attack: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def chart_summary(predictive: Predictive, x: Any, y: Any, bins: int = 15) -> ChartSummary:

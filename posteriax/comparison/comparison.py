@@ -1,6 +1,7 @@
 """Comparison: the scores of several posteriors on one or several test sets, as tables."""
 
 import math
+import warnings
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -70,6 +71,12 @@ class Comparison:
     seeds: dict[str, int] = field(default_factory=dict)
     reference_check: ReferenceCheck | None = None
     scores: dict[str, Score] = field(default_factory=dict, repr=False)
+
+    @property
+    def views(self) -> dict[str, dict[str, ChartSummary]]:
+        """Deprecated: use :attr:`charts`."""
+        warnings.warn("Comparison.views is now called charts", DeprecationWarning, stacklevel=2)
+        return self.charts
 
     @property
     def main(self) -> str:

@@ -169,10 +169,13 @@ def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons)
     assert table.to_pandas().loc[("a 3", "one"), "nll"] == table.sets["a 3"]["one"]["nll"].value
 
 
-def test_views_show_the_surest_mistakes(fitted, moons):
+def test_charts_show_the_surest_mistakes(fitted, moons):
     x, y = moons[1]
     predictive = fitted[0].predict(x)
-    chart = px.compare({"MAP": fitted[0]}, moons[1]).charts["test"]["MAP"]
+    table = px.compare({"MAP": fitted[0]}, moons[1])
+    chart = table.charts["test"]["MAP"]
+    with pytest.warns(DeprecationWarning, match="charts"):
+        assert table.views is table.charts
     wrong = predictive.probs.argmax(axis=1) != y
     assert wrong.any()
     surest = np.flatnonzero(wrong)[predictive.probs.max(axis=1)[wrong].argmax()]
