@@ -55,6 +55,18 @@ FAMILIES = {
 }
 
 
+def averaging_adam(steps: int) -> optax.GradientTransformation:
+    """Adam at a falling rate, to arrive; then at rates that fall as 1 / t, which average the noise of all later steps.
+
+    A cosine to 0 averages over its last steps only. Squared gradients are remembered for 10,000 steps: with Adam's
+    1,000 each gradient scales itself down, which moves the optimum where gradients are skewed (by 2 % of the zero-mean
+    variances).
+    """
+    arriving = 6 * steps // 10
+    schedules = [optax.cosine_decay_schedule(2e-2, arriving, alpha=0.1), lambda step: 2e-3 / (1 + step / 500)]
+    return optax.adam(optax.join_schedules(schedules, [arriving]), b2=0.9999)
+
+
 def fit_regressions(cases: Mapping[str, Case], *, steps: int, seed: int = 0, **settings: Any) -> px.Posterior:
     """One network with a regression for every case, each with its family, fitted together."""
     columns = sum(case.outputs for case in cases.values())
@@ -65,19 +77,19 @@ def fit_regressions(cases: Mapping[str, Case], *, steps: int, seed: int = 0, **s
     # not at 0, where multiplicative noise vanishes
     params = {name: np.full((X.shape[1], case.outputs), 0.1, np.float32) for name, case in cases.items()}
     problem = px.Problem((network, params), px.Normal(scale=NOISE), p.Normal(1.0))
-    settings = {"optimizer": optax.adam(optax.cosine_decay_schedule(2e-2, steps)), **settings}
+    settings = {"optimizer": averaging_adam(steps), **settings}
     method = px.VI({name: case.family for name, case in cases.items()}, **settings)
     return px.fit(problem, (X, np.repeat(Y[:, None], columns, axis=1)), method, steps=steps, key=seed)
 
 
-def check_optimum(posterior: px.Posterior, name: str, case: Case, rtol: float = 0.03, draws: int = 40_000) -> None:
+def check_optimum(posterior: px.Posterior, name: str, case: Case, rtol: float = 0.02, draws: int = 40_000) -> None:
     """Moments by the family's own formulas, and the covariance of draws, against the case's optimum."""
     family, own = posterior.families[name], jax.tree.map(lambda a: a[0], posterior.variational[name])
     scale = np.sqrt(np.diag(EXACT.covariance))
     mean = np.zeros(4) if case.optimum == "zero-mean" else EXACT.mean
     one = EXACT.covariance if case.optimum == "exact" else np.diag(EXACT.mean_field_variance)
     covariance = np.kron(one, np.eye(case.outputs))
-    np.testing.assert_allclose(family.mean(own), np.repeat(mean[:, None], case.outputs, 1), atol=0.1 * scale.min())
+    np.testing.assert_allclose(family.mean(own), np.repeat(mean[:, None], case.outputs, 1), atol=0.05 * scale.min())
     np.testing.assert_allclose(np.asarray(family.variance(own)).ravel(), np.diag(covariance), rtol=rtol)
     np.testing.assert_array_less(relative_error(family.covariance(own), covariance), rtol)
     drawn = np.cov(np.asarray(posterior.sample(3, draws)[name]).reshape(draws, -1).T)

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -20,6 +21,18 @@ def check_count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     return int(value)
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
+    """Raise unless `value` is one of the allowed words.
+
+    >>> check_choice("over", "layer", ("leaf", "network"))
+    Traceback (most recent call last):
+    ValueError: over must be "leaf" or "network", got 'layer'
+    """
+    if value not in (words := tuple(allowed)):
+        *first, last = (f'"{word}"' for word in words)
+        raise ValueError(f"{name} must be {', '.join(first)} or {last}, got {value!r}")
 
 
 def as_key(key: Any) -> jax.Array:

@@ -1,12 +1,43 @@
-"""Mean, variance and covariance of rows that arrive in blocks, in double precision.
+"""Running moments: of values that arrive one at a time inside a program, and of rows that arrive in blocks.
 
-Sums are taken relative to the first row: nothing cancels when the spread is small beside the mean, and an entry that
-never changes has a variance of exactly 0.
+Neither subtracts a squared mean from a mean of squares: nothing cancels when the spread is small beside the mean, and
+an entry that never changes has a variance of exactly 0. Blocks are summed in double precision, relative to the first
+row.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+
+def add_value(mean: Any, variance: Any, value: Any, share: jax.Array) -> tuple[Any, Any]:
+    """Mean and variance with one more value, by Welford's update; trees of arrays, for programs that JAX traces.
+
+        d = value - mean,   mean <- mean + share d,   variance <- (1 - share) (variance + share d^2)
+
+    Args:
+        mean: so far.
+        variance: so far, around that mean; it divides by the sum of the weights.
+        value: the new value.
+        share: its weight among all values including it: 1 / n if the n values so far count alike, 1 for the first.
+
+    >>> mean, variance = jnp.zeros(()), jnp.zeros(())
+    >>> for n, value in enumerate([1.0, 3.0, 5.0], 1):
+    ...     mean, variance = add_value(mean, variance, value, jnp.asarray(1 / n))
+    >>> float(mean), round(float(variance), 3)
+    (3.0, 2.667)
+    """
+    apart = jax.tree.map(jnp.subtract, value, mean)
+    new_mean = jax.tree.map(lambda m, d: m + share.astype(m.dtype) * d, mean, apart)
+
+    def spread(v: jax.Array, d: jax.Array) -> jax.Array:
+        own = share.astype(v.dtype)
+        return (1 - own) * (v + own * d * d)
+
+    return new_mean, jax.tree.map(spread, variance, apart)
 
 
 def mean_and_variance(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -29,10 +29,7 @@ def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
     0.0
     """
 
-    def change(leaf: Leaf, mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jnp.zeros_like(mean), scale
-
-    return change_leaves(posterior, leaves, change)
+    return change_leaves(posterior, leaves, lambda _, mean, scale: (jnp.zeros_like(mean), scale))
 
 
 def permute(posterior: Posterior, leaves: str = "**", *, key: Any = 0) -> VariationalPosterior:

@@ -23,6 +23,7 @@ import quax
 
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CURVATURE_BYTES, fitting
+from posteriax.analysis.variational_leaves import with_leaf
 from posteriax.data import Batch
 from posteriax.families.arrays import Contraction, ProbeArray, Use, find_uses, spec_of_example
 from posteriax.priors import Leaf
@@ -136,9 +137,7 @@ def _layer(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -
 
 def _meet(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -> _Meeting:
     seen: list[_Meeting] = []
-    _outputs(
-        problem, unknowns, x, index, use, None, lambda contraction, array: seen.append(_Meeting(contraction, array))
-    )
+    _outputs(problem, unknowns, x, index, use, None, lambda *met: seen.append(_Meeting(*met)))
     if len(seen) != 1:
         raise ValueError("the product of the leaf with data was not found")
     return seen[0]
@@ -147,10 +146,9 @@ def _meet(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) ->
 def _outputs(
     problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use, push: Any, tell: Callable[..., None]
 ) -> Any:
-    leaves, treedef = jax.tree.flatten(unknowns)
-    places = jnp.arange(leaves[index].size).reshape(leaves[index].shape)
-    leaves[index] = ProbeArray(leaves[index], push, places, tell, use.example_axis)
-    return quax.quaxify(problem.network.apply)(jax.tree.unflatten(treedef, leaves).network, x)
+    leaf = jax.tree.leaves(unknowns)[index]
+    probe = ProbeArray(leaf, push, jnp.arange(leaf.size).reshape(leaf.shape), tell, use.example_axis)
+    return quax.quaxify(problem.network.apply)(with_leaf(unknowns, index, probe).network, x)
 
 
 def _patches(met: _Meeting) -> jax.Array:
@@ -201,13 +199,10 @@ def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: 
 
 @partial(jit, static_argnums=(0, 1))
 def _by_weights(problem: Problem, index: int, unknowns: Unknowns, batch: Batch) -> jax.Array:
-    leaves, treedef = jax.tree.flatten(unknowns)
-    leaf = leaves[index]
+    leaf = jax.tree.leaves(unknowns)[index]
 
     def loss(value: jax.Array) -> jax.Array:
-        return -problem.log_likelihood(
-            jax.tree.unflatten(treedef, [*leaves[:index], value, *leaves[index + 1 :]]), batch
-        )
+        return -problem.log_likelihood(with_leaf(unknowns, index, value), batch)
 
     _, product = jax.linearize(jax.grad(loss), leaf)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from posteriax._internal.checks import check_count
+from posteriax._internal.checks import check_choice, check_count
 from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import check_size
 from posteriax.analysis.dominant_mode import DominantMode, dominant_mode
@@ -131,8 +131,7 @@ def mean_field_cost(
     (True, True)
     """
     points = check_count("points", points)
-    if null not in ("shift", "permute"):
-        raise ValueError(f'null must be "shift" or "permute", got {null!r}')
+    check_choice("null", null, ("shift", "permute"))
     rows, weights = [], 0
     for i, draws in enumerate(_restarts(posterior)):
         rng, weights = np.random.default_rng([seed, i]), draws.shape[1]

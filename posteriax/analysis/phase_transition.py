@@ -14,9 +14,9 @@ import numpy as np
 
 from posteriax._internal.checks import check_count, check_data
 from posteriax._internal.plot_style import PALETTE, subplots
-from posteriax.analysis.variational_leaves import mean_of
+from posteriax.analysis.variational_leaves import at_mean
 from posteriax.families import DiagonalGaussian
-from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
+from posteriax.posterior import Posterior, VariationalPosterior
 
 NAMES = ("stochastic_accuracy", "deterministic_accuracy", "ensemble_accuracy", "log_alpha", "chance_accuracy")
 
@@ -108,24 +108,6 @@ def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posteri
         return dict(zip(NAMES, map(float, values), strict=True))
 
     return measure
-
-
-def at_mean(posterior: Posterior) -> DrawsPosterior:
-    """The network at its posterior mean weights, as a posterior with one draw per member."""
-    if isinstance(posterior, VariationalPosterior):
-        means = [mean_of(posterior, member) for member in range(posterior.members)]
-        draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)
-        return DrawsPosterior(posterior.problem, Trace({}), draws)
-    if isinstance(posterior, DrawsPosterior):
-        return DrawsPosterior(posterior.problem, Trace({}), jax.tree.map(_mean_of_each, posterior.draws))
-    raise TypeError(f"{type(posterior).__name__} has no mean weights")
-
-
-def _mean_of_each(leaf: Any) -> np.ndarray:
-    """The mean of each member's draws, in memory or on disk, as one draw."""
-    members, each = leaf.shape[:2]
-    means = [np.asarray(leaf[i, np.arange(each)], np.float64).mean(axis=0) for i in range(members)]
-    return np.stack(means)[:, None].astype(leaf.dtype)
 
 
 def phase_transition(posterior: Posterior) -> PhaseTransition:

@@ -25,7 +25,7 @@ from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
 from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
-from posteriax.analysis.variational_leaves import mean_unknowns
+from posteriax.analysis.variational_leaves import mean_unknowns, with_leaf
 from posteriax.posterior import Posterior
 from posteriax.priors import Leaf
 from posteriax.problem import Problem, Unknowns
@@ -114,11 +114,6 @@ def score_variance(
     return ScoreVariance(variance, error, np.asarray(full), np.asarray(independent))
 
 
-def _with_matrix(params: Unknowns, index: int, matrix: Any) -> Unknowns:
-    leaves, treedef = jax.tree.flatten(params)
-    return jax.tree.unflatten(treedef, [*leaves[:index], matrix, *leaves[index + 1 :]])
-
-
 def _log_likelihoods(problem: Problem, params: Unknowns, data: Any) -> jax.Array:
     """The log-likelihood of each example."""
     x, y = data
@@ -131,7 +126,7 @@ def _scores(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: An
 
     def one(change: jax.Array) -> jax.Array:
         along = jnp.expand_dims(1.0 + change, 1 - leaf.in_axis)
-        return _log_likelihoods(problem, _with_matrix(params, index, matrix * along), data)
+        return _log_likelihoods(problem, with_leaf(params, index, matrix * along), data)
 
     return jax.lax.map(one, noise, batch_size=32)
 
@@ -142,7 +137,7 @@ def _first_order(problem: Problem, leaf: Leaf, index: int, params: Unknowns, dat
 
     def one(example: Any) -> tuple[jax.Array, jax.Array]:
         own = jax.tree.map(lambda a: a[None], example)
-        gradient = jax.grad(lambda m: _log_likelihoods(problem, _with_matrix(params, index, m), own)[0])(matrix)
+        gradient = jax.grad(lambda m: _log_likelihoods(problem, with_leaf(params, index, m), own)[0])(matrix)
         # sum_ijkl G_ij W_ij Sigma_jl W_kl G_kl: summing over i and k first avoids a matrix over pairs of weights
         moved = jnp.moveaxis(gradient * matrix, leaf.in_axis, 0)
         by_input = moved.sum(axis=1)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.checks import check_choice
 from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.kappa import Kappa
 from posteriax.analysis.variational_leaves import require_variational
@@ -91,8 +92,7 @@ def sparse_ensemble(
     (0.75, (500, 2))
     """
     own = require_variational(posterior)
-    if rest not in ("zero", "mean"):
-        raise ValueError(f'rest must be "zero" or "mean", got {rest!r}')
+    check_choice("rest", rest, ("zero", "mean"))
     if not threshold >= 0:
         raise ValueError(f"threshold must be a number of at least 0, got {threshold!r}")
     families, variational = dict(own.families), dict(own.variational)

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from posteriax.analysis.chosen_leaves import chosen_leaves
 from posteriax.families import DiagonalGaussian, Normal
-from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
+from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
 from posteriax.priors import Leaf
 from posteriax.problem import Unknowns
 
@@ -47,16 +48,34 @@ def require_variational(posterior: Posterior) -> VariationalPosterior:
     return posterior
 
 
+def with_leaf(unknowns: Unknowns, index: int, value: Any) -> Unknowns:
+    """The unknowns with another value for one leaf, counted in flattening order."""
+    leaves, treedef = jax.tree.flatten(unknowns)
+    return jax.tree.unflatten(treedef, [*leaves[:index], value, *leaves[index + 1 :]])
+
+
 def mean_unknowns(posterior: Posterior) -> Unknowns:
     """The posterior mean of all unknowns, including those of the likelihood."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf).mean((0, 1)), at_mean(posterior).draws)
+
+
+def at_mean(posterior: Posterior) -> DrawsPosterior:
+    """The network at its posterior mean weights, as a posterior with one draw per member."""
     if isinstance(posterior, VariationalPosterior):
         means = [mean_of(posterior, member) for member in range(posterior.members)]
-        return jax.tree.map(lambda *own: sum(own) / len(own), *means)
-    if isinstance(posterior, DrawsPosterior):
-        return Unknowns(
-            posterior.mean, jax.tree.map(lambda leaf: jnp.asarray(leaf).mean((0, 1)), posterior.draws.likelihood)
-        )
-    raise TypeError(f"{type(posterior).__name__} has no mean weights")
+        draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)
+    elif isinstance(posterior, DrawsPosterior):
+        draws = jax.tree.map(_mean_of_each, posterior.draws)
+    else:
+        raise TypeError(f"{type(posterior).__name__} has no mean weights")
+    return DrawsPosterior(posterior.problem, Trace({}), draws)
+
+
+def _mean_of_each(leaf: Any) -> np.ndarray:
+    """The mean of each member's draws, in memory or on disk, as one draw."""
+    members, each = leaf.shape[:2]
+    means = [np.asarray(leaf[i, np.arange(each)], np.float64).mean(axis=0) for i in range(members)]
+    return np.stack(means)[:, None].astype(leaf.dtype)
 
 
 def mean_of(posterior: VariationalPosterior, member: int) -> Unknowns:

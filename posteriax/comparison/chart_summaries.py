@@ -1,5 +1,6 @@
 """Chart summaries: the few numbers behind each chart, so that a comparison need not keep all predictions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ class Example:
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ChartSummary:
     """What the charts show of one posterior on one test set.
 
     Args:
@@ -45,23 +46,23 @@ class View:
     coverage: np.ndarray = field(default_factory=lambda: np.zeros(0))
     surest_wrong: tuple[Example, ...] = ()
     surest: tuple[Example, ...] = ()
-    attack: dict[str, np.ndarray] = field(default_factory=dict)
+    attack: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def view_of(predictive: Predictive, x: Any, y: Any, bins: int = 15) -> View:
-    """The view of a predictive on a test set; without targets (`y` None), only what needs none."""
+def chart_summary(predictive: Predictive, x: Any, y: Any, bins: int = 15) -> ChartSummary:
+    """The summary of a predictive on a test set; without targets (`y` None), only what needs none."""
     confidence, predicted = predictive.confidence(), predictive.point()
     if confidence is None:
         return _of_numbers(predictive, x, y)
     entropies = np.asarray(predictive.entropy()).reshape(len(predicted), -1).mean(axis=1)
     if y is None or predicted.ndim > 1:
-        return View(entropies=entropies)
+        return ChartSummary(entropies=entropies)
     labels = np.asarray(predictive.check(y))
     right = predicted == labels
     summed = jax.device_get(calibration_bins(predictive.mean, labels, bins))
     filled = summed.examples > 0
     order = np.argsort(-confidence, kind="stable")
-    return View(
+    return ChartSummary(
         confidence=((summed.right - summed.excess) / np.maximum(summed.examples, 1))[filled],
         right=(summed.right / np.maximum(summed.examples, 1))[filled],
         count=summed.examples[filled].astype(int),
@@ -71,10 +72,10 @@ def view_of(predictive: Predictive, x: Any, y: Any, bins: int = 15) -> View:
     )
 
 
-def _of_numbers(predictive: Any, x: Any, y: Any) -> View:
+def _of_numbers(predictive: Any, x: Any, y: Any) -> ChartSummary:
     spread = predictive.std.reshape(len(predictive.std), -1).mean(axis=1)
     if y is None:
-        return View(entropies=spread)
+        return ChartSummary(entropies=spread)
     targets = predictive.targets(y)
     tails = np.concatenate([(1 - COVERAGE_LEVELS) / 2, (1 + COVERAGE_LEVELS) / 2])
     quantiles = predictive.quantile(tails)
@@ -82,7 +83,7 @@ def _of_numbers(predictive: Any, x: Any, y: Any) -> View:
     inside = (low <= targets) & (targets <= high)
     mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.point(), targets))
     off = np.abs(mean - y_flat) / spread
-    return View(
+    return ChartSummary(
         entropies=spread,
         levels=COVERAGE_LEVELS,
         coverage=inside.reshape(len(COVERAGE_LEVELS), -1).mean(axis=1),

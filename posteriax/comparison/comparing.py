@@ -1,21 +1,22 @@
 """``px.compare``: score several posteriors on the same test sets, and measure their distance to a reference."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from posteriax._internal.checks import check_data, check_inputs
 from posteriax._internal.memory import EXAMPLES_AT_ONCE
-from posteriax.comparison.chart_summaries import View, view_of
+from posteriax.comparison.chart_summaries import ChartSummary, chart_summary
 from posteriax.comparison.comparison import Comparison, Cost, Rows
-from posteriax.comparison.recalibration import best_temperature, tempered
+from posteriax.comparison.recalibration import best_temperature
 from posteriax.comparison.shift import detection
 from posteriax.comparison.significance import Values, best_and_ties
-from posteriax.data import CorruptedSet, Corruption
+from posteriax.data import CorruptedSet
 from posteriax.diagnostics import check_reference
 from posteriax.metrics import SCORES, Estimate, Score, choose
 from posteriax.posterior import Posterior, Predictive
@@ -62,25 +63,43 @@ def compare(
     tests = data if isinstance(data, Mapping) else {"test": data}
     runs = _checked_runs(posteriors, reference, one_set=len(tests) < 2 and not (out or attack or recalibrate))
     builder = _Builder(runs, reference, _checked_scores(scores, reference), draws)
-    corruptions, x, y = builder.add_sets(tests)
+    if not tests:
+        raise ValueError("data is empty: name at least one test set")
+    corruptions = {}
+    for name in tests:  # one at a time: many corrupted sets together may not fit into memory
+        test_set = tests[name]
+        if isinstance(test_set, CorruptedSet):
+            corruptions[str(name)] = test_set.corruption
+        x, y = check_data(test_set)
+        builder.add(str(name), y, partial(builder.plain, x=x), distances=True)
+    x, y = check_data(next(iter(tests.values())))  # the main set
     for name, x_out in (out or {}).items():
-        builder.add_outside(f"out: {name}", x, check_inputs(x_out))
+        builder.add(f"out: {name}", None, partial(builder.outside, x=x, x_out=check_inputs(x_out)))
     if attack is not None:
-        builder.add_attacked(attack, x, y)
+        builder.add("attacked", y, partial(builder.attacked, attack=attack, x=x, y=y))
     if recalibrate is not None:
-        builder.add_recalibrated(check_data(recalibrate), x, y)
+        builder.add("recalibrated", y, partial(builder.recalibrated, held_out=check_data(recalibrate), x=x))
     return Comparison(
         builder.sets,
         reference,
         builder.costs(x) if costs else {},
         builder.best,
-        builder.views,
+        builder.charts,
         None if class_names is None else tuple(map(str, class_names)),
         corruptions,
         {name: len(group) for name, group in runs.items()},
         None if reference is None else check_reference(reference, runs[reference][0], x, draws),
         builder.scores,
     )
+
+
+class _Made(NamedTuple):
+    """One run's predictions for some inputs, further columns, and the curves of an attack."""
+
+    predictive: Any
+    x: Any
+    columns: Mapping[str, float] = {}
+    attack: Mapping[str, np.ndarray] = {}
 
 
 class _Builder:
@@ -92,67 +111,52 @@ class _Builder:
         self.runs, self.reference, self.chosen, self.draws = runs, reference, chosen, draws
         self.sets: dict[str, Rows] = {}
         self.best: dict[str, dict[str, tuple[str, ...]]] = {}
-        self.views: dict[str, dict[str, View]] = {}
+        self.charts: dict[str, dict[str, ChartSummary]] = {}
         self.scores: dict[str, Score] = {}  # by column
 
     def predict(self, run: Any, x: Any) -> Any:
         return run.predict(x, draws=self.draws) if isinstance(run, Posterior) else run
 
-    def add_sets(self, tests: Mapping[str, Any]) -> tuple[dict[str, Corruption], Any, np.ndarray]:
-        """Score the test sets; returns the corruptions by name, and inputs and targets of the main set."""
-        if not tests:
-            raise ValueError("data is empty: name at least one test set")
-        corruptions = {}
-        for name in tests:  # one at a time: many corrupted sets together may not fit into memory
-            test_set = tests[name]
-            if isinstance(test_set, CorruptedSet):
-                corruptions[str(name)] = test_set.corruption
-            self._add_set(str(name), *check_data(test_set))
-        return corruptions, *check_data(next(iter(tests.values())))
+    def add(self, set_name: str, y: Any, make: Callable[[Any], "_Made"], *, distances: bool = False) -> None:
+        """Score what `make` gives for each run; with `distances`, also against the reference."""
+        made = {name: [make(run) for run in group] for name, group in self.runs.items()}
+        reference = made[self.reference][0].predictive if distances and self.reference is not None else None
+        values: dict[str, list[Values]] = {}
+        if y is not None:
+            values = {name: [self._values(one.predictive, y, reference) for one in own] for name, own in made.items()}
+        self.sets[set_name] = {
+            name: self._estimates(values.get(name, [{}])) | _over_seeds([one.columns for one in own])
+            for name, own in made.items()
+        }
+        self.charts[set_name] = {
+            name: replace(chart_summary(first.predictive, first.x, y), attack=first.attack)
+            for name, (first, *_) in made.items()
+        }
+        if len(values) > 1:
+            self.best[set_name] = best_and_ties(values, self.reference, self.scores)
 
-    def _add_set(self, set_name: str, x: Any, y: Any) -> None:
-        predictives = {name: [self.predict(run, x) for run in group] for name, group in self.runs.items()}
-        reference = None if self.reference is None else predictives[self.reference][0]
-        values = {name: [self._values(p, y, reference) for p in group] for name, group in predictives.items()}
-        self._keep(set_name, values, {name: view_of(group[0], x, y) for name, group in predictives.items()})
+    def plain(self, run: Any, x: Any) -> "_Made":
+        return _Made(self.predict(run, x), x)
 
-    def add_outside(self, set_name: str, x: Any, x_out: Any) -> None:
-        rows, views = {}, {}
-        for name, group in self.runs.items():
-            pairs = [(self.predict(run, x), self.predict(run, x_out)) for run in group]
-            rows[name] = _over_seeds([detection(inside, outside) for inside, outside in pairs])
-            views[name] = view_of(pairs[0][1], x_out, None)
-        self.sets[set_name], self.views[set_name] = rows, views
+    def outside(self, run: Any, x: Any, x_out: Any) -> "_Made":
+        predictive = self.predict(run, x_out)
+        return _Made(predictive, x_out, detection(self.predict(run, x), predictive))
 
-    def add_attacked(self, attack: Any, x: Any, y: Any) -> None:
-        values, views, successes = {}, {}, {}
-        for name, group in self.runs.items():
-            attacked = [attack.run(run, x, y) for run in group]
-            predictives = [self.predict(run, a.x) for run, a in zip(group, attacked, strict=True)]
-            values[name] = [self._values(p, y) for p in predictives]
-            successes[name] = _over_seeds([{"attack_success": float(a.success[-1])} for a in attacked])
-            first, view = attacked[0], view_of(predictives[0], attacked[0].x, y)
-            curves = {"success": first.success, "accuracy": first.accuracy, "entropy": first.entropy}
-            views[name] = replace(view, attack={key: np.asarray(value) for key, value in curves.items()})
-        self._keep("attacked", values, views, successes)
+    def attacked(self, run: Any, attack: Any, x: Any, y: Any) -> "_Made":
+        result = attack.run(run, x, y)
+        curves = {"success": result.success, "accuracy": result.accuracy, "entropy": result.entropy}
+        columns = {"attack_success": float(result.success[-1])}
+        return _Made(self.predict(run, result.x), result.x, columns, curves)
 
-    def add_recalibrated(self, held_out: Any, x: Any, y: Any) -> None:
-        values, views, temperatures = {}, {}, {}
-        for name, group in self.runs.items():
-            fitted = [best_temperature(self.predict(run, held_out[0]), held_out[1]) for run in group]
-            predictives = [tempered(self.predict(run, x), t) for run, t in zip(group, fitted, strict=True)]
-            values[name] = [self._values(p, y) for p in predictives]
-            temperatures[name] = _over_seeds([{"temperature": t} for t in fitted])
-            views[name] = view_of(predictives[0], x, y)
-        self._keep("recalibrated", values, views, temperatures)
+    def recalibrated(self, run: Any, held_out: tuple[Any, np.ndarray], x: Any) -> "_Made":
+        temperature = best_temperature(self.predict(run, held_out[0]), held_out[1])
+        return _Made(self.predict(run, x).tempered(temperature), x, {"temperature": temperature})
 
     def costs(self, x: Any) -> dict[str, Cost]:
         few = jax.tree.map(lambda a: a[:EXAMPLES_AT_ONCE], x)
         n = len(jax.tree.leaves(few)[0])
         costs = {}
-        for name, (run, *_) in self.runs.items():
-            if not isinstance(run, Posterior):
-                continue
+        for name, run in ((name, group[0]) for name, group in self.runs.items() if isinstance(group[0], Posterior)):
             run.predict(few, draws=self.draws)  # compiles
             began = time.perf_counter()
             run.predict(few, draws=self.draws)
@@ -169,14 +173,6 @@ class _Builder:
         scores = [score for score in scores if not score.against_reference or reference is not None]
         self.scores |= {score.name: score for score in scores}
         return {s.name: s.values(predictive, reference if s.against_reference else y) for s in scores}
-
-    def _keep(
-        self, set_name: str, values: dict[str, list[Values]], views: dict[str, View], more: Rows | None = None
-    ) -> None:
-        self.sets[set_name] = {name: self._estimates(own) | (more or {}).get(name, {}) for name, own in values.items()}
-        self.views[set_name] = views
-        if len(values) > 1:
-            self.best[set_name] = best_and_ties(values, self.reference, self.scores)
 
     def _estimates(self, group: list[Values]) -> dict[str, Estimate]:
         if len(group) == 1:
@@ -215,10 +211,5 @@ def _checked_scores(scores: Sequence[str | Score] | None, reference: str | None)
     return chosen
 
 
-def _over_seeds(values: list[dict[str, float]]) -> dict[str, Estimate]:
-    estimates = {}
-    for column in values[0]:
-        own = np.array([row[column] for row in values])
-        error = own.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else np.nan
-        estimates[column] = Estimate(float(own.mean()), float(error), "seeds")
-    return estimates
+def _over_seeds(values: list[Mapping[str, float]]) -> dict[str, Estimate]:
+    return {column: Estimate.of_mean([row[column] for row in values], "seeds") for column in values[0]}

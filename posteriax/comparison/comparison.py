@@ -1,12 +1,12 @@
 """Comparison: the scores of several posteriors on one or several test sets, as tables."""
 
 import math
+import warnings
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from posteriax.comparison.chart_summaries import View
+from posteriax.comparison.chart_summaries import ChartSummary
 from posteriax.data import Corruption
 from posteriax.diagnostics import ReferenceCheck
 from posteriax.metrics import Estimate, Score, describe
@@ -21,6 +21,17 @@ class Cost(NamedTuple):
     train_seconds: float
     predict_ms: float
 
+    def cells(self) -> list[str]:
+        """As text, for a table."""
+        return [f"{self.parameters:,}", f"{self.train_seconds:.1f}", f"{self.predict_ms:.3g}"]
+
+
+COST_MEANINGS = {  # by heading, in the order of Cost
+    "parameters": "How many numbers describe the posterior.",
+    "train s": "Seconds of training or sampling.",
+    "predict ms / 1,000": "Milliseconds to predict 1,000 examples.",
+}
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -31,7 +42,7 @@ class Comparison:
         reference: the name of the posterior that distances are measured to, if any.
         costs: by posterior.
         best: by test set and column, the posteriors that are best or not significantly worse, the best one first.
-        views: by test set and posterior, what the report draws.
+        charts: by test set and posterior, what the report draws.
         class_names: names of the labels, for the report.
         corruptions: kind and severity of the corrupted test sets, by name.
         seeds: by posterior, how many runs its scores average over.
@@ -54,12 +65,18 @@ class Comparison:
     reference: str | None = None
     costs: dict[str, Cost] = field(default_factory=dict)
     best: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    views: dict[str, dict[str, View]] = field(default_factory=dict, repr=False)
+    charts: dict[str, dict[str, ChartSummary]] = field(default_factory=dict, repr=False)
     class_names: tuple[str, ...] | None = None
     corruptions: dict[str, Corruption] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     reference_check: ReferenceCheck | None = None
     scores: dict[str, Score] = field(default_factory=dict, repr=False)
+
+    @property
+    def views(self) -> dict[str, dict[str, ChartSummary]]:
+        """Deprecated: use :attr:`charts`."""
+        warnings.warn("Comparison.views is now called charts", DeprecationWarning, stacklevel=2)
+        return self.charts
 
     @property
     def main(self) -> str:
@@ -103,8 +120,7 @@ class Comparison:
             means[posterior] = {0: self.rows[posterior][column]}
             for severity in sorted(groups)[1:]:
                 values = [self.sets[name][posterior][column].value for name in groups[severity]]
-                error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-                means[posterior][severity] = Estimate(float(np.mean(values)), error, "kinds")
+                means[posterior][severity] = Estimate.of_mean(values, "kinds")
         return means
 
     def is_doubtful(self, column: str) -> bool:
@@ -129,14 +145,11 @@ class Comparison:
             import pandas
         except ImportError as error:
             raise ImportError("to_pandas needs pandas: pip install pandas") from error
-        if len(self.sets) == 1:
-            return pandas.DataFrame({name: self[name] for name in self.rows}).T
-        values = {
-            (test_set, name): {column: estimate.value for column, estimate in row.items()}
+        frames = {
+            test_set: pandas.DataFrame({n: {c: e.value for c, e in row.items()} for n, row in rows.items()}).T
             for test_set, rows in self.sets.items()
-            for name, row in rows.items()
         }
-        return pandas.DataFrame.from_dict(values, orient="index")
+        return frames[self.main] if len(frames) == 1 else pandas.concat(frames)
 
     def to_html(self, path: Any, *, title: str = "Which posterior to trust") -> None:
         """Write a report: one self-contained page with sortable tables and charts."""
@@ -174,36 +187,17 @@ class Comparison:
     __repr__ = __str__
 
     def _table(self, name: str) -> Any:
-        from rich.markup import escape
-        from rich.table import Table
-
-        table = Table(title=escape(name) if len(self.sets) > 1 else None, title_justify="left")
-        table.add_column("posterior")
-        doubtful = [self.is_doubtful(column) for column in self.columns_of(name)]
-        for i, title in enumerate(self._titles(name)):
-            table.add_column(escape(title), justify="right", style="dim" if i < len(doubtful) and doubtful[i] else "")
-        for cells in self._cells(name, ("{} *", "{} =")):
-            table.add_row(*map(escape, cells))
-        return table
+        doubtful = {self.score(column).heading for column in self.columns_of(name) if self.is_doubtful(column)}
+        title = name if len(self.sets) > 1 else None
+        return _rich_table(title, self._titles(name), self._cells(name, ("{} *", "{} =")), doubtful)
 
     def _severity_table(self, column: str) -> Any:
-        from rich.markup import escape
-        from rich.table import Table
-
         means = self.severities(column)
-        spread = "; ± over kinds, of clean as above" if self._kinds_of_corruption > 1 else ""
+        kinds = {corruption.kind for corruption in self.corruptions.values()}
+        spread = "; ± over kinds, of clean as above" if len(kinds) > 1 else ""
         title = f"{self.score(column).heading} by severity of corruption, mean over kinds{spread}"
-        table = Table(title=escape(title), title_justify="left")
-        table.add_column("posterior")
-        for severity in next(iter(means.values())):
-            table.add_column("clean" if severity == 0 else str(severity), justify="right")
-        for name, by_severity in means.items():
-            table.add_row(escape(name), *map(format_estimate, by_severity.values()))
-        return table
-
-    @property
-    def _kinds_of_corruption(self) -> int:
-        return len({corruption.kind for corruption in self.corruptions.values()})
+        headings = [str(severity or "clean") for severity in next(iter(means.values()))]
+        return _rich_table(title, headings, [[name, *map(format_estimate, m.values())] for name, m in means.items()])
 
     def _caption(self) -> str:
         text = f"± {describe_errors(self.rows, self.seeds)}"
@@ -215,8 +209,7 @@ class Comparison:
 
     def _titles(self, name: str) -> list[str]:
         titles = [self.score(column).heading for column in self.columns_of(name)]
-        costs = ["parameters", "train s", "predict ms / 1,000"] if self.costs and name == self.main else []
-        return titles + costs
+        return [*titles, *COST_MEANINGS] if self.costs and name == self.main else titles
 
     def _cells(self, name: str, marks: tuple[str, str]) -> list[list[str]]:
         cells = []
@@ -228,13 +221,23 @@ class Comparison:
                 line.append(text if posterior not in among else marks[posterior != among[0]].format(text))
             if self.costs and name == self.main:
                 cost = self.costs.get(posterior)
-                line += (
-                    [f"{cost.parameters:,}", f"{cost.train_seconds:.1f}", f"{cost.predict_ms:.3g}"]
-                    if cost
-                    else [""] * 3
-                )
+                line += cost.cells() if cost else [""] * len(COST_MEANINGS)
             cells.append(line)
         return cells
+
+
+def _rich_table(title: str | None, headings: Sequence[str], rows: Any, dim: Container[str] = ()) -> Any:
+    """A table of texts by posterior; columns whose heading is in `dim` are greyed."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title and escape(title), title_justify="left")
+    table.add_column("posterior")
+    for heading in headings:
+        table.add_column(escape(heading), justify="right", style="dim" if heading in dim else "")
+    for cells in rows:
+        table.add_row(*map(escape, cells))
+    return table
 
 
 def describe_errors(rows: Rows, seeds: dict[str, int]) -> str:
@@ -259,10 +262,8 @@ def describe_errors(rows: Rows, seeds: dict[str, int]) -> str:
         return "standard error"
     runs = [f"{name} ({seeds.get(name, 1)})" for name in groups["seeds"]]
     one = groups.get("examples", [])
-    text = f"standard error: over seeds for {', '.join(runs)}"
-    return (
-        f"{text}, over test examples for {', '.join(one)} (one run{' each' if len(one) > 1 else ''})" if one else text
-    )
+    text, each = f"standard error: over seeds for {', '.join(runs)}", " each" if len(one) > 1 else ""
+    return f"{text}, over test examples for {', '.join(one)} (one run{each})" if one else text
 
 
 def format_estimate(estimate: Estimate | None) -> str:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.difference_of_means import NONE, Difference, between_runs, t_test
+from posteriax.comparison.difference_of_means import NONE, Difference, between_runs, noise_of_single_runs, t_test
 from posteriax.metrics import Gaps
 
 DRAWS = 4000  # for a tail
@@ -66,7 +66,7 @@ def compare_gaps(one: list[Gaps], other: list[Gaps]) -> Difference:
     if single_runs:
         above, below = (differences >= observed).sum(), (differences <= observed).sum()
         return Difference(centred, float(min(1.0, 2 * (1 + min(above, below)) / (1 + DRAWS))))
-    single = _noise_of_single_runs(simulated[groups[0]], simulated[groups[1]])
+    single = noise_of_single_runs(simulated[groups[0]], simulated[groups[1]], _noise_over_examples)
     own_runs = between_runs(errors[groups[0]], errors[groups[1]])
     return t_test(centred, own_runs, float(differences.var()) - single, len(one[0].residual) - 1)
 
@@ -145,13 +145,7 @@ def _gap_beyond_chance(runs: list[_Run], noise: list[np.ndarray]) -> float:
     return (low + high) / 2
 
 
-def _noise_of_single_runs(one: np.ndarray, other: np.ndarray) -> float:
-    """The part of the variance between runs that is noise over examples, from simulated runs, (runs, draws) each."""
-
-    def between(simulated: np.ndarray) -> float:
-        centred = simulated - simulated.mean(axis=1, keepdims=True)
-        return float(centred.var(axis=0, ddof=1).mean())
-
-    known = {i: between(values) for i, values in enumerate((one, other)) if len(values) > 1}
-    fallback = next(iter(known.values()))
-    return known.get(0, fallback) / len(one) + known.get(1, fallback) / len(other)
+def _noise_over_examples(simulated: np.ndarray) -> float:
+    """The part of the variance between runs that is noise over examples, from simulated runs, (runs, draws)."""
+    centred = simulated - simulated.mean(axis=1, keepdims=True)
+    return float(centred.var(axis=0, ddof=1).mean())

@@ -15,6 +15,7 @@ Degrees of freedom are Satterthwaite's. For equal methods the last term is about
 seeds. A posterior with a single run is assigned the other's variance. (Obuchowski and Rockette 1995; Hillis 2007)
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ def compare_means(one: np.ndarray, other: np.ndarray) -> Difference:
     shared = one.mean(axis=0) - other.mean(axis=0)
     as_if_fixed = shared.var(ddof=1) / shared.size if shared.size > 1 else 0.0
     own = between_runs(one.mean(axis=1), other.mean(axis=1))
-    single = noise_of_single_runs(one, other)
+    single = noise_of_single_runs(one, other, _residual_variance)
     return t_test(difference, own, as_if_fixed - single, shared.size - 1)
 
 
@@ -74,27 +75,26 @@ def between_runs(one: np.ndarray, other: np.ndarray) -> BetweenRuns:
     BetweenRuns(variances=(3.0,), freedoms=(1,))
     """
     if min(len(one), len(other)) > 1:
-        groups = (one, other)
-        return BetweenRuns(
-            tuple(float(own.var(ddof=1) / len(own)) for own in groups), tuple(len(own) - 1 for own in groups)
-        )
+        variances = tuple(float(own.var(ddof=1) / len(own)) for own in (one, other))
+        return BetweenRuns(variances, (len(one) - 1, len(other) - 1))
     several = one if len(one) > 1 else other
     weight = 1 / len(one) + 1 / len(other)
     return BetweenRuns((float(several.var(ddof=1) * weight),), (len(several) - 1,))
 
 
-def noise_of_single_runs(one: np.ndarray, other: np.ndarray) -> float:
-    """e above: from the residuals after subtracting each run's and each example's mean."""
-
-    def residual_variance(values: np.ndarray) -> float:
-        runs, examples = values.shape
-        centred = values - values.mean(axis=1, keepdims=True)
-        centred = centred - centred.mean(axis=0, keepdims=True)
-        return float(np.square(centred).sum() / ((runs - 1) * max(examples - 1, 1) * examples))
-
-    known = {i: residual_variance(values) for i, values in enumerate((one, other)) if len(values) > 1}
+def noise_of_single_runs(one: np.ndarray, other: np.ndarray, variance: Callable[[np.ndarray], float]) -> float:
+    """e above, from the `variance` of each posterior's runs; one with a single run is taken to have the other's."""
+    known = {i: variance(values) for i, values in enumerate((one, other)) if len(values) > 1}
     fallback = next(iter(known.values()))
     return known.get(0, fallback) / len(one) + known.get(1, fallback) / len(other)
+
+
+def _residual_variance(values: np.ndarray) -> float:
+    """Of a run's score, from the residuals after subtracting each run's and each example's mean."""
+    runs, examples = values.shape
+    centred = values - values.mean(axis=1, keepdims=True)
+    centred = centred - centred.mean(axis=0, keepdims=True)
+    return float(np.square(centred).sum() / ((runs - 1) * max(examples - 1, 1) * examples))
 
 
 def t_test(difference: float, own: BetweenRuns, shared: float, freedom: int) -> Difference:

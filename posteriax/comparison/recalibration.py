@@ -15,7 +15,6 @@ import numpy as np
 from posteriax._internal.compiler import jit
 from posteriax.posterior import Predictive
 
-GOLDEN = (5**0.5 - 1) / 2
 LARGEST = 4.0  # of |log T|
 
 
@@ -27,6 +26,8 @@ def best_temperature(predictive: Predictive, y: Any) -> float:
     >>> round(best_temperature(sure, [0, 0, 0, 1]), 2)  # sure at 98 %, right at 75 %: softer
     3.64
     """
+    from scipy.optimize import minimize_scalar  # slow to import
+
     predictive.tempered(1.0)  # raises unless these are predictions of classes, whose mean is their probabilities
     log_probs = jnp.log(jnp.maximum(jnp.asarray(predictive.mean), 1e-30))
     labels = jnp.asarray(predictive.check(y))
@@ -36,19 +37,6 @@ def best_temperature(predictive: Predictive, y: Any) -> float:
         log_p = jax.nn.log_softmax(log_probs / jnp.exp(log_temperature), axis=-1)
         return -jnp.take_along_axis(log_p, labels[..., None], axis=-1).mean()
 
-    low, high = -LARGEST, LARGEST
-    for _ in range(40):  # golden section: the nll is convex in 1 / T, so it has one valley
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        low, high = (low, right) if nll(left) < nll(right) else (left, high)
-    return float(np.exp((low + high) / 2))
-
-
-def tempered(predictive: Predictive, temperature: float) -> Any:
-    """The predictions at another temperature, as those of a single draw.
-
-    >>> import posteriax as px
-    >>> sure = px.ClassPredictive(px.Categorical(), np.array([[[4.0, 0.0]]]))
-    >>> tempered(sure, 4.0).probs.round(2)
-    array([[0.73, 0.27]], dtype=float32)
-    """
-    return predictive.tempered(temperature)
+    # the nll is convex in 1 / T, so it has one valley
+    found = minimize_scalar(nll, bounds=(-LARGEST, LARGEST), method="bounded", options={"xatol": 1e-7})
+    return float(np.exp(found.x))

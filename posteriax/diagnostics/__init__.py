@@ -1,20 +1,14 @@
 """Diagnostics of chains and of training: have chains mixed, are there enough draws, has training converged?"""
 
-from posteriax.diagnostics.agreement import Agreement as Agreement
+from posteriax.diagnostics.agreement import Agreement
 from posteriax.diagnostics.arviz_data import to_arviz as to_arviz
-from posteriax.diagnostics.convergence import rhat as rhat
-from posteriax.diagnostics.convergence import rhat_between as rhat_between
-from posteriax.diagnostics.diagnosis import Diagnosis as Diagnosis
-from posteriax.diagnostics.diagnosis import diagnose as diagnose
-from posteriax.diagnostics.effective_draws import ess_bulk as ess_bulk
-from posteriax.diagnostics.effective_draws import ess_mean as ess_mean
-from posteriax.diagnostics.effective_draws import ess_tail as ess_tail
-from posteriax.diagnostics.effective_draws import mcse_mean as mcse_mean
+from posteriax.diagnostics.convergence import rhat, rhat_between
+from posteriax.diagnostics.diagnosis import Diagnosis, diagnose
+from posteriax.diagnostics.effective_draws import ess_bulk, ess_mean, ess_tail, mcse_mean
 from posteriax.diagnostics.reference import ReferenceCheck as ReferenceCheck
 from posteriax.diagnostics.reference import check_reference as check_reference
-from posteriax.diagnostics.sampler import SamplerSummary as SamplerSummary
-from posteriax.diagnostics.sampler import ebfmi as ebfmi
-from posteriax.diagnostics.training import TrainingSummary as TrainingSummary
+from posteriax.diagnostics.sampler import SamplerSummary, ebfmi
+from posteriax.diagnostics.training import TrainingSummary
 
 __all__ = [
     "Agreement",

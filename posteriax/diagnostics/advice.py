@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posteriax.diagnostics.agreement import BAD, Agreement
+from posteriax.diagnostics.agreement import Agreement, Compared, groups_of_chains
 from posteriax.diagnostics.sampler import SamplerSummary
 from posteriax.diagnostics.verdict import WANTED_PER_CHAIN
 from posteriax.diagnostics.wording import shown
@@ -27,22 +27,14 @@ def worst_place(summaries: Sequence[Agreement]) -> str:
 
 
 def try_first(
-    summaries: Sequence[Agreement],
-    sampler: SamplerSummary | None,
-    *,
-    chains: int,
-    draws: int,
-    stuck: int,
-    apart: bool,
-    warmup: int,
+    compared: Compared, sampler: SamplerSummary | None, *, draws: int, stuck: bool, warmup: int
 ) -> str | None:
     """What is most likely to help; None if nothing is wrong.
 
     Args:
-        summaries: of predictions if there are any, otherwise of leaves.
+        compared: predictions if there are any, otherwise weights.
         sampler: what the sampler recorded.
-        stuck: how many chains never moved.
-        apart: whether chains are in different places, rather than mixing slowly in the same one.
+        stuck: whether any chain never moved.
         warmup: its length.
     """
     if sampler is not None and sampler.cut is not None and max(sampler.cut) > 0:
@@ -51,11 +43,10 @@ def try_first(
         return "let the warm-up find step_size=, or use a tenth of it"
     if sampler is not None and sampler.divergences is not None and any(sampler.divergences):
         return "target_acceptance=0.95"
-    rhats = [summary.worst_rhat for summary in summaries if not np.isnan(summary.worst_rhat)]
-    if rhats and max(rhats) > BAD and apart:
+    if len(groups_of_chains(compared.columns)) > 1:  # in different places, rather than mixing slowly in the same one
         return f"warmup={2 * warmup}, twice as long" if warmup else "a longer warm-up"
-    least = min(summary.smallest_ess for summary in summaries)
-    wanted = WANTED_PER_CHAIN * chains
+    least = min(summary.smallest_ess for summary in compared.summaries)
+    wanted = WANTED_PER_CHAIN * compared.chains
     if least < wanted:
         return f"draws={max(math.ceil(float(f'{draws * wanted / max(least, 1.0):.1g}')), 2 * draws)}"
-    return "chains=4" if chains == 1 else None
+    return "chains=4" if compared.chains == 1 else None

@@ -64,6 +64,17 @@ class Agreement:
     worst: str = ""
 
 
+class Compared(NamedTuple):
+    """What chains were compared by, weights or predictions: a summary of each leaf or of all points, and columns."""
+
+    summaries: list[Agreement]
+    columns: Columns
+
+    @property
+    def chains(self) -> int:
+        return len(self.columns.means)
+
+
 def compare_chains(draws: np.ndarray) -> Columns:
     """The statistics of all columns of `draws`, (chains, draws, columns)."""
     chains, _, count = draws.shape

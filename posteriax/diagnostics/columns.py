@@ -51,19 +51,10 @@ def rank_normal(block: np.ndarray) -> np.ndarray:
 
     z = Phi^-1((rank - 3/8) / (S + 1/4)), with mean ranks for ties
     """
-    flat = block.reshape(len(block), -1)
-    size = flat.shape[1]
-    order = np.argsort(flat, axis=1)
-    ordered = np.take_along_axis(flat, order, axis=1)
-    starts = np.ones(flat.shape, bool)  # starts of runs of equal values, by row
-    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    first = np.flatnonzero(starts)
-    lengths = np.diff(first, append=flat.size)
-    twice_mean_rank = 2 * (first % size) + lengths + 1  # an integer, so that quantiles can be looked up
-    quantiles = ndtri((np.arange(2 * size + 1) / 2 - 0.375).clip(0.0) / (size + 0.25))
-    z = np.empty_like(flat)
-    np.put_along_axis(z, order, np.repeat(quantiles[twice_mean_rank], lengths).reshape(flat.shape), axis=1)
-    return z.reshape(block.shape)
+    from scipy.stats import rankdata  # slow to import
+
+    ranks = rankdata(block.reshape(len(block), -1), axis=1)
+    return ndtri((ranks - 0.375) / (ranks.shape[1] + 0.25)).reshape(block.shape)
 
 
 def _check(draws: np.ndarray, chains: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from posteriax._internal.checks import check_count, check_inputs
 from posteriax.diagnostics import verdict as say
 from posteriax.diagnostics.advice import try_first, worst_place
-from posteriax.diagnostics.agreement import BAD, Agreement, Columns, groups_of_chains, rhat_by_chance
+from posteriax.diagnostics.agreement import BAD, Agreement, Compared
 from posteriax.diagnostics.columns import FEWEST_DRAWS
 from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
 from posteriax.diagnostics.training import TrainingSummary, summarize_training
@@ -82,29 +82,18 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     if taken < FEWEST_DRAWS:
         few = f"Too few draws: {taken} per chain, but at least {FEWEST_DRAWS} are needed. Raise draws=."
         return Diagnosis("\n".join([few, *say.of_sampler(sampler)]), chains, taken, sampler=sampler)
-    leaves, columns = compare_chains_of_weights(source, taken)
-    predictions, predicted = None, None
+    weights = compare_chains_of_weights(source, taken)
+    predictions = None
     if x is not None:
-        predictions, predicted = compare_chains_of_predictions(posterior, check_inputs(x), chains, taken)
-    lines = _verdict(leaves, columns, predictions, predicted, chains, taken)
-    what_counts, of_them = leaves, columns
-    if predictions is not None and predicted is not None:
-        what_counts, of_them = [predictions], predicted
-    first = try_first(
-        what_counts,
-        sampler,
-        chains=chains,
-        draws=taken,
-        stuck=len(_stuck(columns)),
-        apart=chains > 1 and len(groups_of_chains(of_them)) > 1,
-        warmup=posterior.trace.warmup,
-    )
-    advice = []
+        predictions = compare_chains_of_predictions(posterior, check_inputs(x), chains, taken)
+    stuck = [chain for chain, variances in enumerate(weights.columns.variances) if not variances.any()]
+    lines = [*_verdict(weights, predictions, stuck, taken), *say.of_sampler(sampler)]
+    what_counts = weights if predictions is None else predictions
+    first = try_first(what_counts, sampler, draws=taken, stuck=bool(stuck), warmup=posterior.trace.warmup)
     if first is not None:
-        advice = [worst_place(what_counts), f"Try first: {first}."]
-    return Diagnosis(
-        "\n".join([*lines, *say.of_sampler(sampler), *advice]), chains, taken, predictions, tuple(leaves), sampler
-    )
+        lines += [worst_place(what_counts.summaries), f"Try first: {first}."]
+    summary = predictions.summaries[0] if predictions is not None else None
+    return Diagnosis("\n".join(lines), chains, taken, summary, tuple(weights.summaries), sampler)
 
 
 def is_sampled(posterior: DrawsPosterior) -> bool:
@@ -113,32 +102,17 @@ def is_sampled(posterior: DrawsPosterior) -> bool:
     return several or posterior.trace.warmup > 0 or "acceptance" in posterior.trace
 
 
-def _stuck(columns: Columns) -> list[int]:
-    """The chains that never moved."""
-    return [chain for chain, variances in enumerate(columns.variances) if not variances.any()]
-
-
-def _verdict(
-    leaves: Sequence[Agreement],
-    columns: Columns,
-    predictions: Agreement | None,
-    predicted: Columns | None,
-    chains: int,
-    draws: int,
-) -> list[str]:
-    stuck = _stuck(columns)
-    lines = say.of_movement(stuck, chains)
-    if len(stuck) == chains:
+def _verdict(weights: Compared, predictions: Compared | None, stuck: list[int], draws: int) -> list[str]:
+    lines = say.of_movement(stuck, weights.chains)
+    if len(stuck) == weights.chains:
         return lines
-    if chains == 1:
-        return lines + say.of_one_chain([predictions] if predictions else leaves, draws)
-    if predictions is not None and predicted is not None:
-        by_chance = rhat_by_chance(predicted)
-        lines += say.of_predictions(predictions, groups_of_chains(predicted), by_chance, chains, draws)
-        if predictions.worst_rhat > BAD:
+    if weights.chains == 1:
+        return lines + say.of_one_chain(predictions or weights, draws)
+    if predictions is not None:
+        lines += say.of_predictions(predictions, draws)
+        if predictions.summaries[0].worst_rhat > BAD:
             return lines
-    by_chance = rhat_by_chance(columns)
-    return lines + say.of_weights(leaves, by_chance, chains, draws, predicted=predictions is not None)
+    return lines + say.of_weights(weights, draws, predicted=predictions is not None)
 
 
 def _table(rows: Sequence[Agreement], chains: int, draws: int) -> str:

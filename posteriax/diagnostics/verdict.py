@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posteriax.diagnostics.agreement import BAD, GOOD, Agreement
+from posteriax.diagnostics.agreement import BAD, GOOD, Agreement, Compared, groups_of_chains, rhat_by_chance
 from posteriax.diagnostics.sampler import SamplerSummary
 from posteriax.diagnostics.training import TrainingSummary
 from posteriax.diagnostics.wording import number, percent, shown, which_chains
@@ -27,10 +27,9 @@ def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
     return [f'{who} never moved: every proposal was rejected. Use a smaller step_size=, or start="map".']
 
 
-def of_predictions(
-    summary: Agreement, groups: tuple[tuple[int, ...], ...], by_chance: float, chains: int, draws: int
-) -> list[str]:
+def of_predictions(predictions: Compared, draws: int) -> list[str]:
     """The predictions of several chains."""
+    (summary,), chains, by_chance = predictions.summaries, predictions.chains, rhat_by_chance(predictions.columns)
     if np.isnan(summary.worst_rhat):
         return ["The predictions are identical in every draw, so there is nothing to compare. Use other inputs."]
     if summary.worst_rhat <= max(BAD, by_chance):
@@ -39,15 +38,16 @@ def of_predictions(
         return [line, *of_effective_draws(summary.smallest_ess, chains, draws)]
     extent = f"function-space R-hat above {BAD} on {percent(summary.above_bad)} of test points, at most "
     extent += shown(summary.worst_rhat)
+    groups = groups_of_chains(predictions.columns)
     if len(groups) == 1:
         text = f"The {number(chains)} chains are in the same place but mix too slowly: {extent}."
         return [f"{text} Take more draws, or longer trajectories."]
-    todo = "Lengthen the warm-up (warmup=)."
-    return [f"{_which_have_not_mixed(groups, chains)}: {extent}. {todo}"]
+    return [f"{_which_have_not_mixed(groups, chains)}: {extent}. Lengthen the warm-up (warmup=)."]
 
 
-def of_weights(leaves: Sequence[Agreement], by_chance: float, chains: int, draws: int, *, predicted: bool) -> list[str]:
+def of_weights(weights: Compared, draws: int, *, predicted: bool) -> list[str]:
     """The weights of several chains; a side note if predictions were examined."""
+    leaves, chains, by_chance = weights.summaries, weights.chains, rhat_by_chance(weights.columns)
     worst = max(leaves, key=lambda leaf: np.nan_to_num(leaf.worst_rhat, nan=0.0, posinf=np.inf))
     good, bad = (percent(_share(leaves, field)) for field in ("above_good", "above_bad"))
     apart = worst.worst_rhat > max(BAD, by_chance)
@@ -79,9 +79,9 @@ def _agreement(what: str, worst: float, least: float, good: str, by_chance: floa
     return f"The {many} chains nearly agree: {most}, {good}. More draws would show whether they differ."
 
 
-def of_one_chain(summaries: Sequence[Agreement], draws: int) -> list[str]:
+def of_one_chain(compared: Compared, draws: int) -> list[str]:
     """A single chain, by its predictions if there are any, otherwise by its weights."""
-    least = min(summary.smallest_ess for summary in summaries)
+    least = min(summary.smallest_ess for summary in compared.summaries)
     text = "Mixing cannot be checked with one chain: run chains=4."
     return [f"{text} On its own it has at least {least:.0f} effective draws.", *of_effective_draws(least, 1, draws)]
 
@@ -192,8 +192,7 @@ def _which_have_not_mixed(groups: tuple[tuple[int, ...], ...], chains: int) -> s
         outside = sorted(chain for group in groups[1:] for chain in group)
         names = which_chains(outside).lower()
         have = "has" if len(outside) == 1 else "have"
-        return (
-            f"{number(len(outside)).capitalize()} of {number(chains)} chains ({names}) {have} not mixed with the others"
-        )
+        some = f"{number(len(outside)).capitalize()} of {number(chains)} chains"
+        return f"{some} ({names}) {have} not mixed with the others"
     together = "; ".join(which_chains(group).lower() for group in groups)
     return f"The {number(chains)} chains have mixed only within {number(len(groups))} groups ({together})"

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 
 from posteriax._internal.memory import BLOCK_BYTES, PREDICTION_BYTES, fitting
-from posteriax.diagnostics.agreement import Agreement, Columns, agreement, compare_chains
+from posteriax.diagnostics.agreement import Columns, Compared, agreement, compare_chains
 from posteriax.diagnostics.convergence import rhat
 from posteriax.posterior import DrawsPosterior, Posterior
 
 LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
 
 
-def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> tuple[list[Agreement], Columns]:
+def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> Compared:
     """Every leaf in so many evenly spread draws of each chain: its summary, and all leaves' columns together."""
     leaves, parts = [], []
     for name, leaf in zip(posterior.problem.leaf_names, jax.tree.leaves(posterior.draws), strict=True):
@@ -24,20 +24,19 @@ def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> tuple[li
             entries = _sample(size)
             parts.append(compare_chains(_columns_of(leaf, entries, draws)))
             leaves.append(agreement(name, size, parts[-1], 1, partial(_weight_name, name, leaf.shape[2:], entries)))
-    return leaves, reduce(Columns.join, parts)
+    return Compared(leaves, reduce(Columns.join, parts))
 
 
-def compare_chains_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> tuple[Agreement, Columns]:
+def compare_chains_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> Compared:
     """The predictions of so many evenly spread draws of each chain: their summary and their columns."""
     count = jax.tree.leaves(x)[0].shape[0]
     points = _sample(count)
-    parts = []
-    for values in _predictions(posterior, x, points, chains * draws):
-        # a posterior gives all draws of a chain before those of the next
-        parts.append(compare_chains(values.reshape(chains, draws, -1)))
-    columns = reduce(Columns.join, parts)
+    # a posterior gives all draws of a chain before those of the next
+    blocks = (values.reshape(chains, draws, -1) for values in _predictions(posterior, x, points, chains * draws))
+    columns = reduce(Columns.join, map(compare_chains, blocks))
     per_point = columns.rhat.size // len(points)
-    return agreement("predictions", count, columns, per_point, lambda i: f"test point {points[i]}"), columns
+    summary = agreement("predictions", count, columns, per_point, lambda i: f"test point {points[i]}")
+    return Compared([summary], columns)
 
 
 def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: int) -> str:

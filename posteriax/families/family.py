@@ -141,7 +141,10 @@ class Family(Savable, ABC, namespace="families"):
 
 
 class Gaussian(Family):
-    """Any Gaussian: subclasses provide mean, noise, marginal variances and entropy."""
+    """Any Gaussian: subclasses provide noise, marginal variances and entropy, and the mean if it is derived."""
+
+    def mean(self, variational: Variational) -> jax.Array:
+        return variational["mean"]
 
     @abstractmethod
     def variance(self, variational: Variational) -> jax.Array:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal import triangular
-from posteriax._internal.checks import check_positive
+from posteriax._internal.checks import check_choice, check_positive
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
 from posteriax.families.units import Units
@@ -41,7 +41,7 @@ class FullCovariance(Gaussian):
     scale: float = 0.01
 
     def __post_init__(self) -> None:
-        check_over(self.over)
+        check_choice("over", self.over, ("leaf", "network"))
         check_positive("scale", self.scale)
 
     @property
@@ -88,9 +88,6 @@ class FullCovariance(Gaussian):
             joint=("mean", "log_diagonal", "lower") if log_diagonal.size <= SMALL else None,
         )
 
-    def mean(self, variational: Variational) -> jax.Array:
-        return variational["mean"]
-
     def variance(self, variational: Variational) -> jax.Array:
         return jnp.square(_factor(variational)).sum(axis=1).reshape(variational["mean"].shape)
 
@@ -109,8 +106,3 @@ class FullCovariance(Gaussian):
 
 def _factor(variational: Variational) -> jax.Array:
     return triangular.factor(variational["log_diagonal"], variational["lower"])
-
-
-def check_over(over: str) -> None:
-    if over not in ("leaf", "network"):
-        raise ValueError(f'over must be "leaf" or "network", got {over!r}')

@@ -11,10 +11,9 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.checks import check_count, check_positive
+from posteriax._internal.checks import check_choice, check_count, check_positive
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import Gaussian, Variational, gaussian_entropy
-from posteriax.families.full_covariance import check_over
 from posteriax.families.units import Units
 from posteriax.priors import Leaf
 
@@ -39,7 +38,7 @@ class LowRank(Gaussian):
 
     def __post_init__(self) -> None:
         check_count("rank", self.rank)
-        check_over(self.over)
+        check_choice("over", self.over, ("leaf", "network"))
         check_positive("scale", self.scale)
 
     @property
@@ -61,9 +60,6 @@ class LowRank(Gaussian):
     def units(self, variational: Variational) -> Units:
         scale = jnp.exp(variational["log_scale"])
         return Units({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
-
-    def mean(self, variational: Variational) -> jax.Array:
-        return variational["mean"]
 
     def variance(self, variational: Variational) -> jax.Array:
         along = jnp.square(variational["directions"]).sum(axis=-1)

@@ -71,9 +71,6 @@ class MatrixNormal(Gaussian):
         fisher = {"log_left": 2.0 * log_right.size, "log_right": 2.0 * log_left.size}
         return Units({"mean": scale}, {"log_left": 0.5, "log_right": 0.5, **rates}, fisher)
 
-    def mean(self, variational: Variational) -> jax.Array:
-        return variational["mean"]
-
     def variance(self, variational: Variational) -> jax.Array:
         left, right = (jnp.square(factor).sum(axis=1) for factor in factors(variational))
         return jnp.outer(left, right).reshape(variational["mean"].shape)

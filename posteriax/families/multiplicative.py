@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
+from posteriax._internal.checks import check_choice
 from posteriax.families.family import DiagonalGaussian, Variational
 from posteriax.families.normal import Normal
 from posteriax.families.units import Units
@@ -39,8 +40,7 @@ class MultiplicativeNormal(DiagonalGaussian):
     log_alpha: float = -5.0
 
     def __post_init__(self) -> None:
-        if self.share not in ("layer", "neuron", "weight"):
-            raise ValueError(f'share must be "layer", "neuron" or "weight", got {self.share!r}')
+        check_choice("share", self.share, ("layer", "neuron", "weight"))
         if not math.isfinite(self.log_alpha):
             raise ValueError(f"log_alpha must be finite, got {self.log_alpha}")
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax._internal.checks import check_count, check_positive
+from posteriax._internal.checks import check_choice, check_count, check_positive
 from posteriax.families.arrays.estimators import Plan
 from posteriax.families.arrays.factor import FactorArray, along
 from posteriax.families.factor_noise import NOISES, Noise
@@ -80,15 +80,11 @@ class Rank1(Family):
                 object.__setattr__(self, name, (axes,) if isinstance(axes, int) else tuple(axes))
         check_positive("scale", self.scale)
         self._check_prior()
-        for name, allowed in (
-            ("noise", tuple(NOISES)),
-            ("place", tuple(PLACES)),
-            ("form", ("multiplicative", "additive")),
-            ("likelihood", ("average", "mixture")),
-            ("start", ("sign", "normal")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        check_choice("noise", self.noise, NOISES)
+        check_choice("place", self.place, PLACES)
+        check_choice("form", self.form, ("multiplicative", "additive"))
+        check_choice("likelihood", self.likelihood, ("average", "mixture"))
+        check_choice("start", self.start, ("sign", "normal"))
         if self.additive and self._noise.positive:
             raise ValueError(f'form="additive" needs factors of both signs, but noise={self.noise!r} is positive')
         if not 0 <= self._start_value <= (1 if self.start == "sign" else float("inf")):
@@ -145,10 +141,6 @@ class Rank1(Family):
         return {place: both[place] for place in PLACES[self.place] if both[place]}  # type: ignore[misc]
 
     @property
-    def _places(self) -> tuple[str, ...]:
-        return tuple(self._by_place)
-
-    @property
     def _axes(self) -> tuple[tuple[int, ...], ...]:
         return tuple(self._by_place.values())
 
@@ -177,18 +169,17 @@ class Rank1(Family):
 
     def units(self, variational: Variational) -> Units:
         """Those of the factors; the shared matrix is a point."""
-        logs = {place: f"log_scale_{place}" for place in self._places if self.random}
-        learned = [f"log_prior_scale_{place}" for place in self._places if self.prior_scale == "learned"]
+        logs = {place: f"log_scale_{place}" for place in self._by_place if self.random}
+        learned = [f"log_prior_scale_{place}" for place in self._by_place if self.prior_scale == "learned"]
         means = {place: jnp.exp(variational[log]) for place, log in logs.items()}
         return Units(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
 
     def _factors(self, variational: Variational, keys: Any, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""
+        kernel, draw = variational["kernel"], self._noise.draw
         return tuple(
-            self._noise.draw(
-                key, variational[place], variational.get(f"log_scale_{place}"), examples, variational["kernel"]
-            )
-            for place, key in zip(self._places, keys, strict=False)
+            draw(key, variational[place], variational.get(f"log_scale_{place}"), examples, kernel)
+            for place, key in zip(self._by_place, keys, strict=False)
         )
 
     def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
@@ -218,7 +209,7 @@ class Rank1(Family):
         kl = -prior.log_prob(variational["kernel"]).sum()
         if not self.random:
             return kl
-        for place, own in zip(self._places, jax.random.split(key, 2), strict=False):
+        for place, own in zip(self._by_place, jax.random.split(key, 2), strict=False):
             location, log_scale = variational[place], variational[f"log_scale_{place}"]
             mean: Any = 0.0 if self.additive else self.prior_mean
             mean = location if mean == "tied" else mean
@@ -238,11 +229,9 @@ class Rank1(Family):
         return self._noise.kl_note if self.random else ""
 
     def entropy(self, variational: Variational) -> jax.Array:
-        return sum(
-            (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]))
-            for place in self._places
-            if self.random
-        ) + jnp.zeros(())
+        places = self._by_place if self.random else ()
+        each = (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]) for place in places)
+        return sum(each, jnp.zeros(()))
 
     def check_plan(self, leaf: Leaf, plan: Plan) -> None:
         if self.additive and plan.factors == "drawn":

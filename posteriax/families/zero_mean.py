@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax._internal.checks import check_positive
+from posteriax._internal.checks import check_choice, check_positive
 from posteriax.families.family import DiagonalGaussian, Family, Variational
 from posteriax.families.normal import Normal
 from posteriax.families.units import Units
-from posteriax.priors import Leaf, LogUniformPrior, has_density
+from posteriax.priors import Leaf, LogUniformPrior
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ class ZeroMeanNoise(Family):
     has_mean = False
 
     def __post_init__(self) -> None:
-        if self.noise not in ("bernoulli", "uniform"):
-            raise ValueError(f'noise must be "bernoulli" or "uniform", got {self.noise!r}')
+        check_choice("noise", self.noise, ("bernoulli", "uniform"))
         check_positive("smallest", self.smallest)
 
     def for_leaf(self, leaf: Leaf) -> Family:
@@ -118,5 +117,5 @@ class ZeroMeanNoise(Family):
         return "" if isinstance(prior, LogUniformPrior) else "KL estimated with one draw per step"
 
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
-        if not isinstance(prior, LogUniformPrior) and not has_density(prior):
+        if not isinstance(prior, LogUniformPrior):
             super().check_prior(leaf, prior)

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posteriax._internal.running_moments import add_value
+
 POWER = 3.0
 FEWEST = 10  # states before the estimate replaces the first guess
 
@@ -41,8 +43,8 @@ def learn(diagonal: Diagonal, position: Any, gradient: Any) -> Diagonal:
     """Update the moments with one more state of the warm-up."""
     count = diagonal.states + 1
     share = (POWER + 1) / (count + POWER)
-    mean, variance = _moments(share, diagonal.mean, diagonal.variance, position)
-    gradient_mean, gradient_variance = _moments(share, diagonal.gradient_mean, diagonal.gradient_variance, gradient)
+    mean, variance = add_value(diagonal.mean, diagonal.variance, position, share)
+    gradient_mean, gradient_variance = add_value(diagonal.gradient_mean, diagonal.gradient_variance, gradient, share)
     estimate = partial(_estimate, count >= FEWEST)
     variances = jax.tree.map(estimate, diagonal.variances, variance, gradient_variance)
     return Diagonal(variances, count, mean, variance, gradient_mean, gradient_variance)
@@ -59,12 +61,6 @@ def stretch(diagonal: Diagonal) -> jax.Array:
     squares, total = (sum(jnp.sum(ratio**power) for ratio in ratios) for power in (2, 1))
     known = (diagonal.states >= FEWEST) & (total > 0)
     return jnp.where(known, jnp.sqrt(jnp.maximum(squares / jnp.where(known, total, 1.0), 1.0)), 1.0)
-
-
-def _moments(share: jax.Array, mean: Any, variance: Any, value: Any) -> tuple[Any, Any]:
-    deviation = jax.tree.map(jnp.subtract, value, mean)
-    new_mean = jax.tree.map(lambda m, d: m + share * d, mean, deviation)
-    return new_mean, jax.tree.map(lambda v, d: (1 - share) * (v + share * d * d), variance, deviation)
 
 
 def _estimate(enough: jax.Array, current: jax.Array, of_draws: jax.Array, of_gradients: jax.Array) -> jax.Array:

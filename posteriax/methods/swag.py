@@ -19,6 +19,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from posteriax._internal.checks import check_positive
+from posteriax._internal.running_moments import add_value
 from posteriax.data import Batch
 from posteriax.families import Family, LowRank, Normal
 from posteriax.methods.ensemble import same_for_all_members
@@ -151,7 +152,7 @@ class Moments(NamedTuple):
 
     taken: jax.Array  # how many
     mean: jax.Array  # (D,)
-    squares: jax.Array  # (D,) the sum of squared deviations from the mean
+    variance: jax.Array  # (D,)
     deviations: jax.Array  # (rank, D), a ring: snapshot i is in row i modulo rank
 
 
@@ -162,16 +163,14 @@ def no_moments(unknowns: Unknowns, rank: int) -> Moments:
 
 
 def add_snapshot(moments: Moments, unknowns: Unknowns) -> Moments:
-    """Welford's update: E[w^2] - E[w]^2 would cancel where the spread is small relative to the weight."""
+    """The papers' E[w^2] - E[w]^2 would cancel where the spread is small relative to the weight."""
     w = ravel_pytree(unknowns)[0].astype(moments.mean.dtype)
     count = moments.taken + 1
-    before = w - moments.mean
-    mean = moments.mean + before / count
-    deviation = w - mean
+    mean, variance = add_value(moments.mean, moments.variance, w, 1 / count.astype(w.dtype))
     deviations, rank = moments.deviations, moments.deviations.shape[0]
     if rank:
-        deviations = deviations.at[moments.taken % rank].set(deviation)
-    return Moments(count, mean, moments.squares + before * deviation, deviations)
+        deviations = deviations.at[moments.taken % rank].set(w - mean)
+    return Moments(count, mean, variance, deviations)
 
 
 class Snapshots(NamedTuple):
@@ -210,7 +209,7 @@ def _gaussian(problem: Problem, moments: Moments, rank: int) -> tuple[dict[str, 
     flat, unravel = ravel_pytree(problem.unknowns)
     count, names = int(moments.taken[0]), problem.leaf_names
     mean = moments.mean.astype(flat.dtype)
-    variance = jnp.maximum(moments.squares / count, SMALLEST_VARIANCE)
+    variance = jnp.maximum(moments.variance, SMALLEST_VARIANCE)
     if rank == 0:
         parameters = {"mean": mean, "log_scale": (0.5 * jnp.log(variance)).astype(flat.dtype)}
         leaves = {name: jax.tree.leaves(jax.vmap(unravel)(value)) for name, value in parameters.items()}

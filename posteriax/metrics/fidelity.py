@@ -93,11 +93,7 @@ def wasserstein(draws: Any, reference: Any) -> jax.Array:
     1.0
     """
     draws, reference = as_numbers("draws", draws), as_numbers("reference", reference)
-    if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
-        raise ValueError(
-            f"draws and reference must have a first axis of draws and then the same shape, got {draws.shape} and "
-            f"{reference.shape}"
-        )
+    _check_draws(draws, reference)
     return _wasserstein(draws, reference)
 
 
@@ -134,11 +130,7 @@ def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarr
     array([1. , 1.5])
     """
     draws, reference = np.asarray(draws), np.asarray(reference)
-    if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
-        raise ValueError(
-            f"draws and reference must have a first axis of draws and then the same shape, got {draws.shape} and "
-            f"{reference.shape}"
-        )
+    _check_draws(draws, reference)
     count = min(len(draws), len(reference))
     return (rhat or split_rhat)(np.stack([_thinned(array, count) for array in (draws, reference)]))
 
@@ -159,6 +151,14 @@ def _coupling(s: int, t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ends = np.union1d(np.arange(1, s + 1) * t, np.arange(1, t + 1) * s)  # in units of 1 / (s t), so whole numbers
     starts = np.concatenate([[0], ends[:-1]])
     return starts // t, starts // s, (ends - starts) / (s * t)
+
+
+def _check_draws(draws: Any, reference: Any) -> None:
+    if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
+        raise ValueError(
+            f"draws and reference must have a first axis of draws and then the same shape, got {draws.shape} and "
+            f"{reference.shape}"
+        )
 
 
 def _check_shapes(probs: jax.Array, reference: jax.Array) -> None:

@@ -113,8 +113,13 @@ def as_gaussians(mean: Any, scale: Any, y: Any) -> tuple[jax.Array, jax.Array, j
     if mean.shape == y.shape:
         mean = mean[None]
     check_draws("mean", mean, y)
+    return mean, scales_like(mean, scale), y
+
+
+def scales_like(mean: jax.Array, scale: jax.Array) -> jax.Array:
+    """Scales in the shape of the means."""
     try:
-        return mean, jnp.broadcast_to(scale, mean.shape), y
+        return jnp.broadcast_to(scale, mean.shape)
     except ValueError:
         raise ValueError(f"scale must broadcast to the shape of mean, got {scale.shape} and {mean.shape}") from None
 

@@ -5,7 +5,7 @@ name. Each record is defined beside the function that computes its values; :mod:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +29,12 @@ class Estimate(NamedTuple):
     value: float
     error: float = math.nan
     over: Literal["", "examples", "seeds", "kinds"] = ""
+
+    @classmethod
+    def of_mean(cls, values: Sequence[float], over: Literal["seeds", "kinds"]) -> "Estimate":
+        """The mean of independent values; its error is NaN for a single one."""
+        error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+        return cls(float(np.mean(values)), float(error), over)
 
 
 @dataclass(frozen=True)

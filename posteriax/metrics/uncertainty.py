@@ -2,10 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import as_numbers
+from posteriax.metrics.inputs import as_numbers, scales_like
 
 
 class VarianceParts(NamedTuple):
@@ -42,8 +41,4 @@ def variance_parts(mean: Any, scale: Any) -> VarianceParts:
     mean, scale = as_numbers("mean", mean), as_numbers("scale", scale)
     if mean.ndim == 0:
         raise ValueError("mean must have a first axis of draws, got a number")
-    try:
-        noise: jax.Array = jnp.broadcast_to(jnp.square(scale), mean.shape).mean(axis=0)
-    except ValueError:
-        raise ValueError(f"scale must broadcast to the shape of mean, got {scale.shape} and {mean.shape}") from None
-    return VarianceParts(noise, mean.var(axis=0))
+    return VarianceParts(jnp.square(scales_like(mean, scale)).mean(axis=0), mean.var(axis=0))

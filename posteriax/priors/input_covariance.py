@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.checks import check_inputs
+from posteriax._internal.checks import check_choice, check_inputs
 from posteriax._internal.memory import PATCH_VALUES, fitting
 from posteriax._internal.running_moments import mean_and_covariance
 
@@ -57,8 +57,7 @@ def _inputs(x: Any) -> np.ndarray:
 
 
 def _channels_last(x: np.ndarray, channels: str) -> np.ndarray:
-    if channels not in ("first", "last"):
-        raise ValueError(f'channels must be "first" or "last", got {channels!r}')
+    check_choice("channels", channels, ("first", "last"))
     if x.ndim < 3:
         raise ValueError(
             f"x must be images with a channel axis, (examples, height, width, channels) or (examples, channels, "

@@ -21,6 +21,7 @@ import numpy as np
 import optax
 
 from posteriax._internal.checks import check_count
+from posteriax._internal.running_moments import add_value
 from posteriax.data import Batch
 from posteriax.methods import Kernel, Method, OptimizingKernel, Task, same_for_all_members
 from posteriax.posterior import Posterior, Trace
@@ -68,7 +69,7 @@ class RecordingState(NamedTuple):
 
     inner: Any
     mean: Any
-    squares: Any  # sum of squared deviations from the mean (Welford: no cancellation)
+    variance: Any
     step: jax.Array
     ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
 
@@ -135,43 +136,35 @@ def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) ->
     def init(params: Any) -> RecordingState:
         zeros = jax.tree.map(jnp.zeros_like, params)
         none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
-        return RecordingState(optimizer.init(params), zeros, jax.tree.map(jnp.zeros_like, params), jnp.int32(0), none)
+        return RecordingState(optimizer.init(params), zeros, zeros, jnp.int32(0), none)
 
     def update(gradient: Any, state: RecordingState, params: Any = None) -> tuple[Any, RecordingState]:
         place = same_for_all_members(state.step % noise.every)
-        mean, squares = jax.lax.cond(
+        mean, variance = jax.lax.cond(
             place < noise.window,
-            lambda: _accumulate(gradient, state.mean, state.squares, place),
-            lambda: (state.mean, state.squares),
+            lambda: _accumulate(gradient, state.mean, state.variance, place),
+            lambda: (state.mean, state.variance),
         )
         ratios = jax.lax.cond(
             place == noise.window - 1,
-            lambda: _ratios(mean, squares, noise.window),
+            lambda: _ratios(mean, variance, noise.window),
             lambda: jnp.full_like(state.ratios, NONE),
         )
         updates, inner = optimizer.update(gradient, state.inner, params)
-        return updates, RecordingState(inner, mean, squares, state.step + 1, ratios)
+        return updates, RecordingState(inner, mean, variance, state.step + 1, ratios)
 
     return optax.GradientTransformation(init, update)
 
 
-def _accumulate(gradient: Any, mean: Any, squares: Any, place: jax.Array) -> tuple[Any, Any]:
-    first = place == 0
-
-    def one(g: jax.Array, m: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
-        m, s = (jnp.where(first, 0.0, a).astype(a.dtype) for a in (m, s))
-        apart = g - m
-        new = m + apart / (place + 1).astype(g.dtype)
-        return new, s + apart * (g - new)
-
-    leaves = [one(*own) for own in zip(*map(jax.tree.leaves, (gradient, mean, squares)), strict=True)]
-    means, deviations = (jax.tree.unflatten(jax.tree.structure(mean), own) for own in zip(*leaves, strict=True))
-    return means, deviations
+def _accumulate(gradient: Any, mean: Any, variance: Any, place: jax.Array) -> tuple[Any, Any]:
+    # a window starts from zero: subtracting the last one's mean would leave its rounding, a variance of nearly 0
+    mean = jax.tree.map(lambda m: jnp.where(place == 0, jnp.zeros_like(m), m), mean)
+    return add_value(mean, variance, gradient, 1 / (place + 1))
 
 
-def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
-    def one(m: jax.Array, s: jax.Array) -> jax.Array:
-        variance = s / (window - 1)
+def _ratios(mean: Any, variances: Any, window: int) -> jax.Array:
+    def one(m: jax.Array, v: jax.Array) -> jax.Array:
+        variance = v * (window / (window - 1))
         varies = variance > 0
         plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
         plain = plain / jnp.maximum(varies.sum(), 1)
@@ -179,4 +172,4 @@ def _ratios(mean: Any, squares: Any, window: int) -> jax.Array:
         part = (window - 1) / window  # E[g^2] is E[g]^2 plus this fraction of Var[g]
         return jnp.stack([plain + part, plain, pooled + part])
 
-    return jnp.stack([one(m, s) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(squares), strict=True)])
+    return jnp.stack([one(m, v) for m, v in zip(jax.tree.leaves(mean), jax.tree.leaves(variances), strict=True)])

@@ -159,7 +159,7 @@ def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons)
     )
     assert set(table.sets["out: far"]["one"]) == {"auroc", "auroc_max_probability", "auroc_mutual_information", "fpr95"}
     assert table.sets["attacked"]["one"]["accuracy"].value < table["one"]["accuracy"]
-    assert len(table.views["attacked"]["one"].attack["success"]) == 4
+    assert len(table.charts["attacked"]["one"].attack["success"]) == 4
     assert table.sets["recalibrated"]["one"]["accuracy"] == table.rows["one"]["accuracy"]
     assert table.costs["one"].parameters == 32
     assert table.costs["one"].predict_ms > 0
@@ -169,17 +169,20 @@ def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons)
     assert table.to_pandas().loc[("a 3", "one"), "nll"] == table.sets["a 3"]["one"]["nll"].value
 
 
-def test_views_show_the_surest_mistakes(fitted, moons):
+def test_charts_show_the_surest_mistakes(fitted, moons):
     x, y = moons[1]
     predictive = fitted[0].predict(x)
-    view = px.compare({"MAP": fitted[0]}, moons[1]).views["test"]["MAP"]
+    table = px.compare({"MAP": fitted[0]}, moons[1])
+    chart = table.charts["test"]["MAP"]
+    with pytest.warns(DeprecationWarning, match="charts"):
+        assert table.views is table.charts
     wrong = predictive.probs.argmax(axis=1) != y
     assert wrong.any()
     surest = np.flatnonzero(wrong)[predictive.probs.max(axis=1)[wrong].argmax()]
-    assert view.surest_wrong[0].index == surest
-    np.testing.assert_array_equal(view.surest_wrong[0].x, x[surest])
-    assert view.count.sum() == len(y)
-    assert (view.count * np.abs(view.right - view.confidence)).sum() / len(y) == pytest.approx(
+    assert chart.surest_wrong[0].index == surest
+    np.testing.assert_array_equal(chart.surest_wrong[0].x, x[surest])
+    assert chart.count.sum() == len(y)
+    assert (chart.count * np.abs(chart.right - chart.confidence)).sum() / len(y) == pytest.approx(
         px.evaluate(predictive, y)["ece"], abs=1e-6
     )
 
@@ -193,8 +196,8 @@ def test_intervals_of_a_well_specified_regression_hold_what_they_say():
     # E|X - Y| - E|X - X'| / 2 of standard normals is 1 / sqrt(pi)
     crps = px.compare({"right": right}, (np.zeros((4000, 1), np.float32), y)).rows["right"]["crps"]
     assert crps.value == pytest.approx(1 / np.sqrt(np.pi), abs=4 * crps.error + 0.003)  # 0.003: of 32 quantiles
-    view = table.views["test"]["right"]
-    np.testing.assert_allclose(view.coverage, view.levels, atol=4 * 0.5 / np.sqrt(4000))
+    chart = table.charts["test"]["right"]
+    np.testing.assert_allclose(chart.coverage, chart.levels, atol=4 * 0.5 / np.sqrt(4000))
 
 
 def test_a_temperature_mends_overconfidence():

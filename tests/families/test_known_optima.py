@@ -7,9 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-import optax
 import pytest
-from every_family import EXACT, FAMILIES, NOISE, Case, X, Y, check_optimum, fit_regressions, relative_error
+from every_family import (
+    EXACT,
+    FAMILIES,
+    NOISE,
+    Case,
+    X,
+    Y,
+    averaging_adam,
+    check_optimum,
+    fit_regressions,
+    relative_error,
+)
 
 import posteriax as px
 from posteriax import families as q
@@ -29,7 +39,7 @@ def test_every_family_is_in_the_table():
 
 @cache
 def fitted() -> px.Posterior:
-    return fit_regressions(KNOWN, steps=120_000)
+    return fit_regressions(KNOWN, steps=110_000)
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -56,8 +66,8 @@ def fitted_apart() -> px.Posterior:
     params = {name: np.full(shape, 1.0 if name == "factors" else 0.1, np.float32) for name, shape in shapes.items()}
     fixed = p.Given(dist.Normal(1.0, 1e-4))
     problem = px.Problem((network, params), px.Normal(scale=NOISE), {"**": p.Normal(1.0), "factors": fixed})
-    method = px.VI(families, optimizer=optax.adam(optax.cosine_decay_schedule(2e-2, 60_000)))
-    return px.fit(problem, (X, np.repeat(Y[:, None], 3, axis=1)), method, steps=60_000, key=0)
+    method = px.VI(families, optimizer=averaging_adam(50_000))
+    return px.fit(problem, (X, np.repeat(Y[:, None], 3, axis=1)), method, steps=50_000, key=0)
 
 
 def test_one_covariance_across_two_leaves_is_that_of_the_posterior():

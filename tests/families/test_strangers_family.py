@@ -111,7 +111,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def regressions():
-    return fit_regressions(CASES, steps=60_000)
+    return fit_regressions(CASES, steps=40_000)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -130,7 +130,7 @@ BY_DEFAULT = {
 @pytest.fixture(scope="module")
 def by_default():
     # not from the mode, where the means would be right from the start
-    return fit_regressions(BY_DEFAULT, steps=20_000, optimizer=None, start="network")
+    return fit_regressions(BY_DEFAULT, steps=20_000, optimizer=None, start="network", draws=8)
 
 
 @pytest.mark.parametrize("name", BY_DEFAULT)

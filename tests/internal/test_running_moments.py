@@ -1,9 +1,11 @@
 """Running moments against NumPy's, in blocks of any size, also where the mean is far larger than the spread."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posteriax._internal.running_moments import mean_and_covariance, mean_and_variance
+from posteriax._internal.running_moments import add_value, mean_and_covariance, mean_and_variance
 
 
 def in_blocks(rows, *sizes):
@@ -31,6 +33,37 @@ def test_what_never_changes_has_no_variance_at_all():
     rows[:, 1] = np.arange(1000)
     assert mean_and_variance(in_blocks(rows, 300, 700))[1][0] == 0.0
     assert mean_and_covariance(in_blocks(rows, 300, 700))[1][0].tolist() == [0.0, 0.0]
+
+
+def one_by_one(rows, shares):
+    tree = {"w": jnp.zeros(rows.shape[1:], rows.dtype)}
+    start = (tree, tree)
+    steps = (jnp.asarray(rows), jnp.asarray(shares, jnp.float32))
+    step = lambda moments, given: (add_value(*moments, {"w": given[0]}, given[1]), None)  # noqa: E731
+    (mean, variance), _ = jax.jit(lambda: jax.lax.scan(step, start, steps))()
+    return np.asarray(mean["w"]), np.asarray(variance["w"])
+
+
+@pytest.mark.parametrize("power", [0, 3])
+def test_values_one_by_one_have_the_weighted_moments_of_all(power):
+    """The t-th of n counts as t (t + 1) ... (t + power - 1): its share among the first t is (power + 1) / (t + power).
+
+    In float32 at 1000 with a spread of 0.1, whose squares single precision cannot tell apart.
+    """
+    rows = (1000 + 0.1 * np.random.default_rng(0).normal(size=(200, 5))).astype(np.float32)
+    t = np.arange(1, 201)
+    weights = np.prod([t + i for i in range(power)], axis=0) * np.ones(200)
+    mean, variance = one_by_one(rows, (power + 1) / (t + power))
+    exact = np.average(rows.astype(np.float64), weights=weights, axis=0)
+    of_squares = np.average(np.square(rows - exact), weights=weights, axis=0)
+    np.testing.assert_allclose(mean, exact, atol=2e-4)  # float32's spacing at 1000 is 6e-5
+    np.testing.assert_allclose(variance, of_squares, rtol=0.01)
+
+
+def test_values_that_never_change_have_no_variance():
+    rows = np.full((50, 2), 0.1, np.float32)
+    mean, variance = one_by_one(rows, 1 / np.arange(1, 51))
+    assert mean.tolist() == rows[0].tolist() and variance.tolist() == [0.0, 0.0]
 
 
 def test_blocks_are_left_as_they_were():

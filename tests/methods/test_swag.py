@@ -128,7 +128,7 @@ def test_moments_keep_a_spread_that_is_small_beside_its_weight():
     mean, variance, deviations = moments_by_hand(recorded.astype(np.float64), 6)
     spacing = 6e-5  # of float32 at 1000
     np.testing.assert_allclose(moments.mean, mean, atol=2 * spacing)
-    np.testing.assert_allclose(moments.squares / 50, variance, rtol=0.02)
+    np.testing.assert_allclose(moments.variance, variance, rtol=0.02)
     kept = np.roll(np.asarray(moments.deviations), -(50 % 6), axis=0)  # the ring, oldest first
     np.testing.assert_allclose(kept.T, deviations, atol=4 * spacing)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.comparison.chart_summaries import View
+from posteriax.comparison.chart_summaries import ChartSummary
 from posteriax.comparison.comparison import Comparison
 from posteriax.metrics import Estimate
 
@@ -45,21 +45,21 @@ class Histograms(NamedTuple):
 def reliability(comparison: Comparison) -> list[Group]:
     """By test set: points (confidence, fraction right, number of examples) of classifiers.
 
-    >>> view = View(confidence=np.array([0.9]), right=np.array([0.8]), count=np.array([50]))
-    >>> reliability(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": view}}))
+    >>> chart = ChartSummary(confidence=np.array([0.9]), right=np.array([0.8]), count=np.array([50]))
+    >>> reliability(Comparison({"test": {"MAP": {}}}, charts={"test": {"MAP": chart}}))
     [Group(name='test', lines=[Line(method=0, points=[(0.9, 0.8, 50)])])]
     """
-    return _by_set(comparison, lambda view: [view.confidence, view.right, view.count])
+    return _by_set(comparison, lambda chart: [chart.confidence, chart.right, chart.count])
 
 
 def coverage(comparison: Comparison) -> list[Group]:
     """By test set: points (nominal, observed) of how often central intervals hold the target.
 
-    >>> view = View(levels=np.array([0.5]), coverage=np.array([0.4]))
-    >>> coverage(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": view}}))
+    >>> chart = ChartSummary(levels=np.array([0.5]), coverage=np.array([0.4]))
+    >>> coverage(Comparison({"test": {"MAP": {}}}, charts={"test": {"MAP": chart}}))
     [Group(name='test', lines=[Line(method=0, points=[(0.5, 0.4)])])]
     """
-    return _by_set(comparison, lambda view: [view.levels, view.coverage])
+    return _by_set(comparison, lambda chart: [chart.levels, chart.coverage])
 
 
 def severity(comparison: Comparison, column: str) -> list[Group]:
@@ -92,16 +92,16 @@ def severity(comparison: Comparison, column: str) -> list[Group]:
 def uncertainties(comparison: Comparison) -> Histograms | None:
     """Histograms of each prediction's entropy (classes) or standard deviation (numbers), inside and outside.
 
-    >>> views = {"test": {"MAP": View(entropies=np.array([0.0, 0.1, 1.0]))}}
-    >>> histograms = uncertainties(Comparison({"test": {"MAP": {}}}, views=views))
+    >>> charts = {"test": {"MAP": ChartSummary(entropies=np.array([0.0, 0.1, 1.0]))}}
+    >>> histograms = uncertainties(Comparison({"test": {"MAP": {}}}, charts=charts))
     >>> len(histograms.edges), histograms.inside[0].points[0]
     (25, (0.333...,))
     """
-    outside = [name for name in comparison.views if name.startswith(OUTSIDE)]
+    outside = [name for name in comparison.charts if name.startswith(OUTSIDE)]
     pools = [
-        _finite(view.entropies)
+        _finite(chart.entropies)
         for name in [comparison.main, *outside]
-        for view in comparison.views.get(name, {}).values()
+        for chart in comparison.charts.get(name, {}).values()
     ]
     pools = [pool for pool in pools if len(pool)]
     if not pools:
@@ -137,14 +137,14 @@ def distances(comparison: Comparison) -> tuple[str, list[Line]] | None:
 def attacks(comparison: Comparison) -> list[Group]:
     """By quantity ("success", "accuracy", "entropy"): points (iteration, value) of an attack.
 
-    >>> views = {"attacked": {"MAP": View(attack={"success": np.array([0.0, 0.4])})}}
-    >>> attacks(Comparison({"test": {"MAP": {}}}, views=views))
+    >>> charts = {"attacked": {"MAP": ChartSummary(attack={"success": np.array([0.0, 0.4])})}}
+    >>> attacks(Comparison({"test": {"MAP": {}}}, charts=charts))
     [Group(name='success', lines=[Line(method=0, points=[(0.0, 0.0), (1.0, 0.4)])])]
     """
     groups: dict[str, list[Line]] = {}
     for i, own in enumerate(comparison.rows):
-        for views in comparison.views.values():
-            for quantity, values in views[own].attack.items() if own in views else ():
+        for charts in comparison.charts.values():
+            for quantity, values in charts[own].attack.items() if own in charts else ():
                 kept = np.unique(np.linspace(0, len(values) - 1, ATTACK_POINTS).astype(int)) if len(values) else ()
                 groups.setdefault(quantity, []).append(Line(i, [(float(k), float(values[k])) for k in kept]))
     return [Group(quantity, lines) for quantity, lines in groups.items()]
@@ -153,17 +153,17 @@ def attacks(comparison: Comparison) -> list[Group]:
 def is_regression(comparison: Comparison) -> bool:
     """Whether numbers were predicted, not classes: only numbers have intervals with a coverage.
 
-    >>> is_regression(Comparison({"test": {"MAP": {}}}, views={"test": {"MAP": View(levels=np.array([0.5]))}}))
+    >>> is_regression(Comparison({"test": {"MAP": {}}}, charts={"test": {"MAP": ChartSummary(levels=np.array([0.5]))}}))
     True
     """
-    return any(len(view.levels) for view in comparison.views.get(comparison.main, {}).values())
+    return any(len(chart.levels) for chart in comparison.charts.get(comparison.main, {}).values())
 
 
 def _by_set(comparison: Comparison, columns: Any) -> list[Group]:
     groups = []
-    for name in dict.fromkeys([comparison.main, *comparison.views]):
-        views = comparison.views.get(name, {})
-        arrays = {i: columns(views[own]) for i, own in enumerate(comparison.rows) if own in views}
+    for name in dict.fromkeys([comparison.main, *comparison.charts]):
+        charts = comparison.charts.get(name, {})
+        arrays = {i: columns(charts[own]) for i, own in enumerate(comparison.rows) if own in charts}
         lines = [Line(i, list(zip(*map(np.ndarray.tolist, a), strict=True))) for i, a in arrays.items() if len(a[0])]
         if lines:
             groups.append(Group(name, lines))
@@ -177,8 +177,8 @@ def _curve(method: int, estimates: dict[int, Estimate]) -> Line:
 def _histogram_lines(comparison: Comparison, name: str, edges: np.ndarray) -> list[Line]:
     lines = []
     for i, own in enumerate(comparison.rows):
-        view: View | None = comparison.views.get(name, {}).get(own)
-        values = _finite(view.entropies) if view is not None else np.zeros(0)
+        chart: ChartSummary | None = comparison.charts.get(name, {}).get(own)
+        values = _finite(chart.entropies) if chart is not None else np.zeros(0)
         if len(values):
             counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
             lines.append(Line(i, [(float(c) / len(values),) for c in counts]))

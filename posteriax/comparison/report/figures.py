@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.plot_style import colours, pyplot
-from posteriax.comparison.chart_summaries import view_of
+from posteriax._internal.plot_style import colours, subplots
+from posteriax.comparison.chart_summaries import chart_summary
 from posteriax.posterior import Posterior, Trace
 
 CLASS_COLOURS = ("#0072B2", "#D55E00")
@@ -20,40 +20,24 @@ def uncertainty_plane(
 
     On the white line both classes are equally probable.
     """
-    plt = pyplot()
-
     x, y = data
     low, high = x.min(axis=0) - margin, x.max(axis=0) + margin
     axes_1, axes_2 = (np.linspace(low[i], high[i], resolution) for i in range(2))
     grid = np.stack(np.meshgrid(axes_1, axes_2), axis=-1).reshape(-1, 2).astype(np.float32)
-    figure, axes = plt.subplots(
-        1, len(posteriors), figsize=(3.3 * len(posteriors), 3.6), sharex=True, sharey=True, layout="constrained"
-    )
-    for axis, (name, posterior) in zip(np.atleast_1d(axes), posteriors.items(), strict=True):
+    figure, (axes,) = subplots(1, len(posteriors), 3.3, 3.6, sharex=True, sharey=True)
+    for axis, (name, posterior) in zip(axes, posteriors.items(), strict=True):
         predictive: Any = posterior.predict(grid, reduce=True)
-        shape = (resolution, resolution)
-        image = axis.pcolormesh(
-            axes_1,
-            axes_2,
-            predictive.entropy().reshape(shape),
-            vmin=0.0,
-            vmax=np.log(2),
-            cmap="cividis",
-            rasterized=True,
-        )
-        axis.contour(
-            axes_1, axes_2, predictive.probs[:, 1].reshape(shape), levels=[0.5], colors="white", linewidths=1.5
-        )
+        entropy, probs = (a.reshape(resolution, -1) for a in (predictive.entropy(), predictive.probs[:, 1]))
+        image = axis.pcolormesh(axes_1, axes_2, entropy, vmin=0.0, vmax=np.log(2), cmap="cividis", rasterized=True)
+        axis.contour(axes_1, axes_2, probs, levels=[0.5], colors="white", linewidths=1.5)
         for label, colour in enumerate(CLASS_COLOURS):
             chosen = y == label
             axis.scatter(*x[chosen].T, s=9, color=colour, edgecolor="white", linewidth=0.4, marker="os"[label])
         axis.set_title(name)
         axis.set_xlabel("$x_1$")
-    np.atleast_1d(axes)[0].set_ylabel("$x_2$")
-    bar = figure.colorbar(
-        image, ax=axes, label="entropy of the prediction (nats)", ticks=[0, 0.2, 0.4, np.log(2)], pad=0.01
-    )
-    bar.ax.set_yticklabels(["0: sure", "0.2", "0.4", "ln 2: no idea"])
+    axes[0].set_ylabel("$x_2$")
+    bar = figure.colorbar(image, ax=axes, label="entropy of the prediction (nats)", pad=0.01)
+    bar.set_ticks([0, 0.2, 0.4, np.log(2)], labels=["0: sure", "0.2", "0.4", "ln 2: no idea"])
     return figure
 
 
@@ -62,19 +46,15 @@ def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 1
 
     A point's size shows how many examples its bin has; it is hollow below ten. Below the diagonal is over-confident.
     """
-    views = {name: view_of(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
-    points = {name: np.stack([view.confidence, view.right, view.count], axis=1) for name, view in views.items()}
+    charts = {name: chart_summary(predictive, np.asarray(y), y, bins) for name, predictive in predictives.items()}
+    points = {name: np.stack([chart.confidence, chart.right, chart.count], axis=1) for name, chart in charts.items()}
     return reliability_panels(points, colours(predictives))
 
 
 def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, str]) -> Any:
     """A reliability diagram for each name, from points (confidence, fraction right, number of examples)."""
-    plt = pyplot()
-
-    figure, axes = plt.subplots(
-        1, len(points), figsize=(2.9 * len(points), 3.7), sharex=True, sharey=True, layout="constrained"
-    )
-    for axis, (name, bins) in zip(np.atleast_1d(axes), points.items(), strict=True):
+    figure, (axes,) = subplots(1, len(points), 2.9, 3.7, sharex=True, sharey=True)
+    for axis, (name, bins) in zip(axes, points.items(), strict=True):
         means, rights, sizes = bins.T
         share = sizes / sizes.sum()
         axis.plot([0, 1], [0, 1], color="0.6", linewidth=1, zorder=1)
@@ -86,10 +66,9 @@ def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, s
         axis.set_xlabel("confidence")
         axis.set(xlim=(0, 1.02), ylim=(0, 1.02), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
         axis.set_box_aspect(1)
-    first = np.atleast_1d(axes)[0]
-    first.set_ylabel("fraction right")
-    first.text(0.96, 0.06, "over-confident", ha="right", color="0.4")
-    first.text(0.04, 0.9, "under-confident", color="0.4")
+    axes[0].set_ylabel("fraction right")
+    axes[0].text(0.96, 0.06, "over-confident", ha="right", color="0.4")
+    axes[0].text(0.04, 0.9, "under-confident", color="0.4")
     return figure
 
 
@@ -102,12 +81,10 @@ TRACES = {  # the quantities of a run to show, and their labels
 
 def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
     """For each run: its objective at every step, and for a sampler its acceptance, as running means."""
-    plt = pyplot()
-
     panels = [(name, key) for name, trace in runs.items() for key in TRACES if key in trace]
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.0 * len(panels), 3.0), layout="constrained")
+    figure, (axes,) = subplots(1, len(panels), 3.0, 3.0)
     palette = colours(runs)
-    for axis, (name, key) in zip(np.atleast_1d(axes), panels, strict=True):
+    for axis, (name, key) in zip(axes, panels, strict=True):
         late = []  # the axis limits ignore the first steps, which would hide all others
         for line in np.atleast_2d(runs[name][key]):
             smooth = np.convolve(line, np.ones(window) / window, mode="valid") if len(line) > 2 * window else line

@@ -17,14 +17,14 @@ FEATURES = 8  # shown of an example that is not a picture
 def example_cards(comparison: Comparison) -> str:
     """For each posterior, a card with its examples of the main test set: pictures, or tables of features.
 
-    >>> from posteriax.comparison.chart_summaries import View
-    >>> view = View(surest=(Example(3, np.zeros(2), 1, 1, 0.99),))
-    >>> sets, views = {"test": {"MAP": {}}}, {"test": {"MAP": view}}
-    >>> "<b>yes</b> 99.0&nbsp;%" in example_cards(Comparison(sets, views=views, class_names=("no", "yes")))
+    >>> from posteriax.comparison.chart_summaries import ChartSummary
+    >>> chart = ChartSummary(surest=(Example(3, np.zeros(2), 1, 1, 0.99),))
+    >>> sets, charts = {"test": {"MAP": {}}}, {"test": {"MAP": chart}}
+    >>> "<b>yes</b> 99.0&nbsp;%" in example_cards(Comparison(sets, charts=charts, class_names=("no", "yes")))
     True
     """
-    views = comparison.views.get(comparison.main, {})
-    shown = [example for view in views.values() for example in (*view.surest_wrong, *view.surest)]
+    charts = comparison.charts.get(comparison.main, {})
+    shown = [example for chart in charts.values() for example in (*chart.surest_wrong, *chart.surest)]
     images = [(e.index, image) for e in shown if (image := as_image(e.x)) is not None]
     uris = picture_uris([image for _, image in images])
     pictures = {index: uri for (index, _), uri in zip(images, uris, strict=True)}
@@ -36,11 +36,11 @@ def example_cards(comparison: Comparison) -> str:
     )
     cards = []
     for method, own in enumerate(comparison.rows):
-        view = views.get(own)
-        if view is None or not (view.surest_wrong or view.surest):
+        chart = charts.get(own)
+        if chart is None or not (chart.surest_wrong or chart.surest):
             continue
         rows = ""
-        for title, examples in zip(titles, (view.surest_wrong, view.surest), strict=True):
+        for title, examples in zip(titles, (chart.surest_wrong, chart.surest), strict=True):
             words = [_words(e, comparison.class_names, numbers) for e in examples]
             rows += f"<h4>{title}</h4>{_gallery(examples, words, pictures)}"
         swatch = f'<span class="swatch" data-method="{method}"></span>'

@@ -3,8 +3,7 @@
 import math
 from html import escape
 
-from posteriax.comparison.comparison import Comparison, format_estimate
-from posteriax.comparison.report.wording import COST_MEANINGS
+from posteriax.comparison.comparison import COST_MEANINGS, Comparison, format_estimate
 from posteriax.metrics import Estimate, Score
 
 
@@ -70,9 +69,8 @@ def _row(comparison: Comparison, name: str, own: str) -> str:
         cells.append(_cell(estimate, comparison.score(column), among.index(own) if own in among else -1, doubt))
     if comparison.costs and name == comparison.main:
         cost = comparison.costs.get(own)
-        texts = [f"{cost.parameters:,}", f"{cost.train_seconds:.1f}", f"{cost.predict_ms:.3g}"] if cost else [""] * 3
-        values = cost or [math.nan] * 3
-        cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in zip(values, texts, strict=True)]
+        pairs = zip(cost, cost.cells(), strict=True) if cost else [(math.nan, "")] * len(COST_MEANINGS)
+        cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in pairs]
     return f"<tr>{''.join(cells)}</tr>"
 
 

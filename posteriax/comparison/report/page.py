@@ -83,25 +83,25 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
         "sets": list(comparison.sets),
         "corrupted": [i for i, name in enumerate(comparison.sets) if name in comparison.corruptions],
         "reference": comparison.reference,
-        "reliability": _groups(chart_data.reliability(comparison)),
-        "coverage": _groups(chart_data.coverage(comparison)),
-        "severity": [{"name": heading(column), "groups": _groups(own)} for column, own in curves.items() if own],
+        "reliability": chart_data.reliability(comparison),
+        "coverage": chart_data.coverage(comparison),
+        "severity": [{"name": heading(column), "groups": own} for column, own in curves.items() if own],
         "uncertainty": histograms
         and {
             "label": "standard deviation of the prediction" if numbers else "entropy of the prediction (nats)",
             "inside_name": comparison.main,
             "edges": histograms.edges,
-            "inside": _lines(histograms.inside),
-            "outside": _groups(histograms.outside),
+            "inside": histograms.inside,
+            "outside": histograms.outside,
         },
         "distance": distance
         and {
             "label": heading(distance[0]),
             "meaning": comparison.score(distance[0]).meaning,
-            "lines": _lines(distance[1]),
+            "lines": distance[1],
             "warning": warning(comparison),
         },
-        "attack": _groups(chart_data.attacks(comparison)),
+        "attack": chart_data.attacks(comparison),
     }
 
 
@@ -116,6 +116,8 @@ def as_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # a named tuple
+        value = value._asdict()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -130,14 +132,6 @@ def _summary(comparison: Comparison) -> str:
     first = warning(comparison)
     box = f'<p class="warning" role="alert">{escape(first)}</p>' if first else ""
     return box + "".join(f"<p>{escape(text)}</p>" for text in summary(comparison))
-
-
-def _groups(groups: list[chart_data.Group]) -> list[dict[str, Any]]:
-    return [{"name": group.name, "lines": _lines(group.lines)} for group in groups]
-
-
-def _lines(lines: list[chart_data.Line]) -> list[dict[str, Any]]:
-    return [line._asdict() for line in lines]
 
 
 def _asset(name: str) -> str:

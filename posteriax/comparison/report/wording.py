@@ -6,11 +6,6 @@ from posteriax.comparison.comparison import Comparison, describe_errors, format_
 from posteriax.comparison.report.chart_data import distances
 from posteriax.metrics import NLL, Estimate, Score
 
-COST_MEANINGS = {
-    "parameters": "How many numbers describe the posterior.",
-    "train s": "Seconds of training or sampling.",
-    "predict ms / 1,000": "Milliseconds to predict 1,000 examples.",
-}
 ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
     "seeds": "how much the score would vary between seeds",

@@ -1,10 +1,10 @@
-"""Made-up comparisons: scores and views as `px.compare` gives them, without fitting anything."""
+"""Made-up comparisons: scores and charts as `px.compare` gives them, without fitting anything."""
 
 from functools import cache
 
 import numpy as np
 
-from posteriax.comparison.chart_summaries import COVERAGE_LEVELS, Example, View
+from posteriax.comparison.chart_summaries import COVERAGE_LEVELS, ChartSummary, Example
 from posteriax.comparison.comparison import Comparison, Cost
 from posteriax.data.corrupted_sets import Corruption
 from posteriax.metrics import Estimate
@@ -19,16 +19,16 @@ def classes(methods=6, examples=500, kinds=("fog", "gaussian_noise", "jpeg"), si
     names = NAMES[:methods]
     test_sets = ["test"] + [f"{kind} {severity}" for kind in kinds for severity in range(1, 6)]
     sets = {name: {own: _class_scores(i, name) for i, own in enumerate(names)} for name in test_sets}
-    views = {name: {own: _class_view(rng, i, examples, side) for i, own in enumerate(names)} for name in test_sets}
+    charts = {name: {own: _class_chart(rng, i, examples, side) for i, own in enumerate(names)} for name in test_sets}
     for place, name in enumerate(["out: digits", "out: noise"]):
         sets[name] = {own: {"auroc": Estimate(0.7 + 0.03 * i), "fpr95": Estimate(0.5)} for i, own in enumerate(names)}
-        views[name] = {own: View(entropies=rng.beta(4 + place, 3, examples) * np.log(10)) for own in names}
+        charts[name] = {own: ChartSummary(entropies=rng.beta(4 + place, 3, examples) * np.log(10)) for own in names}
     sets["attacked"] = {own: {"attack_success": Estimate(0.4 + 0.05 * i, 0.02)} for i, own in enumerate(names)}
-    views["attacked"] = {own: View(attack=_attack(i)) for i, own in enumerate(names)}
+    charts["attacked"] = {own: ChartSummary(attack=_attack(i)) for i, own in enumerate(names)}
     best = {"test": {"nll": ("HMC", "deep ensemble", "SWAG"), "accuracy": ("MAP",), "total_variation": ("k-tied",)}}
     costs = {own: Cost(10_000 * (i + 1), 3.0 * (i + 1), 0.7 * (i + 1)) for i, own in enumerate(names)}
     corruptions = {f"{kind} {severity}": Corruption(kind, severity) for kind in kinds for severity in range(1, 6)}
-    return Comparison(sets, "HMC" if "HMC" in names else None, costs, best, views, LABELS, corruptions)
+    return Comparison(sets, "HMC" if "HMC" in names else None, costs, best, charts, LABELS, corruptions)
 
 
 def numbers(examples=300, seed=1):
@@ -47,9 +47,9 @@ def numbers(examples=300, seed=1):
         "out: shifted": {own: {"auroc": Estimate(0.8)} for own in names},
     }
     pick = lambda: tuple(Example(i, rng.normal(size=11), *rng.normal(size=2), 0.3) for i in range(4))  # noqa: E731
-    views = {
+    charts = {
         "test": {
-            own: View(
+            own: ChartSummary(
                 entropies=rng.gamma(4, 0.1, examples),
                 levels=COVERAGE_LEVELS,
                 coverage=COVERAGE_LEVELS ** (1.3 - 0.2 * i),
@@ -58,9 +58,9 @@ def numbers(examples=300, seed=1):
             )
             for i, own in enumerate(names)
         },
-        "out: shifted": {own: View(entropies=rng.gamma(9, 0.1, examples)) for own in names},
+        "out: shifted": {own: ChartSummary(entropies=rng.gamma(9, 0.1, examples)) for own in names},
     }
-    return Comparison(sets, None, {}, {"test": {"nll": ("k-tied", "mean-field")}}, views)
+    return Comparison(sets, None, {}, {"test": {"nll": ("k-tied", "mean-field")}}, charts)
 
 
 def tiny():
@@ -81,12 +81,12 @@ def _class_scores(i, test_set):
     }
 
 
-def _class_view(rng, i, examples, side):
+def _class_chart(rng, i, examples, side):
     confidence = (np.arange(4, 15) + 0.6) / 15
     count = np.r_[3, 6, 12, 20, 25, 30, 40, 50, 70, 90, examples]
     right = np.clip(confidence - (0.12 - 0.03 * (i % 6)) * np.sin(np.pi * confidence) + rng.normal(0, 0.01, 11), 0, 1)
     example = lambda true, k: Example(k, _picture(side, k), 3, true, 0.9999 - 0.01 * k)  # noqa: E731
-    return View(
+    return ChartSummary(
         confidence=confidence,
         right=right,
         count=count,

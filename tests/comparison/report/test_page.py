@@ -11,7 +11,7 @@ from made_up import classes, numbers, tiny
 
 from posteriax._internal.plot_style import PALETTE
 from posteriax.comparison import Comparison
-from posteriax.comparison.chart_summaries import Example, View
+from posteriax.comparison.chart_summaries import ChartSummary, Example
 from posteriax.comparison.report import chart_data, page_colours, pictures
 from posteriax.comparison.report.page import as_json, page
 from posteriax.comparison.report.wording import summary
@@ -66,7 +66,9 @@ def test_the_page_loads_nothing(comparison):
 
 def test_names_are_shown_as_text_and_never_become_code():
     x = np.array(["a", "b"])
-    view = View(entropies=np.ones(3), surest=(Example(0, x, 0, 0, 0.9),), surest_wrong=(Example(1, x, 1, 0, 0.8),))
+    chart = ChartSummary(
+        entropies=np.ones(3), surest=(Example(0, x, 0, 0, 0.9),), surest_wrong=(Example(1, x, 1, 0, 0.8),)
+    )
     rows = {
         EVIL: {EVIL: Estimate(0.1, 0.01), "nll": Estimate(0.2, 0.01)},
         "b": {EVIL: Estimate(0.3), "nll": Estimate(0.3)},
@@ -75,7 +77,7 @@ def test_names_are_shown_as_text_and_never_become_code():
         {EVIL: rows},
         EVIL,
         best={EVIL: {"nll": (EVIL, "b")}},
-        views={EVIL: {EVIL: view}, f"out: {EVIL}": {EVIL: View(entropies=np.ones(2))}},
+        charts={EVIL: {EVIL: chart}, f"out: {EVIL}": {EVIL: ChartSummary(entropies=np.ones(2))}},
         class_names=(EVIL, EVIL),
     )
     text = page(comparison, EVIL)
@@ -118,8 +120,8 @@ def test_scores_with_a_target_are_sorted_by_how_far_off_they_are():
 
 def test_what_is_not_finite_is_not_in_the_data():
     comparison = classes()
-    comparison.views["test"]["MAP"].entropies[:5] = np.nan
-    comparison.views["test"]["MAP"].right[0] = np.nan
+    comparison.charts["test"]["MAP"].entropies[:5] = np.nan
+    comparison.charts["test"]["MAP"].right[0] = np.nan
     comparison.sets["test"]["MAP"]["total_variation"] = Estimate(np.inf, np.nan)
     data = embedded(page(comparison))
     assert data["reliability"][0]["lines"][0]["points"][0][1] is None
@@ -142,8 +144,8 @@ def test_histograms_count_every_example():
     histograms = chart_data.uncertainties(classes(examples=400))
     for line in histograms.inside + histograms.outside[0].lines:
         np.testing.assert_allclose(np.sum(line.points), 1.0)
-    view = View(entropies=np.r_[np.zeros(100), 1.0, 1.0])
-    two = chart_data.uncertainties(Comparison({"test": {"a": {}}}, views={"test": {"a": view}}))
+    chart = ChartSummary(entropies=np.r_[np.zeros(100), 1.0, 1.0])
+    two = chart_data.uncertainties(Comparison({"test": {"a": {}}}, charts={"test": {"a": chart}}))
     assert two.inside[0].points[0] == (100 / 102,)
     assert two.inside[0].points[-1] == (2 / 102,)
 
@@ -203,10 +205,21 @@ def test_pictures_are_real_png_files(colours, tmp_path):
 
 
 def test_every_colour_is_readable_on_light_and_dark():
-    for background in page_colours.BACKGROUNDS.values():
-        made = [page_colours.readable(colour, background) for colour in PALETTE]
-        assert min(page_colours.contrast(colour, background) for colour in made) >= 3
-        assert len(set(made)) == len(PALETTE)
+    for background, made in zip(
+        page_colours.BACKGROUNDS.values(), zip(*page_colours.ON_PAGES, strict=True), strict=True
+    ):
+        assert min(contrast(colour, background) for colour in made) >= 3
+        assert len(set(made)) == len(made) == len(PALETTE)
+        for colour, own in zip(PALETTE, made, strict=True):  # the figures' own, where that has enough contrast
+            assert own == colour.lower() or contrast(colour, background) < 3 < contrast(own, background) + 0.01 < 3.2
+
+
+def contrast(one, other):
+    """By WCAG 2.2: from 1 (the same) to 21 (black and white)."""
+    rgb = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (one, other)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    low, high = np.sort(linear @ [0.2126, 0.7152, 0.0722])
+    return (high + 0.05) / (low + 0.05)
 
 
 def test_labels_have_their_names_and_features_a_table():

@@ -23,9 +23,9 @@ def close_figures():
 def test_reliability_points_are_those_of_the_view():
     comparison = classes()
     figure = comparison.plot("reliability")
-    view = comparison.views["test"]["SWAG"]
+    chart = comparison.charts["test"]["SWAG"]
     panel = next(axis for axis in figure.axes if axis.get_title().startswith("SWAG"))
-    np.testing.assert_allclose(panel.collections[0].get_offsets(), np.stack([view.confidence, view.right], axis=1))
+    np.testing.assert_allclose(panel.collections[0].get_offsets(), np.stack([chart.confidence, chart.right], axis=1))
     assert panel.lines[1].get_color() == PALETTE[3]
     assert len(figure.axes) == 6
 
@@ -58,8 +58,8 @@ def test_entropies_have_a_panel_for_each_posterior_with_inside_and_outside():
 
 def test_coverage_curves():
     figure = numbers().plot("coverage")
-    view = numbers().views["test"]["k-tied"]
-    np.testing.assert_allclose(figure.axes[0].lines[3].get_ydata(), view.coverage)
+    chart = numbers().charts["test"]["k-tied"]
+    np.testing.assert_allclose(figure.axes[0].lines[3].get_ydata(), chart.coverage)
 
 
 def test_an_unknown_kind_is_told_which_there_are():
