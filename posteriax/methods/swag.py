@@ -104,7 +104,7 @@ class SWAGKernel(Kernel):
         return State(start, self.optimizer.init(start), jnp.zeros((), jnp.int32), no_moments(start, self.method.rank))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        problem, num_examples = self.problem, self.task.num_examples
+        problem, num_examples = self.problem, self.task.counted_examples
 
         def loss(unknowns: Unknowns) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             log_likelihood = problem.log_likelihood(unknowns, batch, key=key)

@@ -47,6 +47,7 @@ def fit(
         problem: network, likelihood, prior, temperature.
         data: ``(x, y)``, arrays with a leading axis of examples; x may be a pytree of arrays. Memory maps and arrays
             over 2 GB stay on the host. Or a loader of ``len(loader)`` batches ``(x, y)``, iterated once per epoch.
+            With ``(x, y, weight)`` each example counts as `weight` examples in the likelihood's sum.
         method: ``px.MAP()``, ``px.VI(family)``, ``px.HMC()``, ..., or a ``px.Ensemble`` of any of them.
         key: an int or a JAX key. The same key gives the same posterior.
         epochs: passes over the data, for methods that optimise (or `steps`, single steps).

@@ -58,6 +58,7 @@ def prepare_run(
         problem=problem,
         example=spec_of_example(prepared.sample.x),
         num_examples=prepared.num_examples,
+        total_weight=prepared.total_weight,
         steps=_steps(method, prepared.per_epoch, pace, length),
         steps_per_epoch=prepared.per_epoch,
         couples_examples=problem.couples_examples(prepared.sample.x),
