@@ -10,7 +10,7 @@ One noise vector multiplies D for the whole network, so that layers covary. (Mad
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +59,7 @@ class SWAG(Method):
     rank: int = 20
     collect: float = 0.5
     snapshot_every: float = 1
+    fixed_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "start_learning_rate", "snapshot_every"):
