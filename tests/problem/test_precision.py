@@ -126,7 +126,10 @@ def test_every_family_trains_and_predicts(moons, name):
 def contractions(jaxpr):
     """The dtypes of all products with the data of a program, those inside calls included."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general" and any(len(X) in v.aval.shape for v in eqn.invars):
+        if eqn.primitive.name == "dot_general" and any(
+            {len(X), 2 * len(X)} & set(v.aval.shape)
+            for v in eqn.invars  # or of two components at once
+        ):
             yield {v.aval.dtype for v in eqn.invars}
         for value in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "jaxpr") or hasattr(v, "eqns")):
             inner = getattr(value, "jaxpr", value)
