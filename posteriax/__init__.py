@@ -16,6 +16,7 @@ from posteriax.comparison import Attacked as Attacked
 from posteriax.comparison import Comparison as Comparison
 from posteriax.comparison import Detection as Detection
 from posteriax.comparison import Drift as Drift
+from posteriax.comparison import EarlyStopping as EarlyStopping
 from posteriax.comparison import FastSign as FastSign
 from posteriax.comparison import compare as compare
 from posteriax.comparison import drift as drift

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import optax
 
 import posteriax as px
 from posteriax import families as q
@@ -39,6 +40,10 @@ METHODS = {
     "SGLD": (px.SGLD(1e-4, warmup_epochs=5, epochs_per_draw=3), {"draws": 15, "chains": 2, "batch_size": 25}),
     "SWAG": (px.Ensemble(px.SWAG(rank=5), members=2), {"epochs": 40, "batch_size": 25}),
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
+    "early stopping": (
+        px.MAP(optax.adam(0.1)),
+        {"steps": 120, "batch_size": 25, "stop": px.EarlyStopping(fraction=0.4, patience=4, every=3)},
+    ),
 }
 MOMENTS = ("at the start", "before a save", "writing a shard", "between shard and state", "writing the state")
 

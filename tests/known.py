@@ -3,6 +3,8 @@
 A linear network with Gaussian noise and a Gaussian prior has the posterior N(mean, covariance) with
 
     precision = X'X / sigma^2 + I / s^2,   mean = precision^-1 X'y / sigma^2,   covariance = T precision^-1
+
+and with weights W of the examples, X'WX and X'Wy in place of X'X and X'y.
 """
 
 from collections.abc import Callable
@@ -23,7 +25,7 @@ class Known:
     """A problem, its data, and its exact posterior."""
 
     problem: px.Problem
-    data: tuple[np.ndarray, np.ndarray]
+    data: tuple[np.ndarray, ...]
     mean: np.ndarray
     covariance: np.ndarray
 
@@ -42,14 +44,23 @@ class Known:
         return 0.04 * float(np.linalg.eigvalsh(self.covariance).min())
 
 
-def linear(x: np.ndarray, y: np.ndarray, noise: float, prior_scale: float, temperature: float) -> Known:
+def linear(
+    x: np.ndarray,
+    y: np.ndarray,
+    noise: float,
+    prior_scale: float,
+    temperature: float,
+    weight: np.ndarray | None = None,
+) -> Known:
     dimension = x.shape[1]
     net = (lambda params, inputs: inputs @ params["w"], {"w": np.zeros((dimension, 1), np.float32)})
     problem = px.Problem(net, px.Normal(scale=noise), p.Normal(scale=prior_scale), temperature)
-    precision = x.T @ x / noise**2 + np.eye(dimension) / prior_scale**2
+    counted = x if weight is None else weight[:, None] * x
+    precision = x.T @ counted / noise**2 + np.eye(dimension) / prior_scale**2
     covariance = np.linalg.inv(precision)
-    mean = covariance @ x.T @ y / noise**2
-    return Known(problem, (x.astype(np.float32), y.astype(np.float32)), mean, temperature * covariance)
+    mean = covariance @ counted.T @ y / noise**2
+    data = tuple(a.astype(np.float32) for a in (x, y, weight) if a is not None)
+    return Known(problem, data, mean, temperature * covariance)
 
 
 def linear_regression(seed: int = 0, temperature: float = 1.0) -> Known:
@@ -59,6 +70,15 @@ def linear_regression(seed: int = 0, temperature: float = 1.0) -> Known:
     x[:, 1] = 0.7 * x[:, 0] + 0.7 * x[:, 1]
     y = x @ np.array([1.0, -0.5, 0.3, 0.0]) + 0.5 * rng.normal(size=30)
     return linear(x, y, noise=0.5, prior_scale=1.0, temperature=temperature)
+
+
+def weighted_regression(seed: int = 1) -> Known:
+    """Forty noisy points on a plane in three dimensions, which count as 0 to 4 examples each."""
+    rng = np.random.default_rng(seed)
+    x, weight = rng.normal(size=(40, 3)), rng.uniform(0.0, 4.0, size=40)
+    weight[:5] = 0.0
+    y = x @ np.array([1.0, -0.5, 0.3]) + 0.5 * rng.normal(size=40)
+    return linear(x, y, noise=0.5, prior_scale=1.0, temperature=1.0, weight=weight)
 
 
 def correlated_gaussian(correlation: float = 0.9, temperature: float = 1.0) -> Known:

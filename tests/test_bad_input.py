@@ -46,6 +46,12 @@ DATA = {
     "objects": ((X.astype(object), Y), TypeError, "x must be an array of real numbers, got dtype object"),
     "complex": ((X.astype(complex), Y), TypeError, "dtype complex128"),
     "no pair": (X, TypeError, r"data must be a pair \(x, y\)"),
+    "four parts": ((X, Y, Y, Y), TypeError, r"data must be a pair \(x, y\), got tuple of 4"),
+    "negative weight": ((X, Y, Y - 1.0), ValueError, "weight must be at least 0.*got values from -1 to 0"),
+    "no weight at all": ((X, Y, np.zeros(10)), ValueError, "above 0 for some example"),
+    "infinite weight": ((X, Y, np.full(10, np.inf)), ValueError, "weight has 10 non-finite values"),
+    "huge weight": ((X, Y, np.full(10, 1e300)), ValueError, "finite in single precision"),
+    "weights of another length": ((X, Y, np.ones(9)), ValueError, r"weight must have shape \(10,\).*got \(9,\)"),
     "scalar y": ((X, 3), ValueError, "y has no axis of examples"),
     "one-hot labels": ((X, np.eye(2, dtype=int)[Y]), ValueError, r"y has labels of shape \(2,\) per example"),
 }

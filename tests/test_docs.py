@@ -102,6 +102,15 @@ def test_every_paper_of_the_page_is_cited_in_it():
     assert {year for year in years if year not in listed} == set()
 
 
+def test_the_examples_of_the_training_page_run():
+    space = {}
+    for code in re.findall(r"```python\n(.*?)```", (METHODS_PAGE.parent / "training.md").read_text(), re.DOTALL):
+        exec(compile(code, "training.md", "exec"), space)
+    assert space["per_epoch"] == 8
+    assert len(space["posterior"].trace["elbo"]) == 2 * 7  # the last one: two epochs of 400 examples in batches of 64
+    assert "bfloat16" in space["low"].network.compute
+
+
 def anchors(page):
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

@@ -70,12 +70,28 @@ def check_targets(y: Any) -> np.ndarray:
 def check_data(data: Any) -> tuple[Any, np.ndarray]:
     """`(x, y)` with as many targets as inputs."""
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise TypeError(f"data must be a pair (x, y), got {type(data).__name__}")
+        given = f"{type(data).__name__} of {len(data)}" if isinstance(data, (tuple, list)) else type(data).__name__
+        raise TypeError(f"data must be a pair (x, y), got {given}")
     x, y = check_inputs(data[0]), check_targets(data[1])
     n = jax.tree.leaves(x)[0].shape[0]
     if y.ndim == 0 or y.shape[0] != n:
         raise ValueError(f"x has {n} examples, but y has {y.shape[0] if y.ndim else 'no axis of examples'}")
     return x, y
+
+
+def check_weights(weight: Any, n: int) -> np.ndarray:
+    """A weight of at least 0 for each of `n` examples, not all 0, in single precision."""
+    array = _numeric("weight", weight)
+    if array.shape != (n,):
+        raise ValueError(f"weight must have shape ({n},), one number for each example, got {array.shape}")
+    with np.errstate(over="ignore"):  # checked below
+        single = array.astype(np.float32)
+    if not (np.isfinite(single).all() and single.min() >= 0 and single.max() > 0):
+        raise ValueError(
+            f"weight must be at least 0, finite in single precision, and above 0 for some example; got values from "
+            f"{array.min():.3g} to {array.max():.3g}"
+        )
+    return single
 
 
 def _numeric(name: str, value: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
 from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
-from posteriax.data import Batch
+from posteriax.data import Batch, full_batch
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior import Posterior, VariationalPosterior, outputs_of
 from posteriax.problem import Problem, Unknowns
@@ -29,7 +29,7 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
 
     Args:
         posterior: from VI.
-        data: the training data, ``(x, y)``.
+        data: the training data, ``(x, y)`` or ``(x, y, weight)``.
         draws: number of draws to average the likelihood over.
         key: for the draws.
 
@@ -42,8 +42,7 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
     True
     """
     own, count = require_variational(posterior), check_count("draws", draws)
-    x, y = own.problem.check(data)
-    batch = Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(len(y)))
+    batch = jax.tree.map(jnp.asarray, full_batch(own.problem.check_weighted(data)))
     if any(family.likelihood == "mixture" for family in own.families.values()):
         return _of_mixtures(own, batch, count, as_key(key)) - kl(own, key=key)
     total = min(count, own.support or count)

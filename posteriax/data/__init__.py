@@ -1,8 +1,10 @@
 """Data: batches for training, small data sets that ship with the package, and image corruptions."""
 
 from posteriax.data.batches import Batch as Batch
+from posteriax.data.batches import Examples as Examples
 from posteriax.data.batches import Minibatches as Minibatches
 from posteriax.data.batches import full_batch as full_batch
+from posteriax.data.class_weights import class_weights as class_weights
 from posteriax.data.corrupted_sets import CorruptedSet as CorruptedSet
 from posteriax.data.corrupted_sets import Corruption as Corruption
 from posteriax.data.corrupted_sets import corrupted as corrupted
@@ -25,6 +27,7 @@ __all__ = [
     "DataError",
     "DataSet",
     "Scaling",
+    "class_weights",
     "corrupt",
     "corrupted",
     "fashion_small",

@@ -8,8 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 
+class Examples(NamedTuple):
+    """A data set: inputs, targets, and how many examples each counts as; without weights, one each."""
+
+    x: Any
+    y: Any
+    weight: Any = None
+
+
 class Batch(NamedTuple):
-    """Examples, and how many examples of the data set each stands for: 1 in the full set, N / B in a minibatch."""
+    """Examples, and how many examples of the data set each stands for: 1 in the full set, N / B in a minibatch, times
+    the example's own weight if it has one."""
 
     x: Any
     y: Any
@@ -42,11 +51,12 @@ class Minibatches:
         padded = jnp.resize(order, (self.per_epoch * self.size,)).astype(jnp.int32)
         return padded.reshape(self.size, self.per_epoch).T  # spreads the padding over batches
 
-    def take(self, data: tuple[Any, Any], order: jax.Array, index: Any) -> Batch:
+    def take(self, data: Examples | tuple[Any, Any], order: jax.Array, index: Any) -> Batch:
         """Batch number `index` of the epoch with this order."""
         rows = order[index]
-        x, y = jax.tree.map(lambda a: a[rows], data)
-        return Batch(x, y, jnp.asarray(self.weights())[index])
+        x, y, own = jax.tree.map(lambda a: a[rows], Examples(*data))
+        weight = jnp.asarray(self.weights())[index]
+        return Batch(x, y, weight if own is None else weight * own)
 
     def weights(self) -> np.ndarray:
         """The weight of each place in each batch, (K, size): K, or 0 for padding."""
@@ -54,13 +64,15 @@ class Minibatches:
         return (self.per_epoch * real.astype(np.float32)).reshape(self.size, self.per_epoch).T
 
 
-def full_batch(data: tuple[Any, Any], parts: int = 1) -> Batch:
-    """All examples with weight 1; the last one is repeated with weight 0 until `parts` divides their number."""
-    n = len(data[1])
-    weight = np.ones(n, np.float32)
+def full_batch(data: Examples | tuple[Any, Any], parts: int = 1) -> Batch:
+    """All examples with their own weight, 1 if they have none; the last one is repeated with weight 0 until `parts`
+    divides their number."""
+    x, y, own = Examples(*data)
+    n = len(y)
+    weight = np.ones(n, np.float32) if own is None else own
     missing = -n % parts
     if not missing:
-        return Batch(*data, weight)
+        return Batch(x, y, weight)
     rows = np.minimum(np.arange(n + missing), n - 1)
-    x, y = jax.tree.map(lambda a: a[rows], data)
+    x, y = jax.tree.map(lambda a: a[rows], (x, y))
     return Batch(x, y, np.append(weight, np.zeros(missing, np.float32)))

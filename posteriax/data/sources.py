@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from posteriax._internal.memory import RESIDENT_BYTES
-from posteriax.data.batches import Batch, Minibatches
+from posteriax.data.batches import Batch, Examples, Minibatches
 
 
 def is_large(x: Any) -> bool:
@@ -29,7 +29,7 @@ class HostArrays:
     Members of an ensemble share one order, so that each batch is transferred once.
     """
 
-    data: tuple[Any, Any]
+    data: Examples | tuple[Any, Any]
     minibatches: Minibatches
     key: jax.Array
 
@@ -47,21 +47,22 @@ class HostArrays:
                 order = np.asarray(self.minibatches.order(self.key, epoch))
             index = step % self.per_epoch
             arrange = np.argsort(order[index], kind="stable")  # sorted, to read a memory map sequentially
-            x, y = jax.tree.map(lambda a, rows=order[index][arrange]: np.asarray(a[rows]), self.data)
-            yield Batch(x, y, weights[index][arrange])
+            x, y, own = jax.tree.map(lambda a, rows=order[index][arrange]: np.asarray(a[rows]), Examples(*self.data))
+            weight = weights[index][arrange]
+            yield Batch(x, y, weight if own is None else weight * own)
 
 
 @dataclass(frozen=True, eq=False)
 class Loader:
-    """A user's loader: ``len(loader)`` batches ``(x, y)`` per epoch, iterated once per epoch.
+    """A user's loader: ``len(loader)`` batches ``(x, y)`` or ``(x, y, weight)`` per epoch, iterated once per epoch.
 
-    Each example has weight ``len(loader)``, so the batches of an epoch average to the exact sum. The first batch sets
-    the size; smaller ones are padded. A loader that shuffles should depend on the epoch alone, through
+    Each example has weight ``len(loader)``, times its own, so the batches of an epoch average to the exact sum. The
+    first batch sets the size; smaller ones are padded. A loader that shuffles should depend on the epoch alone, through
     ``set_epoch(epoch)`` if it has that method, so that a resumed run sees the same batches.
     """
 
     loader: Any
-    check: Callable[[Any], tuple[Any, Any]]  # checks one batch (x, y), as the problem does
+    check: Callable[[Any], Examples]  # checks one batch, as the problem does
     size: int
 
     @property
@@ -87,13 +88,14 @@ class Loader:
             if seen < self.per_epoch:
                 raise ValueError(f"the loader has length {self.per_epoch}, but yielded {seen} batches")
 
-    def _padded(self, data: tuple[Any, Any]) -> Batch:
-        n = len(data[1])
+    def _padded(self, data: Examples) -> Batch:
+        n = len(data.y)
         if n > self.size:
             raise ValueError(f"the loader yielded a batch of {n} examples, but its first batch had {self.size}")
         rows = np.minimum(np.arange(self.size), n - 1)
-        x, y = jax.tree.map(lambda a: np.asarray(a)[rows], data)
-        return Batch(x, y, np.where(np.arange(self.size) < n, self.per_epoch, 0).astype(np.float32))
+        x, y, own = jax.tree.map(lambda a: np.asarray(a)[rows], data)
+        weight = np.where(np.arange(self.size) < n, self.per_epoch, 0).astype(np.float32)
+        return Batch(x, y, weight if own is None else weight * own)
 
 
 def is_loader(data: Any) -> bool:

@@ -55,7 +55,7 @@ class MAPKernel(OptimizingKernel):
 
         (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.unknowns)
         state = State(*optimize(self.optimizer, gradient, state.unknowns, state.optimizer))
-        return state, Info(log_joint=-value, nll_per_example=-log_likelihood / self.task.num_examples)
+        return state, Info(log_joint=-value, nll_per_example=-log_likelihood / self.task.counted_examples)
 
     def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
         members = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)

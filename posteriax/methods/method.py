@@ -31,7 +31,8 @@ class Task:
     Args:
         problem: what is inferred.
         example: shape and dtype of one example of x.
-        num_examples: N.
+        num_examples: how many rows the data set has.
+        total_weight: the sum of the examples' weights, if they have weights.
         steps: how many steps the run takes, for schedules.
         steps_per_epoch: how many of them pass over the data set once.
         couples_examples: whether the network's outputs for one example depend on the others in its batch.
@@ -49,6 +50,12 @@ class Task:
     warmup: int = 0
     thin: int = 1
     data_axis: str | None = None
+    total_weight: float | None = None
+
+    @property
+    def counted_examples(self) -> float:
+        """N: how many examples the data set counts as. The log-likelihood is a sum over so many."""
+        return self.num_examples if self.total_weight is None else self.total_weight
 
 
 class RunLength(NamedTuple):
@@ -64,6 +71,7 @@ class Method(ABC):
     Attributes:
         full_batch: whether every step needs the whole data set.
         samples: whether the result is the states that the run visits (a sampler), or the last one (an optimiser).
+        fixed_length: whether an optimiser's result needs the run to reach its end, so that it cannot stop early.
         micro_batches: how many parts of equal size a full batch is cut into.
         start: where members start, if the method decides it: "prior", or a posterior that provides draws. Anything else
             leaves it to the ensemble: by default the network's own weights.
@@ -72,6 +80,7 @@ class Method(ABC):
 
     full_batch: ClassVar[bool] = False
     samples: ClassVar[bool] = False
+    fixed_length: ClassVar[bool] = False
     arviz_names: ClassVar[Mapping[str, str]] = {}
     micro_batches: int = 1
     start: Any = "network"

@@ -95,9 +95,9 @@ class SGHMC(Method):
     def _default_step_size(self, task: Task) -> float:
         temperature = task.problem.temperature
         if self.preconditioner:  # the root mean square of gradients is of the order of sqrt(N) / scale
-            return 0.02 * temperature / task.num_examples**0.5
+            return 0.02 * temperature / task.counted_examples**0.5
         narrowest = min(task.problem.leaf_scales)
-        return min(0.02 * temperature / task.num_examples, 0.1 * temperature * narrowest**2)
+        return min(0.02 * temperature / task.counted_examples, 0.1 * temperature * narrowest**2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +136,7 @@ class SGHMCKernel(Kernel):
 
     def _first_squares(self) -> Unknowns:
         """A rough size of squared gradients: an initial value that is too small would make the first steps explode."""
-        problem, num_examples = self.problem, self.task.num_examples
+        problem, num_examples = self.problem, self.task.counted_examples
         leaves, treedef = jax.tree.flatten(problem.unknowns)
         first = [
             jnp.full_like(leaf, (num_examples + scale**-2) / problem.temperature**2)

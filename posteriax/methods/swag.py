@@ -10,7 +10,7 @@ One noise vector multiplies D for the whole network, so that layers covary. (Mad
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,6 +60,7 @@ class SWAG(Method):
     rank: int = 20
     collect: float = 0.5
     snapshot_every: float = 1
+    fixed_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "start_learning_rate", "snapshot_every"):
@@ -105,7 +106,7 @@ class SWAGKernel(Kernel):
         return State(start, self.optimizer.init(start), jnp.zeros((), jnp.int32), no_moments(start, self.method.rank))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        problem, num_examples = self.problem, self.task.num_examples
+        problem, num_examples = self.problem, self.task.counted_examples
 
         def loss(unknowns: Unknowns) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             log_likelihood = problem.log_likelihood(unknowns, batch, key=key)

@@ -141,7 +141,7 @@ class VIKernel(OptimizingKernel):
         )
         variational, optimizer_state = optimize(self.optimizer, gradient, state.variational, state.optimizer)
         variational = {block.name: block.family.project(variational[block.name]) for block in blocks}
-        info = Info(log_likelihood - kl, -log_likelihood / self.task.num_examples, kl, stationarity)
+        info = Info(log_likelihood - kl, -log_likelihood / self.task.counted_examples, kl, stationarity)
         return State(variational, optimizer_state, state.step + 1, total), info
 
     def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:

@@ -40,6 +40,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "warmup": posterior.trace.warmup,
         "arviz names": dict(posterior.trace.arviz_names),
         "axes": _axes_to_plain(problem.network.axes),
+        "compute": problem.network.compute,
     }  # without the run time, so that the same posterior gives the same file
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
@@ -104,6 +105,7 @@ def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
 
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
+    net = net.computing(about.get("compute"))
     net = replace(net, axes=_axes_from_plain(about.get("axes"), len(jax.tree.leaves(net.params))))
     problem = Problem(
         net, from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]

@@ -19,6 +19,7 @@ from posteriax.problem.adapters import adapt
 from posteriax.problem.adapters.adapted import over_examples
 from posteriax.problem.batch_statistics import BatchStatistics
 from posteriax.problem.leaf_axes import find_axes
+from posteriax.problem.precision import check_compute, rounded, rounded_statistics
 
 Params = Any  # a pytree of arrays
 
@@ -34,6 +35,7 @@ class Network:
             tied families if `axes` does not tell.
         batch_statistics: how to measure and replace the statistics of its batch normalisation layers, if any.
         axes: the input and output axes of each leaf, read off the program; None if that has not been done yet.
+        compute: the dtype that `apply` computes in, if it is not the params' own.
 
     >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
     >>> net.num_parameters
@@ -45,6 +47,18 @@ class Network:
     out_axis: int = -1
     batch_statistics: BatchStatistics | None = None
     axes: tuple[Axes | None, ...] | None = None
+    compute: str | None = None
+
+    def computing(self, compute: str | None) -> "Network":
+        """The same network, computing in another dtype; None leaves it as it is."""
+        if compute in (None, self.compute):
+            return self
+        return replace(
+            self,
+            apply=rounded(self.apply),
+            batch_statistics=rounded_statistics(self.batch_statistics),
+            compute=compute,
+        )
 
     def reading(self, x: Any) -> "Network":
         """The same network, with the axes of its leaves read off the program for inputs like `x`.
@@ -80,6 +94,7 @@ def network(
     out_axis: int | None = None,
     example: Any = None,
     call: Mapping[str, Any] | None = None,
+    compute: Any = None,
 ) -> Network:
     """Adapt a network to posteriax.
 
@@ -92,6 +107,8 @@ def network(
         example: some inputs, with a leading axis of examples, to read the axes of each leaf off the program now;
             ``px.fit`` does so otherwise.
         call: keyword arguments for every call of the network, such as ``{"train": True}``.
+        compute: "bfloat16" for mixed precision: the network computes in bfloat16, while params, likelihood and prior
+            stay in float32. See docs/training.md for what that does to a posterior.
 
     Inputs may be a dict or a tuple of arrays: docs/networks.md tells how they are passed to the call, and how training
     flags and randomness are handled.
@@ -101,7 +118,9 @@ def network(
     >>> net.apply(net.params, jax.numpy.ones((5, 3))).shape
     (5, 2)
     """
+    low = check_compute(compute)
     if isinstance(obj, Network):
+        obj = obj.computing(low)
         return obj if example is None else obj.reading(example)
     adapted = adapt(obj, {} if call is None else call)
     params = jax.tree.map(jnp.asarray, adapted.params)
@@ -112,7 +131,7 @@ def network(
         params,
         adapted.out_axis if out_axis is None else out_axis,
         adapted.batch_statistics if takes_batch is adapted.batched else None,
-    )
+    ).computing(low)
     return net if example is None else net.reading(example)
 
 

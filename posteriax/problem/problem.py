@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax._internal.checks import check_data, check_positive
+from posteriax._internal.checks import check_data, check_positive, check_weights
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
-from posteriax.data import Batch
+from posteriax.data import Batch, Examples, full_batch
 from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
 from posteriax.problem.likelihoods import Likelihood
 from posteriax.problem.networks import Network, Params, couples_examples, network
@@ -154,7 +154,8 @@ class Problem:
 
         Args:
             unknowns: the network's params, or :class:`Unknowns`.
-            data: ``(x, y)`` for a whole data set, or a :class:`Batch` with weights.
+            data: ``(x, y)`` for a whole data set, ``(x, y, weight)`` if each example counts as `weight` of them, or a
+                :class:`Batch`.
             key: for the network's own randomness; None for a deterministic pass.
         """
         return (self.log_likelihood(unknowns, data, key=key) + self.log_prior(unknowns)) / self.temperature
@@ -174,6 +175,13 @@ class Problem:
         """`(x, y)` as host arrays, checked against the network and the likelihood."""
         x, y = check_data(data)
         return x, self.likelihood.check(self.output_spec(x), y)
+
+    def check_weighted(self, data: Any) -> Examples:
+        """`(x, y)` or `(x, y, weight)` as host arrays, checked; without weights, `weight` is None."""
+        if not (isinstance(data, (tuple, list)) and len(data) == 3):
+            return Examples(*self.check(data))
+        x, y = self.check((data[0], data[1]))
+        return Examples(x, y, check_weights(data[2], len(y)))
 
     def couples_examples(self, x: Any) -> bool:
         """Whether the outputs for one example depend on the others in its batch. Tried once, with the first `x` that
@@ -206,8 +214,7 @@ class Problem:
     def _batch(self, data: Any) -> Batch:
         if isinstance(data, Batch):
             return data
-        x, y = self.check(data)
-        return Batch(jax.tree.map(jnp.asarray, x), jnp.asarray(y), jnp.ones(y.shape[0]))
+        return jax.tree.map(jnp.asarray, full_batch(self.check_weighted(data)))
 
 
 def _rules(net: Network, prior: Any) -> list[Prior]:

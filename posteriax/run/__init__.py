@@ -1,4 +1,4 @@
-"""Run: one loop drives every method; progress, checkpoints, Ctrl-C and watches are observers of it."""
+"""Run: one loop drives every method; progress, checkpoints, Ctrl-C, watches and early stopping observe it."""
 
 from posteriax.run.checkpoint import CheckpointError as CheckpointError
 from posteriax.run.fitting import fit as fit
@@ -9,4 +9,5 @@ from posteriax.run.keys import Streams as Streams
 from posteriax.run.program import Program as Program
 from posteriax.run.program import members_mesh as members_mesh
 from posteriax.run.program import over_members as over_members
+from posteriax.run.stopping import StoppingRule as StoppingRule
 from posteriax.run.watch import Watch as Watch

@@ -40,6 +40,7 @@ class Saved(NamedTuple):
     drawn: list[Any]
     seconds: float
     about: dict[str, Any]  # what observers saved
+    arrays: dict[str, np.ndarray]  # the same
 
 
 class Checkpoint:
@@ -74,7 +75,8 @@ class Checkpoint:
             infos, some = self._load_shard(shard, info, draws)
             recorded.append(infos)
             drawn += [some] if some is not None else []
-        return Saved(about["step"], restored, recorded, drawn, about["seconds"], about)
+        others = {name: array for name, array in arrays.items() if not name.startswith("state:")}
+        return Saved(about["step"], restored, recorded, drawn, about["seconds"], about, others)
 
     def save(
         self,
@@ -85,8 +87,9 @@ class Checkpoint:
         first: int,
         seconds: float,
         more: dict[str, Any],
+        more_arrays: dict[str, np.ndarray],
     ) -> list[Any]:
-        """Store the run at `step`: the states, what was recorded and drawn since step `first`, and `more`.
+        """Store the run at `step`: the states, what was recorded and drawn since step `first`, and what observers add.
 
         Returns the draws as stored in the file, so that those in memory can be freed.
         """
@@ -102,7 +105,7 @@ class Checkpoint:
             shards = [*self.shards, {"name": shard, "sha256": digest}]
             state = {f"state:{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(states))}
             about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
-            write_tensors(self.folder / "state.tensors", {**more, **about}, state)
+            write_tensors(self.folder / "state.tensors", {**more, **about}, {**more_arrays, **state})
         self.shards = shards
         return [_fill(drawn[0], file_arrays(self.folder / shard), "draw")] if drawn else []
 

@@ -35,7 +35,7 @@ class SaveCheckpoints(Observer):
             return None
         self._check_not_longer(saved.step)
         for observer in self.others:
-            observer.restore(saved.about)
+            observer.restore(saved.about, saved.arrays)
         self.step, self.chunks, self.draws = saved.step, len(saved.recorded), len(saved.drawn)
         states = self.program.place(saved.states, "members")
         return Run(saved.step, states, saved.recorded, saved.drawn, saved.seconds)
@@ -45,9 +45,12 @@ class SaveCheckpoints(Observer):
         if not (run.ending or time.monotonic() - self.written > self.every or waiting > UNSAVED_BYTES):
             return
         more = {name: value for observer in self.others for name, value in observer.saved().items()}
+        arrays = {name: array for observer in self.others for name, array in observer.saved_arrays().items()}
         recorded, drawn = run.recorded[self.chunks :], run.drawn[self.draws :]
         # from now on the draws are read from the file
-        run.drawn[self.draws :] = self.store.save(run.step, run.states, recorded, drawn, self.step, run.seconds, more)
+        run.drawn[self.draws :] = self.store.save(
+            run.step, run.states, recorded, drawn, self.step, run.seconds, more, arrays
+        )
         self.step, self.chunks, self.draws = run.step, len(run.recorded), len(run.drawn)
         self.written = time.monotonic()
 

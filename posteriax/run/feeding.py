@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax.data import Batch, Feed, HostArrays, Loader, Minibatches, full_batch, is_large, is_loader
+from posteriax.data import Batch, Examples, Feed, HostArrays, Loader, Minibatches, full_batch, is_large, is_loader
 from posteriax.methods import Method
 from posteriax.problem import Problem
 from posteriax.run.keys import streams
@@ -19,10 +19,11 @@ DEFAULT_BATCH_SIZE = 64
 class PreparedData(NamedTuple):
     """A run's data: as arrays for the device, or as a source of batches on the host."""
 
-    arrays: Any  # (x, y); None for a loader
+    arrays: Examples | None  # None for a loader
     source: HostArrays | Loader | None
     minibatches: Minibatches | None
     num_examples: int
+    total_weight: float | None  # of the examples, if they have weights
     per_epoch: int
     sample: Batch  # a batch on the host, for its shapes and for tracing the network
 
@@ -35,6 +36,7 @@ class Supply:
         if data.source is not None:
             self.feed = Feed(data.source, program.capacity, program.task.steps)
         elif program.method.full_batch:
+            assert data.arrays is not None  # full-batch methods take no loader
             parts = program.mesh.shape["data"] * program.method.micro_batches  # of equal size
             self.resident = program.place(jax.tree.map(jnp.asarray, full_batch(data.arrays, parts)), "data")
         else:
@@ -56,12 +58,12 @@ def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, k
             raise ValueError("a loader sets its own batch size: leave batch_size out")
         if len(data) == 0:
             raise ValueError("the loader has no batches")
-        x, y = problem.check(next(iter(data)))
-        loader = Loader(data, problem.check, len(y))
+        size = len(problem.check_weighted(next(iter(data))).y)
+        loader = Loader(data, problem.check_weighted, size)
         sample = next(iter(loader.batches(0, 1)))
-        return PreparedData(None, loader, None, len(data) * len(y), len(data), sample)
-    x, y = problem.check(data)
-    n = len(y)
+        return PreparedData(None, loader, None, len(data) * size, None, len(data), sample)
+    examples = problem.check_weighted(data)
+    n = len(examples.y)
     size = (
         n
         if method.full_batch
@@ -69,8 +71,10 @@ def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, k
     )
     minibatches = Minibatches.of(n, size)
     rows = np.arange(minibatches.size)
+    x, y, weight = examples
     few_x, few_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
     sample = Batch(few_x, few_y, np.ones(minibatches.size, np.float32))
     stream = is_large(x) and not method.full_batch
-    source = HostArrays((x, y), minibatches, streams(key, 0).order) if stream else None
-    return PreparedData((x, y), source, minibatches, n, minibatches.per_epoch, sample)
+    source = HostArrays(examples, minibatches, streams(key, 0).order) if stream else None
+    total = None if weight is None else float(weight.sum(dtype=np.float64))
+    return PreparedData(examples, source, minibatches, n, total, minibatches.per_epoch, sample)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from posteriax._internal.checks import check_positive
+from posteriax._internal.checks import as_key, check_positive
 from posteriax._internal.interruption import Interrupted, listen
 from posteriax._internal.progress import Progress
 from posteriax.methods import Ensemble, Method
@@ -20,6 +20,7 @@ from posteriax.run.identity import identity_of
 from posteriax.run.loop import Observer, Run, first_bad_leaf, run_steps, trace_of
 from posteriax.run.observers import CheckWarmup, ShowProgress, StopOnInterrupt
 from posteriax.run.preparing import Length, PreparedRun, prepare_run
+from posteriax.run.stopping import HeldOut, StopEarly, StoppingRule, hold_out
 from posteriax.run.watch import Watch, WatchObserver
 
 
@@ -40,6 +41,7 @@ def fit(
     mesh: Mesh | None = None,
     watch: Watch | None = None,
     record: GradientNoise | None = None,
+    stop: StoppingRule | None = None,
 ) -> Posterior:
     """Infer the posterior of a problem from data.
 
@@ -47,6 +49,7 @@ def fit(
         problem: network, likelihood, prior, temperature.
         data: ``(x, y)``, arrays with a leading axis of examples; x may be a pytree of arrays. Memory maps and arrays
             over 2 GB stay on the host. Or a loader of ``len(loader)`` batches ``(x, y)``, iterated once per epoch.
+            With ``(x, y, weight)`` each example counts as `weight` examples in the likelihood's sum.
         method: ``px.MAP()``, ``px.VI(family)``, ``px.HMC()``, ..., or a ``px.Ensemble`` of any of them.
         key: an int or a JAX key. The same key gives the same posterior.
         epochs: passes over the data, for methods that optimise (or `steps`, single steps).
@@ -61,6 +64,8 @@ def fit(
             "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
         watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
         record: ``px.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
+        stop: ``px.EarlyStopping(...)`` returns the best posterior of the run by a score on held-out data, and ends the
+            run once it no longer improves, for methods that optimise.
 
     Raises:
         Interrupted: on Ctrl-C, after the current chunk; its ``.posterior`` is the posterior so far.
@@ -75,32 +80,46 @@ def fit(
     (500, 2)
     """
     length = Length(epochs, steps, draws)
-    prepared = prepare_run(problem, data, method, key, length, chains, batch_size, mesh, record)
-    return _execute(prepared, checkpoint, checkpoint_every, progress, watch)
+    held_out = None if stop is None else hold_out(stop, problem, data, as_key(key))
+    training = data if held_out is None else held_out.training
+    prepared = prepare_run(problem, training, method, key, length, chains, batch_size, mesh, record)
+    return _execute(prepared, checkpoint, checkpoint_every, progress, watch, held_out)
 
 
 def _execute(
-    prepared: PreparedRun, folder: Any, checkpoint_every: float, progress: bool | None, watch: Watch | None
+    prepared: PreparedRun,
+    folder: Any,
+    checkpoint_every: float,
+    progress: bool | None,
+    watch: Watch | None,
+    held_out: HeldOut | None,
 ) -> Posterior:
     check_positive("checkpoint_every", checkpoint_every)
     program, supply = prepared.program, Supply(prepared.data, prepared.program)
     name, total = program.method.name, program.task.steps
     observers: list[Observer] = [CheckWarmup(program)]
     if watch is not None:
-        if program.method.samples:
-            raise ValueError(f"watch= is for methods that optimise: {name} has no posterior before its end")
+        _check_optimises("watch=", program.method)
         observers.append(WatchObserver(watch, program))
+    early = None
+    if held_out is not None:
+        _check_optimises("stop=", program.method)
+        if program.method.fixed_length:
+            raise ValueError(f"stop= is not for {name}: its posterior is collected until the end of the run")
+        early = StopEarly(held_out, program)
+        observers.append(early)
     with contextlib.ExitStack() as stack:
         checkpoints = None
         if folder is not None:
             identity = identity_of(prepared.members, prepared.key, prepared.data.arrays, prepared.data.sample)
+            identity |= early.identity() if early else {}
             store = stack.enter_context(open_checkpoint(folder, identity))
             checkpoints = SaveCheckpoints(store, checkpoint_every, program, tuple(observers))
         observers.append(ShowProgress(stack.enter_context(Progress(name, total, progress))))
         observers.append(StopOnInterrupt(stack.enter_context(listen())))
         run = _run(prepared, supply, checkpoints, observers)
     posterior = _posterior(prepared, run, observers)
-    if run.step < total:
+    if run.step < total and not (early and early.asks_to_stop()):
         resume = f"the same call resumes it from {folder}" if folder else "with checkpoint=DIR it could be resumed"
         raise Interrupted(
             f"{name} was stopped at step {run.step} of {total}: {resume}; this exception's .posterior is the posterior "
@@ -117,6 +136,7 @@ def _run(prepared: PreparedRun, supply: Supply, checkpoints: SaveCheckpoints | N
     run = checkpoints.load(prepared.key, first) if checkpoints else None
     if run is not None:
         keys = program.keys(prepared.key)
+        run.ending = any(observer.asks_to_stop() for observer in observers)
     else:
         keys, states = program.begin(prepared.key, first)
         if bad := first_bad_leaf(states):
@@ -132,8 +152,15 @@ def _posterior(prepared: PreparedRun, run: Run, observers: list[Observer]) -> Po
     program = prepared.program
     if program.method.samples and not run.drawn:
         return None
-    trace = trace_of(program, run.recorded, prepared.notes, run.seconds)
+    notes = prepared.notes + tuple(note for observer in observers for note in observer.notes())
+    trace, states = trace_of(program, run.recorded, notes, run.seconds), jax.device_get(run.states)
     for observer in observers:
         trace.arrays.update(observer.trace_arrays())
+        states = observer.chosen(states)
     draws = jax.tree.map(lambda *chunks: join_draws(list(chunks)), *run.drawn) if run.drawn else None
-    return program.kernel.finish(jax.device_get(run.states), draws, trace)
+    return program.kernel.finish(states, draws, trace)
+
+
+def _check_optimises(argument: str, method: Method) -> None:
+    if method.samples:
+        raise ValueError(f"{argument} is for methods that optimise: {method.name} has no posterior before its end")

@@ -36,8 +36,8 @@ def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict
         "temperature": str(problem.temperature),
         "prior": _plain(problem),
         "network": ", ".join(describe_leaves(problem.network.params)),
-        "starting weights": _digest((problem.network.params, members.starts.draws)),
-        "data": _digest(data),
+        "starting weights": digest_of((problem.network.params, members.starts.draws)),
+        "data": digest_of(data),
         "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
         "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
     }
@@ -51,7 +51,8 @@ def _plain(problem: Problem) -> str:
     return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
 
 
-def _digest(tree: Any) -> str:
+def digest_of(tree: Any) -> str:
+    """A digest of all arrays of a tree, with their shapes and dtypes."""
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
         array = np.ascontiguousarray(leaf)

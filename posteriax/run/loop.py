@@ -49,7 +49,7 @@ class Observer:
         return None
 
     def asks_to_stop(self) -> bool:
-        """Whether the run should end after this chunk."""
+        """Whether the run should end here; asked after `after_chunk`, and when a run is resumed."""
         return False
 
     def after_chunk(self, run: Run) -> None:
@@ -59,12 +59,24 @@ class Observer:
         """What a checkpoint should store for this observer, as JSON."""
         return {}
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Restore what a checkpoint stored."""
+    def saved_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays that a checkpoint should store, by names of this observer's own."""
+        return {}
+
+    def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore what a checkpoint stored for all observers."""
+
+    def chosen(self, states: Any) -> Any:
+        """The states that the posterior is made of, given the last ones."""
+        return states
 
     def trace_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to add to the posterior's trace."""
         return {}
+
+    def notes(self) -> tuple[str, ...]:
+        """Notes to add to the posterior's trace."""
+        return ()
 
 
 def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observers: Sequence[Observer]) -> None:
@@ -77,9 +89,10 @@ def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observe
         _take_chunk(program, supply, keys, run, min(first + length, total, *stops))
         now = time.monotonic()
         run.rate, run.seconds = (run.step - first) / max(now - before, 1e-9), now - began
-        run.ending = run.step == total or any(observer.asks_to_stop() for observer in observers)
+        run.ending = run.step == total
         for observer in observers:
             observer.after_chunk(run)
+            run.ending = run.ending or observer.asks_to_stop()  # those that follow, such as the checkpoint, know
         if not program.fed:
             length = int(np.clip(run.rate * SECONDS_PER_CHUNK, 1, min(program.capacity, 8 * length)))
 

@@ -58,6 +58,7 @@ def prepare_run(
         problem=problem,
         example=spec_of_example(prepared.sample.x),
         num_examples=prepared.num_examples,
+        total_weight=prepared.total_weight,
         steps=_steps(method, prepared.per_epoch, pace, length),
         steps_per_epoch=prepared.per_epoch,
         couples_examples=problem.couples_examples(prepared.sample.x),
@@ -65,12 +66,12 @@ def prepare_run(
         thin=pace.thin,
         data_axis=_data_axis(method, devices),
     )
-    coupling = _coupling_notes(method, task.couples_examples)
+    about = _coupling_notes(method, task.couples_examples) + _precision_notes(method, problem)
     members = ensemble.bind(task)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
     program = Program(members, minibatches, devices, batch_bytes)
-    return PreparedRun(program, members, prepared, run_key, coupling + read_notes + members.kernel.notes)
+    return PreparedRun(program, members, prepared, run_key, about + read_notes + members.kernel.notes)
 
 
 def _as_ensemble(method: Any, chains: int | None, record: GradientNoise | None) -> Ensemble:
@@ -107,6 +108,17 @@ def _data_axis(method: Method, mesh: Mesh) -> str | None:
     if not method.full_batch:
         raise ValueError(f'{method.name} uses minibatches: a mesh with an axis "data" is for full-batch methods')
     return "data"
+
+
+def _precision_notes(method: Method, problem: Problem) -> tuple[str, ...]:
+    if not (problem.network.compute and method.full_batch):
+        return ()
+    note = (
+        f"{method.name} computes its energies in {problem.network.compute}: where the posterior is not much wider than "
+        f"the rounding of its weights (1/256 of their size), steps shrink and chains stall. Check against float32"
+    )
+    warnings.warn(note, stacklevel=4)
+    return (note,)
 
 
 def _coupling_notes(method: Method, coupled: bool) -> tuple[str, ...]:

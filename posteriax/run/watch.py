@@ -63,7 +63,7 @@ class WatchObserver(Observer):
     def saved(self) -> dict[str, Any]:
         return {"watched_step": self.steps, "watched": self.values}
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
+    def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self.steps, self.values = list(saved.get("watched_step", ())), list(saved.get("watched", ()))
 
     def trace_arrays(self) -> dict[str, np.ndarray]:

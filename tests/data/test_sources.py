@@ -43,11 +43,13 @@ def test_host_batches_are_the_devices_batches(moons):
     (x, y), _ = moons
     key = jax.random.key(3)
     batches = Minibatches.of(60, 25)
-    host = sources.HostArrays((x, y), batches, key)
+    data = x, y, np.linspace(0.0, 3.0, 60, dtype=np.float32)
+    host = sources.HostArrays(data, batches, key)
     for step, batch in enumerate(host.batches(0, 7)):
-        device = batches.take((x, y), batches.order(key, step // 3), step % 3)
+        device = batches.take(data, batches.order(key, step // 3), step % 3)
         assert sorted(map(tuple, batch.x.tolist())) == sorted(map(tuple, np.asarray(device.x).tolist()))
-        assert (batch.y * batch.weight).sum() == float((device.y * device.weight).sum())
+        assert sorted(batch.weight.tolist()) == sorted(np.asarray(device.weight).tolist())
+        assert (batch.y * batch.weight).sum() == pytest.approx(float((device.y * device.weight).sum()), rel=1e-6)
     later = list(host.batches(4, 7))
     np.testing.assert_array_equal(later[0].x, list(host.batches(0, 7))[4].x)
 
@@ -75,14 +77,16 @@ class Batches:
         order = np.random.default_rng(self.epoch).permutation(len(self.data[1]))
         for i in range(len(self)):
             rows = order[i * self.size : (i + 1) * self.size]
-            yield self.data[0][rows], self.data[1][rows]
+            yield tuple(a[rows] for a in self.data)
 
 
-def test_a_loader_has_the_scale_of_the_data_set(problem, moons):
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_a_loader_has_the_scale_of_the_data_set(problem, moons, weighted):
     """With the weights held still, the steps of an epoch average to the full value."""
-    loader = Batches(moons[0], 25)
+    data = (*moons[0], np.linspace(0.0, 3.0, 60)) if weighted else moons[0]
+    loader = Batches(data, 25)
     trace = px.fit(problem, loader, px.MAP(optax.sgd(0.0)), epochs=2, key=0).trace
-    truth = float(problem.log_joint(problem.network.params, moons[0]))
+    truth = float(problem.log_joint(problem.network.params, data))
     assert trace["log_joint"].shape == (6,)
     assert trace["log_joint"][:3].mean() == pytest.approx(truth, rel=1e-5)
     assert trace["log_joint"][3:].mean() == pytest.approx(truth, rel=1e-5)

@@ -42,6 +42,8 @@ class GaussianArray(RandomArray):
         example_axis: the axis of examples in the array it will be multiplied with.
         broadcast_shape: the shape that the rest of the program sees.
         factors: a factorisation of the variances, if products with that are cheaper.
+        compute: the dtype that the rest of the program sees, if it is not that of the mean. Draws are made in the
+            mean's own precision: in bfloat16, noise below 1/256 of a weight would be rounded away.
     """
 
     mean: jax.Array
@@ -51,16 +53,21 @@ class GaussianArray(RandomArray):
     example_axis: int | None = eqx.field(static=True)
     broadcast_shape: tuple[int, ...] = eqx.field(static=True)
     factors: VarianceFactors | None = None
+    compute: Any = eqx.field(static=True, default=None)
 
     def aval(self) -> jax.core.ShapedArray:
-        return jax.core.ShapedArray(self.broadcast_shape, self.mean.dtype)
+        return jax.core.ShapedArray(self.broadcast_shape, self.compute or self.mean.dtype)
+
+    def _seen(self, array: jax.Array) -> jax.Array:
+        """An array of the mean's precision as the rest of the program sees it."""
+        return array.astype(self.compute or array.dtype)
 
     def noise(self) -> jax.Array:
         """One draw minus the mean, before broadcasting."""
         return self.scale * standard_normal(self.keys[0], self.mean.shape, self.mean.dtype, unless_nan=self.mean)
 
     def materialise(self) -> jax.Array:
-        return jnp.broadcast_to(self.mean + self.noise(), self.broadcast_shape)
+        return jnp.broadcast_to(self._seen(self.mean + self.noise()), self.broadcast_shape)
 
     @property
     def is_broadcast(self) -> bool:
@@ -70,7 +77,7 @@ class GaussianArray(RandomArray):
         apply, x = contraction.apply, contraction.x
         if self.is_broadcast:
             return super().contract(contraction)
-        mean = apply(x, self.mean)
+        mean = apply(x, self._seen(self.mean))
         if self.estimator == "local":
             variance = self._contract_variance(contraction)
             scale = jnp.sqrt(variance + TINY)  # finite slope even if an example is all zeros
@@ -81,7 +88,7 @@ class GaussianArray(RandomArray):
         kept_in, kept_out = {example_in, *contraction.inputs.values()}, {example_out, *contraction.outputs.values()}
         in_shape = [n if axis in kept_in else 1 for axis, n in enumerate(jnp.shape(x))]
         out_shape = [n if axis in kept_out else 1 for axis, n in enumerate(mean.shape)]
-        perturbation = apply(x * signs(self.keys[1], in_shape, mean.dtype), self.noise())
+        perturbation = apply(x * signs(self.keys[1], in_shape, mean.dtype), self._seen(self.noise()))
         return mean + perturbation * signs(self.keys[2], out_shape, mean.dtype)
 
     def _contract_variance(self, contraction: Contraction) -> Any:
@@ -90,12 +97,14 @@ class GaussianArray(RandomArray):
         if self.factors is not None and contraction.groups == 1:
             parts = self.factors.around(list(contraction.outputs), shape)
         if parts is None:
-            return contraction.apply(squares, jnp.square(self.scale))
-        inner, outer = parts
+            return contraction.apply(squares, self._seen(jnp.square(self.scale)))
+        inner, outer = map(self._seen, parts)
         (axis,) = contraction.outputs.values()
         return jnp.moveaxis(jnp.tensordot(contraction.apply(squares, inner), outer, (axis, 1)), -1, axis)
 
     def move(self, primitive: Any, params: dict[str, Any]) -> Any:
+        if primitive is lax.convert_element_type_p:
+            return dataclasses.replace(self, compute=jnp.dtype(params["new_dtype"]))
         # entries are independent, so any rearrangement is a Gaussian array too
         if self.is_broadcast:
             return super().move(primitive, params)
@@ -122,23 +131,24 @@ class GaussianArray(RandomArray):
     def look_up(self, primitive: Any, indices: Any, params: dict[str, Any]) -> Any:
         if self.is_broadcast:
             return super().look_up(primitive, indices, params)
-        mean = primitive.bind(self.mean, indices, **params)
+        mean = primitive.bind(self._seen(self.mean), indices, **params)
         row_axes = params["dimension_numbers"].offset_dims  # where a looked-up row ends up in the output
         kept = [a for a in range(mean.ndim) if a not in row_axes]  # the output's axes that come from the indices'
         axis = kept[self.example_axis]  # type: ignore[index]
         if self.estimator == "flipout":
-            noise = primitive.bind(self.noise(), indices, **params)
+            noise = primitive.bind(self._seen(self.noise()), indices, **params)
             shape = [n if a in (axis, row_axes[-1]) else 1 for a, n in enumerate(mean.shape)]
             return mean + noise * signs(self.keys[1], shape, mean.dtype)
         # noise is keyed by (example, row): a token that occurs twice in an example gets the same draw, and rows that
         # are not looked up are never drawn
-        scale = primitive.bind(self.scale, indices, **params)
+        scale = primitive.bind(self._seen(self.scale), indices, **params)
         rows = jnp.clip(jnp.asarray(indices)[..., 0], 0, self.shape[0] - 1)
         examples = lax.broadcasted_iota(jnp.int32, rows.shape, self.example_axis or 0)
 
         def draw(example: jax.Array, row: jax.Array) -> jax.Array:
             key = jax.random.fold_in(jax.random.fold_in(self.keys[0], example), row)
-            return jax.random.normal(key, (self.shape[1],), mean.dtype)
+            wide = jnp.promote_types(mean.dtype, jnp.float32)
+            return jax.random.normal(key, (self.shape[1],), wide).astype(mean.dtype)
 
         noise = jax.vmap(draw)(examples.reshape(-1), rows.reshape(-1))
         noise = noise.reshape(*rows.shape, *[1] * (len(row_axes) - 1), self.shape[1])
@@ -155,4 +165,4 @@ class GaussianArray(RandomArray):
         else:
             own, flips = normal_and_signs(self.keys[0], self.mean.shape, shape, self.mean.dtype, unless_nan=self.mean)
             noise = self.scale * own * flips
-        return jnp.add(x, self.mean + noise)
+        return jnp.add(x, self._seen(self.mean + noise))

@@ -54,4 +54,7 @@ class KroneckerArray(RandomArray):
     def move(self, primitive: Any, params: dict[str, Any]) -> Any:
         if primitive is jax.lax.transpose_p and tuple(params["permutation"]) == (1, 0):
             return KroneckerArray(self.mean.T, self.right, self.left, self.keys, self.example_axis)
+        if primitive is jax.lax.convert_element_type_p:
+            mean, left, right = (a.astype(params["new_dtype"]) for a in (self.mean, self.left, self.right))
+            return KroneckerArray(mean, left, right, self.keys, self.example_axis)
         return super().move(primitive, params)

@@ -13,14 +13,17 @@ from posteriax._internal.cpu_tuning import computed_once, is_large, random_bits
 def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan: jax.Array) -> jax.Array:
     """N(0, 1) draws of a shape, computed once.
 
+    Lower precisions are rounded from single: their own uniform numbers are too few to have the tails of a normal.
+
     >>> standard_normal(jax.random.key(0), (2, 3), jnp.float32, unless_nan=jnp.zeros(())).shape
     (2, 3)
     """
 
     def make() -> jax.Array:
-        if dtype == jnp.float32 and is_large(key, shape):
+        wide = jnp.promote_types(dtype, jnp.float32)
+        if wide == jnp.float32 and is_large(key, shape):
             return _normal_of(random_bits(key, shape), dtype)
-        return jax.random.normal(key, shape, dtype)
+        return jax.random.normal(key, shape, wide).astype(dtype)
 
     return computed_once(make, unless_nan)
 
