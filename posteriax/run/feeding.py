@@ -25,6 +25,7 @@ class PreparedData(NamedTuple):
     num_examples: int
     per_epoch: int
     sample: Batch  # a batch on the host, for its shapes and for tracing the network
+    given: Any = None  # (x, y) as given, if `arrays` has what the fixed part of the network computes from x
 
 
 class Supply:
