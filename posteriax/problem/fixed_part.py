@@ -42,48 +42,44 @@ class Features:
 class FixedPart:
     """The fixed part of a network, for inputs of one shape. Built by :func:`find_fixed_part`.
 
-    A network may compute something else in training (with a key) than otherwise: it is then cut twice.
+    A network may compute something else in training (with a key) than otherwise, so it is cut for both kinds of calls.
 
     Args:
         apply: the network, as ``apply(params, x, key=...)``.
         params: shapes of the leaves that are inferred.
         example: shape and dtype of one example, without the leading axis.
-        training: whether it was also cut for calls with a key.
-        plain: the values kept for calls without a key.
-        trained: those kept for calls with a key; None if both programs are the same.
+        cuts: the values kept, for calls without a key and for calls with one.
+        places: where each of them is among the features; calls with and without a key may share some.
     """
 
     apply: Callable[..., Any]
     params: Any
     example: Any
-    training: bool
-    plain: tuple[Crossing, ...]
-    trained: tuple[Crossing, ...] | None
+    cuts: tuple[tuple[Crossing, ...], ...]
+    places: tuple[tuple[int, ...], ...]
     _programs: dict[tuple[int, bool], Program] = field(default_factory=dict, repr=False)
 
     def features(self, x: Any) -> Features:
         """The values that the rest of the network needs of the inputs `x`."""
-        values: list[Any] = []
-        for crossings, keyed in self._cuts:
-            program = self._program(jax.tree.leaves(x)[0].shape[0], keyed)
-            wanted = [crossing.slot for crossing in crossings]
+        values: dict[int, Any] = {}
+        for keyed, (cut, places) in enumerate(zip(self.cuts, self.places, strict=True)):
+            new = {place: crossing for crossing, place in zip(cut, places, strict=True) if place not in values}
+            program = self._program(jax.tree.leaves(x)[0].shape[0], bool(keyed))
+            wanted = [crossing.slot for crossing in new.values()]
             given = dict(zip(self._slots_of_x(program), map(jnp.asarray, jax.tree.leaves(x)), strict=True))
             found = program.run(program.needed(wanted, given), given, wanted)
-            values += [jnp.moveaxis(a, c.axis, 0) for a, c in zip(found, crossings, strict=True)]
-        return Features(tuple(values), self)
+            values |= {place: jnp.moveaxis(a, c.axis, 0) for a, (place, c) in zip(found, new.items(), strict=True)}
+        return Features(tuple(values[place] for place in sorted(values)), self)
 
     def outputs(self, params: Params, features: Features, key: Any = None) -> Any:
         """The network's outputs, from its features."""
-        if key is not None and not self.training:
+        if key is not None and len(self.cuts) < 2:
             raise ValueError("these features are for calls without a key: pass the inputs themselves")
-        keyed = key is not None and self.trained is not None
-        first = len(self.plain) if keyed else 0
-        crossings = self.trained if keyed and self.trained is not None else self.plain
-        kept = features.values[first : first + len(crossings)]
-        program = self._program(kept[0].shape[0], keyed)
-        given = {c.slot: jnp.moveaxis(a, 0, c.axis) for a, c in zip(kept, crossings, strict=True)}
-        own = jax.tree.leaves(params)
-        given |= dict(zip(program.inputs, own, strict=False))
+        keyed = key is not None
+        program = self._program(features.values[0].shape[0], keyed)
+        crossings = zip(self.cuts[keyed], self.places[keyed], strict=True)
+        given = {c.slot: jnp.moveaxis(features.values[place], 0, c.axis) for c, place in crossings}
+        given |= dict(zip(program.inputs, jax.tree.leaves(params), strict=False))  # x and the key follow
         if keyed:
             given[program.inputs[-1]] = key
         steps = program.needed(program.outputs, given)
@@ -119,10 +115,6 @@ class FixedPart:
         pairs = zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True)
         return all(_same(np.asarray(a)[:kept], np.asarray(b)[::-1][:kept]) for a, b in pairs)
 
-    @property
-    def _cuts(self) -> list[tuple[tuple[Crossing, ...], bool]]:
-        return [(self.plain, False)] + ([] if self.trained is None else [(self.trained, True)])
-
     def _slots_of_x(self, program: Program) -> list[int]:
         return program.inputs[len(jax.tree.leaves(self.params)) : -1]
 
@@ -156,17 +148,18 @@ def find_fixed_part(apply: Callable[..., Any], params: Params, x: Any, *, traini
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)), x)
     specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), params)
     programs: dict[tuple[int, bool], Program] = {}
-    cuts: dict[bool, tuple[Crossing, ...]] = {}
+    cuts, places = [], []
+    seen: dict[str, int] = {}  # where each value is among the features, by how it is computed
     for keyed in (False, True)[: 2 if training else 1]:
         for size in TRIAL_SIZES:
             programs[size, keyed] = _trace(apply, specs, example, size, keyed)
-        if keyed and programs[TRIAL_SIZES[0], True].same_as(programs[TRIAL_SIZES[0], False]):
-            break
         small, large = (programs[size, keyed] for size in TRIAL_SIZES)
-        cuts[keyed] = find_cut(small, large, TRIAL_SIZES)
-        if not cuts[keyed]:
+        cuts.append(find_cut(small, large, TRIAL_SIZES))
+        if not cuts[-1]:
             return None
-    return FixedPart(apply, specs, example, training, cuts[False], cuts.get(True), programs)
+        computed = small.expressions()
+        places.append(tuple(seen.setdefault(computed[crossing.slot], len(seen)) for crossing in cuts[-1]))
+    return FixedPart(apply, specs, example, tuple(cuts), tuple(places), programs)
 
 
 def _trace(apply: Callable[..., Any], params: Any, example: Any, size: int, keyed: bool) -> Program:

@@ -5,6 +5,7 @@ whole network, a rematerialised block) are inlined, so that the program can be c
 are, with the gradients that they may define.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -89,20 +90,15 @@ class Program:
         return [known[slot] for slot in wanted]
 
 
-    def same_as(self, other: "Program") -> bool:
-        """Whether two programs compute the same, step by step; what does not reach their outputs does not count."""
-        return self._fingerprint == other._fingerprint
-
-    @property
-    def _fingerprint(self) -> list[Any]:
-        names: dict[Slot, Any] = {slot: ("input", place) for place, slot in enumerate(self.inputs)}
-        names |= {slot: _name_of_constant(value) for slot, value in self.constants.items()}
-        lines: list[Any] = []
-        for step in self.needed(self.outputs, ()):
+    def expressions(self) -> dict[Slot, str]:
+        """A digest of how each value is computed: equal for two values, also of two programs, only if they are equal."""
+        found = {slot: f"input {place}" for place, slot in enumerate(self.inputs)}
+        found |= {slot: _digest_of_constant(value) for slot, value in self.constants.items()}
+        for step in self.steps:
             text = re.sub(r"0x[0-9a-f]+", "", str(step.jaxpr))
-            lines.append((text, tuple(names[slot] for slot in step.inputs)))
-            names |= {slot: (len(lines), place) for place, slot in enumerate(step.outputs)}
-        return [*lines, tuple(names[slot] for slot in self.outputs)]
+            own = hashlib.sha256(repr((text, [found[slot] for slot in step.inputs])).encode()).hexdigest()
+            found |= {slot: f"{own} {place}" for place, slot in enumerate(step.outputs)}
+        return found
 
 
 def trace_program(function: Callable[..., Any], params: Any, x: Any, key: Any) -> Program:
@@ -129,12 +125,14 @@ def _constant(program: Program, value: Any, aval: Any) -> Slot:
     return slot
 
 
-def _name_of_constant(value: Any) -> Any:
-    """The same for two constants only if they are equal; a large one is only ever equal to itself."""
+def _digest_of_constant(value: Any) -> str:
+    """A large constant is only ever equal to itself."""
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
     array = value if isinstance(value, jax.Array) else np.asarray(value)
     if array.size > _COMPARED:
-        return id(value)
-    return array.shape, str(array.dtype), np.asarray(array).tobytes()
+        return f"constant {id(value)}"
+    return f"constant {array.shape} {array.dtype} {np.asarray(array).tobytes().hex()}"
 
 
 def _add(program: Program, closed: Any, inputs: Sequence[Slot]) -> list[Slot]:
