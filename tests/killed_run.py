@@ -39,7 +39,9 @@ METHODS = {
     "SGLD": (px.SGLD(1e-4, warmup_epochs=5, epochs_per_draw=3), {"draws": 15, "chains": 2, "batch_size": 25}),
     "SWAG": (px.Ensemble(px.SWAG(rank=5), members=2), {"epochs": 40, "batch_size": 25}),
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
+    "MAP of the last layer": (px.MAP(), {"steps": 120, "batch_size": 25}),
 }
+FIXED = {"MAP of the last layer": "!layers/1"}
 MOMENTS = ("at the start", "before a save", "writing a shard", "between shard and state", "writing the state")
 
 
@@ -80,7 +82,7 @@ def arrange_death(moment: str) -> None:
 def fit(name: str, folder: str | None) -> px.Posterior:
     loop.SECONDS_PER_CHUNK = 0.002  # many short chunks, each saved
     method, length = METHODS[name]
-    problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical(), fixed=FIXED.get(name, ()))
     data, _ = px.data.two_moons(train=60, test=1)
     where = {} if folder is None else {"checkpoint": folder, "checkpoint_every": 1e-9}
     return px.fit(problem, data, method, key=0, **length, **where)

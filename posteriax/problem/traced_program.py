@@ -26,8 +26,8 @@ _CHEAP = frozenset(
     """abs add and argmax argmin broadcast_in_dim cbrt ceil clamp concatenate convert_element_type copy copy_p cos div
     dynamic_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt integer_pow iota is_finite le log log1p
     logistic lt max min mul ne neg nextafter not or pad pow reduce_and reduce_max reduce_min reduce_or reduce_sum rem
-    reshape rev round rsqrt select_n sign sin slice split sqrt square squeeze stop_gradient sub tan tanh transpose
-    xor""".split()
+    reduce_precision reshape rev round rsqrt select_n sign sin slice split sqrt square squeeze stop_gradient sub tan tanh
+    tile transpose xor""".split()
 )
 
 
