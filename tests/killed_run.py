@@ -44,7 +44,9 @@ METHODS = {
         px.MAP(optax.adam(0.1)),
         {"steps": 120, "batch_size": 25, "stop": px.EarlyStopping(fraction=0.4, patience=4, every=3)},
     ),
+    "MAP of the last layer": (px.MAP(), {"steps": 120, "batch_size": 25}),
 }
+FIXED = {"MAP of the last layer": "!layers/1"}
 MOMENTS = ("at the start", "before a save", "writing a shard", "between shard and state", "writing the state")
 
 
@@ -85,7 +87,7 @@ def arrange_death(moment: str) -> None:
 def fit(name: str, folder: str | None) -> px.Posterior:
     loop.SECONDS_PER_CHUNK = 0.002  # many short chunks, each saved
     method, length = METHODS[name]
-    problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical(), fixed=FIXED.get(name, ()))
     data, _ = px.data.two_moons(train=60, test=1)
     where = {} if folder is None else {"checkpoint": folder, "checkpoint_every": 1e-9}
     return px.fit(problem, data, method, key=0, **length, **where)

@@ -55,7 +55,7 @@ class MemberStarts:
         if self.draws is not None:
             return jax.tree.map(lambda leaf: leaf[member], self.draws)
         if callable(self.start):
-            return own._replace(network=self.start(key))
+            return own._replace(network=self.problem.network.inferred(self.start(key)))
         if self.start == "prior":
             return self.problem.sample_prior(key)
         if self.start == "network" or self.members == 1:

@@ -63,7 +63,7 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     # in random order: batches of sorted data would differ from training batches; a remainder below `count` is left out
     rows = np.random.default_rng(0).permutation(n)[: n // count * count].reshape(count, -1)
     batches = jax.tree.map(lambda a: jnp.asarray(a[rows]), x)
-    problem = replace(posterior.problem, network=_calibrated(net))
+    problem = replace(posterior.problem, network=_calibrated(net), fixed=())
     return _WithBatchStatistics(problem, posterior.trace, posterior, batches)
 
 
@@ -133,7 +133,7 @@ def _calibrated(net: Network) -> Network:
         given = params if isinstance(params, Calibrated) else Calibrated(params, known.stored)
         return known.apply(given.params, given.statistics, x)
 
-    return replace(net, apply=apply)
+    return replace(net, apply=apply, fixed=None)  # draws of the whole network come from the original posterior
 
 
 def _is_random(leaf: Any) -> bool:

@@ -30,7 +30,7 @@ class DrawsPosterior(Posterior):
 
     @property
     def mean(self) -> Params:
-        return jax.tree.map(_mean_of_draws, self.draws.network)
+        return self.problem.network.all_params(jax.tree.map(_mean_of_draws, self.draws.network))
 
     @property
     def num_parameters(self) -> int:

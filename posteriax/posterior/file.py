@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.leaf_paths import leaf_paths
 from posteriax._internal.settings import from_plain, to_plain
 from posteriax._internal.tensor_file import read_tensors, write_tensors
 from posteriax.families import blocks_of
@@ -16,10 +18,10 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.priors import Axes
-from posteriax.problem import Problem, Unknowns, network
+from posteriax.problem import Network, Problem, Unknowns, fix_leaves, network
 
 FORMAT = "posterior file"
-VERSION = 1
+VERSION = 2  # the first with fixed leaves; files without any are still of version 1
 
 
 class PosteriorFileError(ValueError):
@@ -32,7 +34,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     problem = posterior.problem
     about: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if problem.network.fixed is None else VERSION,
         "likelihood": to_plain(problem.likelihood),
         "prior": to_plain(problem.prior),
         "temperature": float(problem.temperature),
@@ -42,6 +44,9 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "axes": _axes_to_plain(problem.network.axes),
         "compute": problem.network.compute,
     }  # without the run time, so that the same posterior gives the same file
+    if problem.network.fixed is not None:  # the leaves themselves, once
+        about["fixed"] = list(problem.network.fixed.patterns)
+        arrays |= {f"fixed:{path}": np.asarray(leaf) for path, leaf in problem.network.fixed.values.items()}
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
         about["families"] = {name: to_plain(family) for name, family in posterior.families.items()}
@@ -61,7 +66,8 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
 
     Args:
         path: a file written by ``posterior.save(path)``.
-        net: the network, as given to the problem; only its structure and shapes matter, not its weights.
+        net: the network, as given to the problem; only its structure and shapes matter, not its weights. Fixed leaves
+            get their values from the file.
 
     Raises:
         PosteriorFileError: if the file is damaged, is not a posterior file, or does not fit the network.
@@ -106,9 +112,14 @@ def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
     net = net.computing(about.get("compute"))
+    net = fix_leaves(_with_fixed_leaves(net, arrays), about.get("fixed", ()))
     net = replace(net, axes=_axes_from_plain(about.get("axes"), len(jax.tree.leaves(net.params))))
     problem = Problem(
-        net, from_plain(about["likelihood"]), from_plain(about["prior"]), temperature=about["temperature"]
+        net,
+        from_plain(about["likelihood"]),
+        from_plain(about["prior"]),
+        temperature=about["temperature"],
+        fixed=about.get("fixed", ()),
     )
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
     trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"], arviz_names=about.get("arviz names", {}))
@@ -141,6 +152,20 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         _check_leaf(name, leaf.shape[2:], leaf.dtype, own)
     draws: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), leaves)
     return DrawsPosterior(problem, trace, draws)
+
+
+def _with_fixed_leaves(net: Network, arrays: dict[str, np.ndarray]) -> Network:
+    """The network with the fixed leaves of a file in place of its own."""
+    stored = {name.removeprefix("fixed:"): a for name, a in arrays.items() if name.startswith("fixed:")}
+    net = net if net.fixed is None else net.fixed.whole
+    names, leaves = leaf_paths(net.params), jax.tree.leaves(net.params)
+    if not set(stored) <= set(names):
+        raise PosteriorFileError(f"fitted to another network: leaves {sorted(set(stored) - set(names))} are extra")
+    for name, own in zip(names, leaves, strict=True):
+        if name in stored:
+            _check_leaf(name, stored[name].shape, stored[name].dtype, own)
+    filled = [jnp.asarray(stored.get(name, own)) for name, own in zip(names, leaves, strict=True)]
+    return replace(net, params=jax.tree.unflatten(jax.tree.structure(net.params), filled))
 
 
 def _check_names(stored: list[str], names: list[str]) -> None:

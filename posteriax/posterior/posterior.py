@@ -5,7 +5,7 @@ parameters, in variational.py. Both have a leading axis of members, so an ensemb
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +16,7 @@ from posteriax._internal.memory import Plan
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.prediction import apply_draws, plan_program, sum_draws
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Params, Predictive, Problem, Unknowns
+from posteriax.problem import Network, Params, Predictive, Problem, Unknowns
 
 if TYPE_CHECKING:
     from posteriax.diagnostics import Diagnosis
@@ -52,6 +52,22 @@ class Posterior:
         """The posterior mean of the network's params. (Not a good network by itself if there are several modes.)"""
 
     @property
+    def network(self) -> Network:
+        """The network with the posterior mean for its weights: for ``px.MAP`` the trained network, which another problem
+        can start from.
+
+        >>> import equinox as eqx, jax, posteriax as px
+        >>> (x, y), _ = px.data.two_moons()
+        >>> net = eqx.nn.MLP(2, 2, 16, 1, key=jax.random.key(0))
+        >>> trained = px.fit(px.Problem(net, px.Categorical()), (x, y), px.MAP(), steps=50, key=0).network
+        >>> last_layer = px.Problem(trained, px.Categorical(), fixed="!layers/1")
+        >>> last_layer.network.num_parameters
+        34
+        """
+        own = self.problem.network
+        return replace(own if own.fixed is None else own.fixed.whole, params=self.mean)
+
+    @property
     @abstractmethod
     def num_parameters(self) -> int:
         """How many numbers describe the posterior."""
@@ -69,16 +85,17 @@ class Posterior:
         """`n` draws of the network's params pytree, in a leading axis.
 
         A posterior given by draws returns them in random order, and repeats none before all have been returned once.
+        Fixed leaves are the same in all draws: read-only NumPy views of one copy.
         """
         n, key = check_count("n", n), as_key(key)
         if any(isinstance(leaf, RandomArray) for leaf in _leaves(self.template)):
             raise TypeError("factors that are added to inputs and outputs cannot be sampled as params: use .predict(x)")
         if self.support is None:
-            return self.draw(key, np.arange(n), n).network
+            return self._all_params(self.draw(key, np.arange(n), n), n)
         rounds = [
             jax.random.permutation(jax.random.fold_in(key, r), self.support) for r in range(-(-n // self.support))
         ]
-        return self.draw(key, np.concatenate(rounds)[:n], self.support).network
+        return self._all_params(self.draw(key, np.concatenate(rounds)[:n], self.support), n)
 
     def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
         """Predictions for new inputs.
@@ -127,6 +144,9 @@ class Posterior:
         from posteriax.posterior.file import save  # imports all kinds of posteriors, so it cannot come first
 
         save(self, path)
+
+    def _all_params(self, draws: Unknowns, n: int) -> Params:
+        return self.problem.network.all_params(draws.network, (n,))
 
     def _outputs(self, plan: Plan, x: Any, spec: Any, total: int, key: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
         outputs = np.empty((total, *spec.shape), spec.dtype)

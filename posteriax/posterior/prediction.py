@@ -65,17 +65,25 @@ def plan_program(
 def apply_draws(problem: Problem, draws: Unknowns, x: Any, count: Any) -> jax.Array:
     """The outputs of every draw, (draws, rows, ...)."""
     # one draw after another: vmapped draws would need the working memory of all of them at once
+    x = _once_for_all_draws(problem, x)
     return jax.lax.map(lambda params: outputs_of(problem, params, x), draws.network)
 
 
 def sum_draws(problem: Problem, draws: Unknowns, x: Any, count: Any) -> Any:
     """The likelihood's sums over the first `count` draws."""
+    x = _once_for_all_draws(problem, x)
 
     def of(index: Any) -> Any:
         one: Unknowns = jax.tree.map(lambda leaf: leaf[index], draws)
         return problem.likelihood.sums(one.likelihood, outputs_of(problem, one.network, x))
 
     return jax.lax.fori_loop(1, count, lambda i, sums: sums.join(of(i)), of(0))
+
+
+def _once_for_all_draws(problem: Problem, x: Any) -> Any:
+    """The inputs, or what a fixed part of the network computes from them, which is the same for all draws."""
+    part = problem.fixed_part(x)
+    return x if part is None else part.features(x)
 
 
 def outputs_of(problem: Problem, params: Any, x: Any) -> Any:

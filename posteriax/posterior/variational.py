@@ -57,7 +57,8 @@ class VariationalPosterior(Posterior):
             joined = jax.vmap(block.family.mean)(self.variational[block.name]).mean(axis=0)
             for i, leaf in zip(block.indices, block.split(joined), strict=True):
                 means[i] = leaf
-        return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means).network
+        own = jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means)
+        return self.problem.network.all_params(own.network)
 
     @property
     def num_parameters(self) -> int:

@@ -4,6 +4,9 @@ A likelihood brings its predictive: what is predicted from draws of the weights.
 """
 
 from posteriax.problem.batch_statistics import Statistics as Statistics
+from posteriax.problem.fixed_leaves import fix_leaves as fix_leaves
+from posteriax.problem.fixed_part import Features as Features
+from posteriax.problem.fixed_part import FixedPart as FixedPart
 from posteriax.problem.likelihoods import Bernoulli as Bernoulli
 from posteriax.problem.likelihoods import Categorical as Categorical
 from posteriax.problem.likelihoods import ClassLikelihood as ClassLikelihood

@@ -18,6 +18,7 @@ from posteriax.priors import Axes, Leaf
 from posteriax.problem.adapters import adapt
 from posteriax.problem.adapters.adapted import over_examples
 from posteriax.problem.batch_statistics import BatchStatistics
+from posteriax.problem.fixed_leaves import FixedLeaves
 from posteriax.problem.leaf_axes import find_axes
 from posteriax.problem.precision import check_compute, rounded, rounded_statistics
 
@@ -36,6 +37,7 @@ class Network:
         batch_statistics: how to measure and replace the statistics of its batch normalisation layers, if any.
         axes: the input and output axes of each leaf, read off the program; None if that has not been done yet.
         compute: the dtype that `apply` computes in, if it is not the params' own.
+        fixed: the leaves that are not in `params` because they are not inferred, if any.
 
     >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
     >>> net.num_parameters
@@ -48,6 +50,7 @@ class Network:
     batch_statistics: BatchStatistics | None = None
     axes: tuple[Axes | None, ...] | None = None
     compute: str | None = None
+    fixed: FixedLeaves | None = None
 
     def computing(self, compute: str | None) -> "Network":
         """The same network, computing in another dtype; None leaves it as it is."""
@@ -78,6 +81,14 @@ class Network:
             Leaf(path, leaf.shape, self.out_axis, own)
             for path, leaf, own in zip(leaf_paths(self.params), leaves, axes, strict=True)
         ]
+
+    def all_params(self, params: Params, leading: tuple[int, ...] = ()) -> Params:
+        """`params` with the fixed leaves, which get the same `leading` axes: read-only views of one copy."""
+        return params if self.fixed is None else self.fixed.fill(params, leading)
+
+    def inferred(self, params: Params) -> Params:
+        """`params` without the fixed leaves."""
+        return params if self.fixed is None else self.fixed.restrict(params)
 
     @property
     def num_parameters(self) -> int:

@@ -7,7 +7,7 @@ its examples (how many examples of the data set it stands for), so there is no o
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from posteriax._internal.checks import check_data, check_positive, check_weights
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax.data import Batch, Examples, full_batch
 from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
+from posteriax.problem.fixed_leaves import as_patterns, fix_leaves
+from posteriax.problem.fixed_part import FixedPart, find_fixed_part
 from posteriax.problem.likelihoods import Likelihood
 from posteriax.problem.networks import Network, Params, couples_examples, network
 
@@ -40,6 +42,8 @@ class Problem:
         likelihood: what the outputs mean, such as ``px.Categorical()`` or ``px.Normal(scale=...)``.
         prior: one prior for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
         temperature: T in the log joint, which divides both terms; 1 is Bayes' rule, below 1 is a cold posterior.
+        fixed: leaves that keep the network's weights and are not inferred, such as a pre-trained part: a path pattern or
+            several, ``"encoder/**"``; ``"!head"`` fixes all leaves but those. See docs/networks.md.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import priors as p
@@ -54,6 +58,7 @@ class Problem:
     likelihood: Likelihood
     prior: Prior | Mapping[str, Prior] = Normal(scale=1.0)
     temperature: float = 1.0
+    fixed: str | Sequence[str] = ()
     priors: Unknowns = field(init=False, repr=False)  # a NumPyro distribution for each leaf of `unknowns`
     leaf_scales: tuple[float, ...] = field(init=False, repr=False)  # a typical scale of each leaf under its prior
 
@@ -64,7 +69,8 @@ class Problem:
                 f"likelihood must be one such as px.Categorical() or px.Normal(scale=...), or your own, derived from "
                 f"px.ClassLikelihood or px.NumberLikelihood; got {self.likelihood!r}"
             )
-        net = network(self.network)
+        net = fix_leaves(network(self.network), self.fixed)
+        object.__setattr__(self, "fixed", as_patterns(self.fixed))
         object.__setattr__(self, "network", net)
         object.__setattr__(self, "priors", Unknowns(_priors(net, self.prior), self.likelihood.priors()))
         object.__setattr__(self, "leaf_scales", tuple(map(typical_scale, self.leaf_priors)))
@@ -190,6 +196,22 @@ class Problem:
             object.__setattr__(self, "_couples_examples", couples_examples(self.network, x))
         return self.__dict__.get("_couples_examples", False)
 
+    def fixed_part(self, x: Any, *, training: bool = False) -> FixedPart | None:
+        """What the network computes from inputs like `x` and fixed leaves only, if that is worth computing once.
+
+        Args:
+            x: inputs, with a leading axis of examples, or their shapes.
+            training: whether the network is also called with a key.
+        """
+        if self.network.fixed is None:
+            return None
+        leaves, structure = jax.tree.flatten(x)
+        known = self.__dict__.setdefault("_fixed_parts", {})
+        asked = (structure, training, *((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves))
+        if asked not in known:
+            known[asked] = find_fixed_part(self.network.apply, self.network.params, x, training=training)
+        return known[asked]
+
     def output_spec(self, x: Any) -> jax.ShapeDtypeStruct:
         """Shape and dtype of the outputs for `x`, without computing them."""
         specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype)), x)
@@ -209,7 +231,9 @@ class Problem:
         return outputs
 
     def _unknowns(self, unknowns: Any) -> Unknowns:
-        return unknowns if isinstance(unknowns, Unknowns) else Unknowns(unknowns, self.likelihood.unknowns())
+        if isinstance(unknowns, Unknowns):
+            return unknowns
+        return Unknowns(self.network.inferred(unknowns), self.likelihood.unknowns())
 
     def _batch(self, data: Any) -> Batch:
         if isinstance(data, Batch):

@@ -26,6 +26,7 @@ class PreparedData(NamedTuple):
     total_weight: float | None  # of the examples, if they have weights
     per_epoch: int
     sample: Batch  # a batch on the host, for its shapes and for tracing the network
+    given: Examples | None = None  # as given, if `arrays` has what the fixed part of the network computes from x
 
 
 class Supply:

@@ -111,7 +111,8 @@ def _execute(
     with contextlib.ExitStack() as stack:
         checkpoints = None
         if folder is not None:
-            identity = identity_of(prepared.members, prepared.key, prepared.data.arrays, prepared.data.sample)
+            given = prepared.data.arrays if prepared.data.given is None else prepared.data.given
+            identity = identity_of(prepared.members, prepared.key, given, prepared.data.sample)
             identity |= early.identity() if early else {}
             store = stack.enter_context(open_checkpoint(folder, identity))
             checkpoints = SaveCheckpoints(store, checkpoint_every, program, tuple(observers))

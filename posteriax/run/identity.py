@@ -37,6 +37,7 @@ def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict
         "prior": _plain(problem),
         "network": ", ".join(describe_leaves(problem.network.params)),
         "starting weights": digest_of((problem.network.params, members.starts.draws)),
+        **({} if problem.network.fixed is None else {"fixed leaves": digest_of(problem.network.fixed.values)}),
         "data": digest_of(data),
         "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
         "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",

@@ -11,6 +11,7 @@ from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
 from posteriax.problem import Problem
 from posteriax.run.feeding import PreparedData, prepare_data
+from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
 from posteriax.run.program import Program, members_mesh
 
@@ -54,9 +55,10 @@ def prepare_run(
         more = f" (and {len(read_notes) - 1} more leaves, in the trace's notes)" if len(read_notes) > 1 else ""
         warnings.warn(read_notes[0] + more, stacklevel=3)
     pace = method.run_length(prepared.per_epoch)
+    fixed = plan_fixed_part(problem, prepared, training=not method.full_batch)
     task = Task(
         problem=problem,
-        example=spec_of_example(prepared.sample.x),
+        example=spec_of_example(prepared.sample.x) if fixed.part is None else fixed.part.spec,
         num_examples=prepared.num_examples,
         total_weight=prepared.total_weight,
         steps=_steps(method, prepared.per_epoch, pace, length),
@@ -68,10 +70,12 @@ def prepare_run(
     )
     about = _coupling_notes(method, task.couples_examples) + _precision_notes(method, problem)
     members = ensemble.bind(task)
+    prepared = fixed.compute(prepared)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
     program = Program(members, minibatches, devices, batch_bytes)
-    return PreparedRun(program, members, prepared, run_key, about + read_notes + members.kernel.notes)
+    notes = about + read_notes + fixed.notes + members.kernel.notes
+    return PreparedRun(program, members, prepared, run_key, notes)
 
 
 def _as_ensemble(method: Any, chains: int | None, record: GradientNoise | None) -> Ensemble:
