@@ -57,7 +57,8 @@ def check_targets(y: Any) -> np.ndarray:
 def check_data(data: Any) -> tuple[Any, np.ndarray]:
     """`(x, y)` with as many targets as inputs."""
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise TypeError(f"data must be a pair (x, y), got {type(data).__name__}")
+        hint = ": give its .train" if hasattr(data, "train") else ""
+        raise TypeError(f"data must be a pair (x, y), got {type(data).__name__}{hint}")
     x, y = check_inputs(data[0]), check_targets(data[1])
     n = jax.tree.leaves(x)[0].shape[0]
     if y.ndim == 0 or y.shape[0] != n:

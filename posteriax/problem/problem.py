@@ -20,6 +20,7 @@ from posteriax._internal.checks import check_data, check_positive
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax.data import Batch
 from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
+from posteriax.problem.input_hints import input_hint
 from posteriax.problem.likelihoods import Likelihood
 from posteriax.problem.networks import Network, Params, couples_examples, network
 
@@ -190,7 +191,8 @@ class Problem:
         except Exception as error:
             shapes = ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in jax.tree.leaves(specs))
             first_line = str(error).strip().split("\n")[0]
-            raise ValueError(f"the network fails for x of shape {shapes}: {first_line}") from error
+            hint = input_hint(self.network.apply, self.network.params, specs)
+            raise ValueError(f"the network fails for x of shape {shapes}: {first_line.rstrip('.')}{hint}") from error
         n = jax.tree.leaves(specs)[0].shape[0]
         if not hasattr(outputs, "shape") or not outputs.shape or outputs.shape[0] != n:
             got = getattr(outputs, "shape", type(outputs).__name__)

@@ -40,6 +40,7 @@ def fit(
     mesh: Mesh | None = None,
     watch: Watch | None = None,
     record: GradientNoise | None = None,
+    augment: Any = None,
 ) -> Posterior:
     """Infer the posterior of a problem from data.
 
@@ -60,6 +61,8 @@ def fit(
         mesh: the devices to place members on; by default all. For methods that need the whole data set, an axis named
             "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
         watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
+        augment: a function ``(key, x) -> x`` of a batch, or a list of them: ``[px.data.RandomCrop(4),
+            px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).
         record: ``px.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
 
     Raises:
@@ -75,7 +78,7 @@ def fit(
     (500, 2)
     """
     length = Length(epochs, steps, draws)
-    prepared = prepare_run(problem, data, method, key, length, chains, batch_size, mesh, record)
+    prepared = prepare_run(problem, data, method, key, length, chains, batch_size, mesh, record, augment)
     return _execute(prepared, checkpoint, checkpoint_every, progress, watch)
 
 
@@ -93,7 +96,8 @@ def _execute(
     with contextlib.ExitStack() as stack:
         checkpoints = None
         if folder is not None:
-            identity = identity_of(prepared.members, prepared.key, prepared.data.arrays, prepared.data.sample)
+            data = prepared.data
+            identity = identity_of(prepared.members, prepared.key, data.arrays, data.sample, program.augment)
             store = stack.enter_context(open_checkpoint(folder, identity))
             checkpoints = SaveCheckpoints(store, checkpoint_every, program, tuple(observers))
         observers.append(ShowProgress(stack.enter_context(Progress(name, total, progress))))
