@@ -81,5 +81,7 @@ def channels_first(x: Any) -> jax.Array:
     """
     x = jnp.asarray(x)
     if x.ndim not in (3, 4):
-        raise ValueError(f"channels_first takes images (N, height, width, channels) or (N, height, width), got {x.shape}")
+        raise ValueError(
+            f"channels_first takes images (N, height, width, channels) or (N, height, width), got {x.shape}"
+        )
     return x[:, None] if x.ndim == 3 else jnp.moveaxis(x, -1, 1)

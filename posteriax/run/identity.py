@@ -26,13 +26,12 @@ def identity_of(
         kernel = kernel.method.bind(replace(task, data_axis=None))
     start = jax.eval_shape(kernel.init, key, problem.unknowns, batch)
     step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
-    augmentation = {}
-    if augment is not None:  # absent otherwise
-        augmentation = {"augmentation": str(augment)}
-        step += str(jax.make_jaxpr(augment)(key, batch.x))
     # a sampler's run may be extended later: its steps do not depend on how many follow
     length = {} if kernel.method.samples else {"steps": str(task.steps)}
-    return length | augmentation | {
+    if augment is not None:
+        length["augmentation"] = str(augment)
+        step += str(jax.make_jaxpr(augment)(key, batch.x))
+    return length | {
         "method": kernel.method.name,
         "members": str(members.count),
         "warm-up": str(task.warmup),
