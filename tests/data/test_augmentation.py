@@ -12,7 +12,7 @@ from scipy import stats
 from test_sources import Batches, final
 
 import posteriax as px
-from posteriax.data import RandomCrop, RandomFlip
+from posteriax.data import Augmentation, RandomCrop, RandomFlip
 from posteriax.run import checkpoint, loop
 from posteriax.run.checkpoint import write_tensors
 
@@ -60,6 +60,13 @@ def test_reflected_pixels_are_those_of_numpy():
     for crop, wide in zip(crops, padded, strict=True):
         windows = np.lib.stride_tricks.sliding_window_view(wide, (5, 6)).reshape(-1, 5, 6)
         assert (windows == crop).all(axis=(1, 2)).any()
+
+
+def test_functions_of_a_list_are_independent():
+    noise = lambda key, x: x + jax.random.normal(key, x.shape)  # noqa: E731
+    sums = np.asarray(Augmentation.of([noise, noise])(KEY, jnp.zeros(5000)))
+    # of variance 2: with one key for both it would be 4
+    assert 1e-3 < stats.chi2.cdf(np.square(sums).sum() / 2, 5000) < 1 - 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -161,10 +168,11 @@ def brighter_twice():
 
 
 def test_members_see_different_augmentations(problem, data):
-    """With the weights held still and the whole data set in each batch, nothing else can tell members apart."""
+    """With the weights held still, the whole data set in each batch and one change for all of it, whatever its order,
+    nothing else can tell members apart."""
     still = px.Ensemble(px.MAP(optax.sgd(0.0)), 2, starts="network")
     fit = functools.partial(px.fit, problem, data, still, steps=3, batch_size=30, key=0)
-    plain, augmented = fit().trace["log_joint"], fit(augment=RandomCrop(1)).trace["log_joint"]
+    plain, augmented = fit().trace["log_joint"], fit(augment=brighter).trace["log_joint"]
     np.testing.assert_allclose(plain, plain[0, 0], rtol=1e-5)
     assert len(np.unique(augmented.round(3))) == 6  # different at every step, too
 
