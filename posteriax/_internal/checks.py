@@ -71,7 +71,8 @@ def check_data(data: Any) -> tuple[Any, np.ndarray]:
     """`(x, y)` with as many targets as inputs."""
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         given = f"{type(data).__name__} of {len(data)}" if isinstance(data, (tuple, list)) else type(data).__name__
-        raise TypeError(f"data must be a pair (x, y), got {given}")
+        hint = ": give its .train" if hasattr(data, "train") else ""
+        raise TypeError(f"data must be a pair (x, y), got {given}{hint}")
     x, y = check_inputs(data[0]), check_targets(data[1])
     n = jax.tree.leaves(x)[0].shape[0]
     if y.ndim == 0 or y.shape[0] != n:

@@ -1,5 +1,8 @@
-"""Data: batches for training, small data sets that ship with the package, and image corruptions."""
+"""Data: batches for training, data sets by name, augmentation, and image corruptions."""
 
+from posteriax.data.augmentation import Augmentation as Augmentation
+from posteriax.data.augmentation import RandomCrop as RandomCrop
+from posteriax.data.augmentation import RandomFlip as RandomFlip
 from posteriax.data.batches import Batch as Batch
 from posteriax.data.batches import Examples as Examples
 from posteriax.data.batches import Minibatches as Minibatches
@@ -12,6 +15,8 @@ from posteriax.data.corruptions import CORRUPTIONS as CORRUPTIONS
 from posteriax.data.corruptions import EXTRA_CORRUPTIONS as EXTRA_CORRUPTIONS
 from posteriax.data.corruptions import corrupt as corrupt
 from posteriax.data.fashion import fashion_small as fashion_small
+from posteriax.data.inputs import Normalise as Normalise
+from posteriax.data.inputs import channels_first as channels_first
 from posteriax.data.moons import two_moons as two_moons
 from posteriax.data.sets import DataError, DataSet, Scaling, load, names
 from posteriax.data.sources import Feed as Feed
@@ -26,7 +31,11 @@ __all__ = [
     "CorruptedSet",
     "DataError",
     "DataSet",
+    "Normalise",
+    "RandomCrop",
+    "RandomFlip",
     "Scaling",
+    "channels_first",
     "class_weights",
     "corrupt",
     "corrupted",

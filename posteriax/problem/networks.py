@@ -4,7 +4,7 @@
 the network's own randomness (dropout). The network is neither changed nor subclassed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,6 +106,7 @@ def network(
     example: Any = None,
     call: Mapping[str, Any] | None = None,
     compute: Any = None,
+    inputs: Any = None,
 ) -> Network:
     """Adapt a network to posteriax.
 
@@ -120,6 +121,8 @@ def network(
         call: keyword arguments for every call of the network, such as ``{"train": True}``.
         compute: "bfloat16" for mixed precision: the network computes in bfloat16, while params, likelihood and prior
             stay in float32. See docs/training.md for what that does to a posterior.
+        inputs: a function of a batch of x, or a list of them, applied before the network in training and in prediction:
+            ``px.data.Normalise(mean, std)``, ``px.data.channels_first``.
 
     Inputs may be a dict or a tuple of arrays: docs/networks.md tells how they are passed to the call, and how training
     flags and randomness are handled.
@@ -131,8 +134,9 @@ def network(
     """
     low = check_compute(compute)
     if isinstance(obj, Network):
-        obj = obj.computing(low)
-        return obj if example is None else obj.reading(example)
+        net = obj.computing(low)
+        net = net if inputs is None else _with_inputs(net, inputs)
+        return net if example is None else net.reading(example)
     adapted = adapt(obj, {} if call is None else call)
     params = jax.tree.map(jnp.asarray, adapted.params)
     _check_params(params)
@@ -143,6 +147,7 @@ def network(
         adapted.out_axis if out_axis is None else out_axis,
         adapted.batch_statistics if takes_batch is adapted.batched else None,
     ).computing(low)
+    net = net if inputs is None else _with_inputs(net, inputs)
     return net if example is None else net.reading(example)
 
 
@@ -177,6 +182,32 @@ def couples_examples(net: Network, x: Any) -> bool:
     scale = np.abs(with_others).max()
     with np.errstate(invalid="ignore"):  # infinite outputs tell nothing
         return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
+
+
+def _with_inputs(net: Network, inputs: Any) -> Network:
+    """The network after these functions of its inputs."""
+    functions = list(inputs) if isinstance(inputs, Sequence) else [inputs]
+    for function in functions:
+        if not callable(function):
+            raise TypeError(f"inputs must be a function of a batch of x, or a list of them; got {function!r}")
+
+    def prepare(x: Any) -> Any:
+        for function in functions:
+            x = function(x)
+        return x
+
+    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        return net.apply(params, prepare(x), key=key)
+
+    statistics = net.batch_statistics
+    if statistics is not None:
+        measured, applied = statistics.measure, statistics.apply
+        statistics = BatchStatistics(
+            statistics.stored,
+            lambda params, x: measured(params, prepare(x)),
+            lambda params, own, x: applied(params, own, prepare(x)),
+        )
+    return replace(net, apply=apply, batch_statistics=statistics)
 
 
 def _check_params(params: Params) -> None:

@@ -22,6 +22,7 @@ from posteriax.data import Batch, Examples, full_batch
 from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
 from posteriax.problem.fixed_leaves import as_patterns, fix_leaves
 from posteriax.problem.fixed_part import FixedPart, find_fixed_part
+from posteriax.problem.input_hints import input_hint
 from posteriax.problem.likelihoods import Likelihood
 from posteriax.problem.networks import Network, Params, couples_examples, network
 
@@ -220,7 +221,8 @@ class Problem:
         except Exception as error:
             shapes = ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in jax.tree.leaves(specs))
             first_line = str(error).strip().split("\n")[0]
-            raise ValueError(f"the network fails for x of shape {shapes}: {first_line}") from error
+            hint = input_hint(self.network.apply, self.network.params, specs)
+            raise ValueError(f"the network fails for x of shape {shapes}: {first_line.rstrip('.')}{hint}") from error
         n = jax.tree.leaves(specs)[0].shape[0]
         if not hasattr(outputs, "shape") or not outputs.shape or outputs.shape[0] != n:
             got = getattr(outputs, "shape", type(outputs).__name__)

@@ -42,6 +42,7 @@ def fit(
     watch: Watch | None = None,
     record: GradientNoise | None = None,
     stop: StoppingRule | None = None,
+    augment: Any = None,
 ) -> Posterior:
     """Infer the posterior of a problem from data.
 
@@ -63,6 +64,8 @@ def fit(
         mesh: the devices to place members on; by default all. For methods that need the whole data set, an axis named
             "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
         watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
+        augment: a function ``(key, x) -> x`` of a batch, or a list of them: ``[px.data.RandomCrop(4),
+            px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).
         record: ``px.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
         stop: ``px.EarlyStopping(...)`` returns the best posterior of the run by a score on held-out data, and ends the
             run once it no longer improves, for methods that optimise.
@@ -82,7 +85,7 @@ def fit(
     length = Length(epochs, steps, draws)
     held_out = None if stop is None else hold_out(stop, problem, data, as_key(key))
     training = data if held_out is None else held_out.training
-    prepared = prepare_run(problem, training, method, key, length, chains, batch_size, mesh, record)
+    prepared = prepare_run(problem, training, method, key, length, chains, batch_size, mesh, record, augment)
     return _execute(prepared, checkpoint, checkpoint_every, progress, watch, held_out)
 
 
@@ -112,7 +115,7 @@ def _execute(
         checkpoints = None
         if folder is not None:
             given = prepared.data.arrays if prepared.data.given is None else prepared.data.given
-            identity = identity_of(prepared.members, prepared.key, given, prepared.data.sample)
+            identity = identity_of(prepared.members, prepared.key, given, prepared.data.sample, program.augment)
             identity |= early.identity() if early else {}
             store = stack.enter_context(open_checkpoint(folder, identity))
             checkpoints = SaveCheckpoints(store, checkpoint_every, program, tuple(observers))

@@ -11,11 +11,14 @@ import numpy as np
 from posteriax import __about__
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax._internal.settings import to_plain
+from posteriax.data import Augmentation
 from posteriax.methods import Members
 from posteriax.problem import Problem
 
 
-def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict[str, str]:
+def identity_of(
+    members: Members, key: jax.Array, data: Any, batch: Any, augment: Augmentation | None = None
+) -> dict[str, str]:
     """What a run's result depends on, by name. Functions are identified by the computation of one step."""
     kernel, task = members.kernel, members.kernel.task
     problem = task.problem
@@ -25,6 +28,9 @@ def identity_of(members: Members, key: jax.Array, data: Any, batch: Any) -> dict
     step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
     # a sampler's run may be extended later: its steps do not depend on how many follow
     length = {} if kernel.method.samples else {"steps": str(task.steps)}
+    if augment is not None:
+        length["augmentation"] = str(augment)
+        step += str(jax.make_jaxpr(augment)(key, batch.x))
     return length | {
         "method": kernel.method.name,
         "members": str(members.count),

@@ -7,6 +7,7 @@ import jax
 from jax.sharding import Mesh
 
 from posteriax._internal.checks import as_key, check_count
+from posteriax.data import Augmentation, Batch
 from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
 from posteriax.problem import Problem
@@ -44,18 +45,21 @@ def prepare_run(
     batch_size: int | None,
     mesh: Mesh | None,
     record: GradientNoise | None,
+    augment: Any = None,
 ) -> PreparedRun:
     """Check the arguments of `px.fit` and bind its method."""
     ensemble = _as_ensemble(method, chains, record)
     method, run_key = ensemble.method, as_key(key)
     devices = members_mesh(ensemble.members, mesh)
     prepared = prepare_data(problem, data, method, batch_size, run_key)
+    augmentation, augment_notes = _augmentation(augment, method, prepared.sample)
     problem, read_notes = problem.reading(prepared.sample.x)
     if read_notes:
         more = f" (and {len(read_notes) - 1} more leaves, in the trace's notes)" if len(read_notes) > 1 else ""
         warnings.warn(read_notes[0] + more, stacklevel=3)
     pace = method.run_length(prepared.per_epoch)
-    fixed = plan_fixed_part(problem, prepared, training=not method.full_batch)
+    varying = "inputs are augmented" if augmentation else ""
+    fixed = plan_fixed_part(problem, prepared, training=not method.full_batch, varying=varying)
     task = Task(
         problem=problem,
         example=spec_of_example(prepared.sample.x) if fixed.part is None else fixed.part.spec,
@@ -73,8 +77,8 @@ def prepare_run(
     prepared = fixed.compute(prepared)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
-    program = Program(members, minibatches, devices, batch_bytes)
-    notes = about + read_notes + fixed.notes + members.kernel.notes
+    program = Program(members, minibatches, devices, batch_bytes, augmentation)
+    notes = about + augment_notes + read_notes + fixed.notes + members.kernel.notes
     return PreparedRun(program, members, prepared, run_key, notes)
 
 
@@ -123,6 +127,23 @@ def _precision_notes(method: Method, problem: Problem) -> tuple[str, ...]:
     )
     warnings.warn(note, stacklevel=4)
     return (note,)
+
+
+def _augmentation(augment: Any, method: Method, sample: Batch) -> tuple[Augmentation | None, tuple[str, ...]]:
+    """The augmentation of a run's batches, checked on one of them, and what the trace says about it."""
+    if augment is None:
+        return None, ()
+    augmentation = Augmentation.of(augment)
+    if method.full_batch:
+        raise ValueError(
+            f"augment= is for methods that use minibatches: {method.name} needs the same log joint at every evaluation "
+            f"of a trajectory, and a random augmentation would change it"
+        )
+    augmentation.check(sample.x)
+    return augmentation, (
+        f"augmented by {augmentation}: the target is the log-likelihood's mean over augmentations, summed over the "
+        f"examples, which is not the likelihood of the data",
+    )
 
 
 def _coupling_notes(method: Method, coupled: bool) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
 how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
-device running its own loop; members that share a device are vmapped.
+device running its own loop; members that share a device are vmapped, or
+stepped in turn.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CHUNK_BYTES
 from posteriax._internal.rewriting import uses_primitive
-from posteriax.data import Batch, Minibatches, full_batch
+from posteriax.data import Augmentation, Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
 
@@ -37,12 +38,20 @@ class Program:
         minibatches: how batches are taken from data on the device; None for the full batch, or if batches are fed.
         mesh: the devices, with the axes "members" and "data".
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
+        augment: how the inputs of each batch are augmented before its step.
     """
 
-    def __init__(self, members: Members, minibatches: Minibatches | None, mesh: Mesh, fed: int | None = None):
+    def __init__(
+        self,
+        members: Members,
+        minibatches: Minibatches | None,
+        mesh: Mesh,
+        fed: int | None = None,
+        augment: Augmentation | None = None,
+    ):
         self.kernel, self.members, self.starts = members.kernel, members.count, members.starts
         self.task, self.method = self.kernel.task, self.kernel.method
-        self.minibatches, self.mesh, self.fed = minibatches, mesh, fed is not None
+        self.minibatches, self.mesh, self.fed, self.augment = minibatches, mesh, fed is not None, augment
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
         self.one_by_one = self.members > mesh.shape["members"] and self._prefers_one_by_one()
@@ -123,6 +132,8 @@ class Program:
             batch = _whole(data)
         else:
             batch = self.minibatches.take(data, order, step % self.minibatches.per_epoch)
+        if self.augment is not None:
+            batch = batch._replace(x=self.augment(jax.random.fold_in(keys.augment, step), batch.x))
         with cpu_tuning.tracing_for(self.platform):
             state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
         return state, info, self.kernel.draw(state) if self.method.samples else None

@@ -37,7 +37,6 @@ class LeNet(eqx.Module):
         self.out = Dense(hidden, classes, init=init, key=keys[3])
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = x[..., None] if x.ndim == 2 else x
         for convolution in self.convolutions:
             x = max_pool(jax.nn.relu(convolution(x)))
         return self.out(jax.nn.relu(self.dense(x.reshape(-1))))

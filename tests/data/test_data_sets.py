@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.data.sets import cifar, fetching, idx_images, imdb
+from posteriax.data.sets import cifar, fetching, idx_images, imdb, physionet, uci
 from posteriax.data.sets.fetching import DataError, Remote, fetch
 
 BODY = np.random.default_rng(0).bytes(1_000_000)
@@ -98,6 +98,9 @@ def test_a_file_that_is_not_there_is_named(server, tmp_path):
 def test_without_a_network_it_says_which_file_to_put_where(tmp_path):
     with pytest.raises(DataError, match=rf"no connection. Put file.bin into {tmp_path} yourself"):
         fetch(Remote("file.bin", "http://127.0.0.1:9/file.bin", MD5), tmp_path)  # a port that nothing listens on
+    with pytest.raises(DataError, match="no connection"):
+        fetch(Remote("file.bin", "http://127.0.0.1:9/file.bin", MD5), tmp_path / "new")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_without_a_checksum_is_not_downloaded(tmp_path):
@@ -111,9 +114,28 @@ def test_a_folder_that_cannot_be_written_to_is_named(server, tmp_path):
         fetch(Remote("file.bin", f"{server[0]}/whole", MD5), tmp_path / "file" / "inside")
 
 
-def test_an_unknown_name_comes_with_the_nearest_ones():
-    with pytest.raises(ValueError, match=r"there is no data set 'fashion-mnist'. Did you mean fashion_mnist"):
-        px.data.load("fashion-mnist")
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("fashion-mnist", "fashion_mnist"), ("CIFAR10", "cifar10 or cifar100"), ("boston", "uci/boston")],
+)
+def test_an_unknown_name_comes_with_the_nearest_ones(name, nearest):
+    with pytest.raises(ValueError, match=rf"there is no data set '{name}'. Did you mean {nearest}"):
+        px.data.load(name)
+
+
+def test_an_unknown_option_comes_with_the_known_ones():
+    with pytest.raises(TypeError, match="mnist has no option 'split'; it has dtype"):
+        px.data.load("mnist", split=3)
+    with pytest.raises(ValueError, match=r"dtype must be .* got 'int8'"):
+        px.data.load("mnist", dtype="int8")
+
+
+def test_a_data_set_prints_what_it_holds_and_is_not_taken_for_a_pair():
+    data = px.data.load("two_moons", train=1000)
+    assert repr(data) == "two_moons: 1,000 training and 500 test examples, x (2,) float32, 2 classes: upper, lower"
+    problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
+    with pytest.raises(TypeError, match=r"data must be a pair \(x, y\), got DataSet: give its .train"):
+        px.fit(problem, data, px.MAP(), steps=1, key=0)
 
 
 def idx(array):
@@ -146,6 +168,9 @@ def test_the_public_files_and_arrays_give_the_same(mnist_files, tmp_path_factory
         np.testing.assert_array_equal(one[0], two[0])
         np.testing.assert_array_equal(one[1], two[1])
     np.testing.assert_allclose(from_files.train[0], arrays["x_train"] / 255, atol=1e-7)
+    as_bytes = px.data.load("mnist", folder=folder, dtype="uint8").train[0]
+    assert as_bytes.dtype == np.uint8
+    np.testing.assert_array_equal(as_bytes, arrays["x_train"])
 
 
 @pytest.mark.parametrize(
@@ -165,6 +190,57 @@ def test_damaged_and_incomplete_arrays_are_named(tmp_path):
     np.savez(tmp_path / "mnist.npz", x_train=np.zeros(3))
     with pytest.raises(DataError, match=r"mnist.npz has no array y_train, x_test, y_test; it has x_train"):
         px.data.load("mnist", folder=tmp_path)
+
+
+def bad_images(**changes):
+    good = {f"x_{p}": np.zeros((5, 32, 32, 3), np.uint8) for p in ("train", "test")}
+    return {"cifar10": good | {f"y_{p}": np.zeros(5, np.uint8) for p in ("train", "test")} | changes}
+
+
+BAD_ARRAYS = {
+    "channels first": (
+        bad_images(x_test=np.zeros((5, 3, 32, 32), np.uint8)),
+        r"x_test of cifar10 must be bytes \(uint8\) of shape \(N, 32, 32, 3\), got uint8 \(5, 3, 32, 32\)",
+    ),
+    "scaled already": (bad_images(x_train=np.zeros((5, 32, 32, 3), np.float32)), "x_train of cifar10 must be bytes"),
+    "too few labels": (bad_images(y_train=np.zeros(4, np.uint8)), r"y_train of cifar10 must be 5 whole numbers"),
+    "unknown labels": (bad_images(y_train=np.full(5, 10)), "y_train of cifar10 must have labels from 0 to 9"),
+    "reviews": (
+        {"imdb": {name: np.zeros(3, np.uint8) for name in imdb.ARRAYS}},
+        r"offsets_train of imdb.npz do not divide its 3 tokens into 3 reviews",
+    ),
+    "stays": (
+        {"physionet2012": {name: np.zeros(3) for name in physionet.ARRAYS}},
+        r"x_a of physionet2012.npz must have shape \(3, 48, 3\), got \(3,\)",
+    ),
+    "rows": (
+        {
+            "uci_regression": {
+                "energy__x": np.zeros((5, 8)),
+                "energy__y": np.zeros(5),
+                "energy__train": np.array([[0, 9]]),
+                "energy__test": np.array([[1]]),
+            }
+        },
+        "the training rows of split 0 of energy are not rows of its 5 examples",
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "error"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
+def test_arrays_of_the_wrong_shape_are_named(files, error, tmp_path):
+    ((stem, arrays),) = files.items()
+    np.savez(tmp_path / f"{stem}.npz", **arrays)
+    with pytest.raises(DataError, match=error):
+        px.data.load("uci/energy" if stem == "uci_regression" else stem, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["uci/energy", "imdb", "physionet2012", "cifar100"])
+def test_damaged_arrays_are_named(name, tmp_path):
+    stem = "uci_regression" if name == "uci/energy" else name
+    (tmp_path / f"{stem}.npz").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(DataError, match=rf"{stem}.npz is damaged and cannot be read"):
+        px.data.load(name, folder=tmp_path)
 
 
 def archive(path, files):
@@ -211,9 +287,9 @@ def test_uci_splits_from_text_files_are_standardised_by_the_training_part(tmp_pa
     np.testing.assert_allclose(
         data.test[0], (table[:5, :3][::-1] - table[rows, :3].mean(0)) / table[rows, :3].std(0), rtol=1e-4
     )
-    with pytest.raises(ValueError, match="split must be between 0 and 1, got 2"):
+    with pytest.raises(ValueError, match="split must be a whole number between 0 and 1, got 2"):
         px.data.load("uci/concrete", folder=tmp_path, split=2)
-    with pytest.raises(DataError, match=r"energy is not in .*: put the folder energy of"):
+    with pytest.raises(DataError, match=r"energy is not in .*: put the folder UCI_Datasets/energy of"):
         px.data.load("uci/energy", folder=tmp_path)
 
 
@@ -255,13 +331,68 @@ def test_imdb_numbers_words_by_frequency(tmp_path, monkeypatch):
     ]
 
 
+def test_stays_and_outcomes_are_read_from_the_public_files(tmp_path):
+    stay = "Time,Parameter,Value\n00:00,RecordID,{0}\n00:00,Age,{1}\n01:30,HR,{2}\n"
+    for part, first in (("a", 1), ("b", 3)):
+        stays = {f"set-{part}/{i}.txt": stay.format(i, 50 + i, 60 + i).encode() for i in (first, first + 1)}
+        archive(tmp_path / f"set-{part}.tar.gz", stays)
+        rows = f"{first + 1},6,1,5,-1,0\n{first},16,8,8,-1,1\n"  # in another order than the archive
+        header = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death\n"
+        (tmp_path / f"Outcomes-{part}.txt").write_text(header + rows)
+    data = px.data.load("physionet2012", folder=tmp_path)
+    assert (data.train[1].tolist(), data.test[1].tolist()) == ([0, 1], [0, 1])
+    heart = data.features.index("HR")
+    # of rates 62 and 61, whose mean is 61.5 and deviation 0.5
+    np.testing.assert_allclose(data.train[0]["values"][:, 1, heart], [1.0, -1.0])
+    np.testing.assert_allclose(data.test[0]["values"][:, 1, heart], [5.0, 3.0])
+    (tmp_path / "Outcomes-b.txt").write_text("not,a,table\n1,2\n")
+    with pytest.raises(DataError, match=r"Outcomes-b.txt is damaged"):
+        px.data.load("physionet2012", folder=tmp_path)
+
+
+def test_classes_and_columns_have_names():
+    assert [len(set(names)) for names in cifar.CLASSES.values()] == [10, 100]
+    assert cifar.CLASSES["cifar100"] == tuple(sorted(cifar.CLASSES["cifar100"]))  # its labels follow the alphabet
+    assert uci.FEATURES.keys() == uci.FOLDERS.keys()
+    assert all(len(set(names)) == len(names) for names in uci.FEATURES.values())
+
+
 REAL = os.environ.get("POSTERIAX_DATA")
+UCI = ("boston", "concrete", "energy", "naval", "power", "protein", "wine")
 
 
-@pytest.mark.skipif(not REAL, reason="POSTERIAX_DATA is not set")
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "uci/energy", "physionet2012"])
-def test_real_data_load(name):
-    if not any(Path(REAL).glob("*.npz")):
-        pytest.skip("no arrays there")
+def real(stem):
+    if not REAL or not (Path(REAL) / f"{stem}.npz").exists():
+        pytest.skip(f"no {stem}.npz in POSTERIAX_DATA")
+    return np.load(Path(REAL) / f"{stem}.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("mnist", (60_000, 10_000)),
+        ("fashion_mnist", (60_000, 10_000)),
+        ("imdb", (25_000, 25_000)),
+        ("physionet2012", (4_000, 4_000)),
+    ],
+)
+def test_real_data_have_their_official_split(name, sizes):
+    real(name)
     data = px.data.load(name)
-    assert len(data.train[1]) > len(data.test[1]) / 2 > 0
+    assert (len(data.train[1]), len(data.test[1])) == sizes
+    assert set(np.unique(data.test[1])) == set(range(len(data.classes)))
+
+
+@pytest.mark.parametrize("name", UCI)
+def test_all_splits_of_real_tables_are_standardised_by_their_training_rows(name):
+    arrays, own = real("uci_regression"), uci.FOLDERS[name]
+    x, y, trains, tests = (arrays[f"{own}__{part}"] for part in ("x", "y", "train", "test"))
+    assert len(trains) == (5 if name == "protein" else 20)
+    for split, (train, test) in enumerate(zip(trains, tests, strict=True)):
+        data = px.data.load(f"uci/{name}", split=split)
+        assert sorted([*train, *test]) == list(range(len(y)))
+        scale = x[train].std(axis=0)
+        expected = (x[test] - x[train].mean(axis=0)) / np.where(scale > 1e-12, scale, 1.0)
+        np.testing.assert_allclose(data.test[0], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(data.test[1], (y[test] - y[train].mean()) / y[train].std(), rtol=1e-4, atol=1e-4)
+    assert data.features == uci.FEATURES[name]

@@ -7,7 +7,7 @@ import numpy as np
 
 from posteriax.data.sets.data_set import DataSet
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
-from posteriax.data.sets.idx_images import as_floats, as_labels
+from posteriax.data.sets.image_set import Dtype, as_images, check_dtype
 from posteriax.data.sets.registry import register
 
 ADDRESS = "https://www.cs.toronto.edu/~kriz"
@@ -15,31 +15,47 @@ CHECKSUMS = {"cifar10": "c32a1d4ab5d03f1284b67883e8d87530", "cifar100": "03b5dce
 TRAIN = {"cifar10": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "cifar100": ("train.bin",)}
 TEST = {"cifar10": ("test_batch.bin",), "cifar100": ("test.bin",)}
 PARTS = ("x_train", "y_train", "x_test", "y_test")
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CLASSES = {
+    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    # the archive's fine_label_names.txt
+    "cifar100": (
+        *("apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl"),
+        *("boy", "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair"),
+        *("chimpanzee", "clock", "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin"),
+        *("elephant", "flatfish", "forest", "fox", "girl", "hamster", "house", "kangaroo", "keyboard", "lamp"),
+        *("lawn_mower", "leopard", "lion", "lizard", "lobster", "man", "maple_tree", "motorcycle", "mountain"),
+        *("mouse", "mushroom", "oak_tree", "orange", "orchid", "otter", "palm_tree", "pear", "pickup_truck"),
+        *("pine_tree", "plain", "plate", "poppy", "porcupine", "possum", "rabbit", "raccoon", "ray", "road"),
+        *("rocket", "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper", "snail", "snake", "spider"),
+        *("squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank", "telephone", "television", "tiger"),
+        *("tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow_tree", "wolf", "woman"),
+        "worm",
+    ),
+}
 
 
 @register("cifar10", "cifar100")
-def load_cifar(name: str, folder: str | Path | None = None) -> DataSet:
-    """50,000 and 10,000 images, (N, 32, 32, 3) in [0, 1], with CIFAR-100's fine labels; an NPZ file may hold fewer."""
+def load_cifar(name: str, folder: str | Path | None = None, *, dtype: Dtype = "float32") -> DataSet:
+    """50,000 and 10,000 images, (N, 32, 32, 3), in [0, 1] or, with ``dtype="uint8"``, as bytes.
+
+    CIFAR-100 has its fine labels. An NPZ file may hold fewer images.
+    """
+    check_dtype(dtype)
     place = data_folder(folder)
     stems = [name, *sorted(path.stem for path in place.glob(f"{name}_*.npz"))]
     arrays = find_arrays(place, stems, PARTS)
-    classes = CIFAR10 if name == "cifar10" else tuple(f"class {i}" for i in range(100))
     if arrays is None:
         file = f"cifar-{name.removeprefix('cifar')}-binary.tar.gz"
         path = fetch(Remote(file, f"{ADDRESS}/{file}", f"md5:{CHECKSUMS[name]}"), place)
         contents = _read(path, name)
         train, test = (_records(contents, names, name) for names in (TRAIN[name], TEST[name]))
         arrays = dict(zip(PARTS, (*train, *test), strict=True))
-        if name == "cifar100":
-            classes = tuple(contents["fine_label_names.txt"].decode().split())
-    x_train, y_train, x_test, y_test = (arrays[part] for part in PARTS)
-    return DataSet(name, (as_floats(x_train), as_labels(y_train)), (as_floats(x_test), as_labels(y_test)), classes)
+    return as_images(name, arrays, (32, 32, 3), CLASSES[name], dtype)
 
 
 def _read(path: Path, name: str) -> dict[str, bytes]:
     """The required files of the archive, in memory: nothing is unpacked to disk."""
-    wanted = {*TRAIN[name], *TEST[name], "fine_label_names.txt"}
+    wanted = {*TRAIN[name], *TEST[name]}
     try:
         with tarfile.open(path) as archive:
             members = [m for m in archive.getmembers() if m.isfile() and Path(m.name).name in wanted]

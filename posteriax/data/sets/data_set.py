@@ -1,6 +1,6 @@
 """DataSet: what a loader returns."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Scaling:
         return np.asarray(x, np.float64) * self.scale + self.mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DataSet:
     """A data set in its official split.
 
@@ -50,17 +50,25 @@ class DataSet:
 
     >>> import posteriax as px
     >>> iris = px.data.load("iris")
-    >>> iris.classes, iris.train[0].shape
-    (('setosa', 'versicolor', 'virginica'), (120, 4))
+    >>> iris
+    iris: 120 training and 30 test examples, x (4,) float32, 3 classes: setosa, versicolor, virginica
+    >>> iris.train[0].shape
+    (120, 4)
     """
 
     name: str
-    train: Part = field(repr=False)
-    test: Part = field(repr=False)
+    train: Part
+    test: Part
     classes: tuple[str, ...] = ()
-    features: tuple[str, ...] = field(default=(), repr=False)
-    scaling: Scaling | None = field(default=None, repr=False)
-    target_scaling: Scaling | None = field(default=None, repr=False)
+    features: tuple[str, ...] = ()
+    scaling: Scaling | None = None
+    target_scaling: Scaling | None = None
+
+    def __repr__(self) -> str:
+        few = ", ".join(self.classes[:10]) + (", ..." if len(self.classes) > 10 else "")
+        what = f"{len(self.classes)} classes: {few}" if self.classes else "regression"
+        sizes = f"{len(self.train[1]):,} training and {len(self.test[1]):,} test examples"
+        return f"{self.name}: {sizes}, x {_shape(self.train[0])}, {what}"
 
     def held_out(self, count: int) -> tuple["DataSet", Part]:
         """The data set without its last `count` training examples, and those examples, for validation."""
@@ -76,6 +84,12 @@ class DataSet:
         return replace(
             self, train=(_rows(x, slice(train)), y[:train]), test=(_rows(x_test, slice(test)), y_test[:test])
         )
+
+
+def _shape(x: Any) -> str:
+    if isinstance(x, dict):
+        return ", ".join(f"{name} {_shape(a)}" for name, a in x.items())
+    return f"{x.shape[1:]} {x.dtype}"
 
 
 def _rows(part: Any, rows: slice) -> Any:

@@ -1,7 +1,8 @@
 """Files of a data set: from the user's folder, or downloaded from their public address; never partial."""
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,21 +45,33 @@ def find_arrays(folder: Path, stems: Iterable[str], wanted: Iterable[str]) -> di
     Raises:
         DataError: if it is damaged, or one of the wanted arrays is missing.
     """
-    for stem in stems:
-        path = folder / f"{stem}.npz"
-        if not path.exists():
-            continue
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                missing = [name for name in wanted if name not in stored.files]
-                if missing:
-                    raise DataError(f"{path} has no array {', '.join(missing)}; it has {', '.join(stored.files)}")
-                return {name: stored[name] for name in wanted}
-        except DataError:
-            raise
-        except Exception as error:  # zip, zlib and NumPy each have their own for a damaged file
-            raise DataError(f"{path} is damaged and cannot be read ({error}): delete it") from error
-    return None
+    path = next((path for stem in stems if (path := folder / f"{stem}.npz").exists()), None)
+    if path is None:
+        return None
+    with _arrays_of(path) as stored:
+        missing = [name for name in wanted if name not in stored.files]
+        if missing:
+            raise DataError(f"{path} has no array {', '.join(missing)}; it has {', '.join(stored.files)}")
+        return {name: stored[name] for name in wanted}
+
+
+def names_of_arrays(path: Path) -> list[str]:
+    """The names of the arrays in an NPZ file; none if there is no such file."""
+    if not path.exists():
+        return []
+    with _arrays_of(path) as stored:
+        return list(stored.files)
+
+
+@contextlib.contextmanager
+def _arrays_of(path: Path) -> Iterator[Any]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            yield stored
+    except DataError:
+        raise
+    except Exception as error:  # zip, zlib and NumPy each have their own for a damaged file
+        raise DataError(f"{path} is damaged and cannot be read ({error}): delete it") from error
 
 
 def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
@@ -80,6 +93,7 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
         raise DataError(
             f"{remote.name} is not in {folder}, and downloading needs pip install 'posteriax[data]'"
         ) from error
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         pooch.get_logger().setLevel("WARNING")
@@ -94,6 +108,10 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
         ) from error
     except OSError as error:
         raise DataError(f"{remote.name} cannot be written to {folder}: {error}") from error
+    finally:
+        if new:  # and empty: nothing was downloaded
+            with contextlib.suppress(OSError):
+                folder.rmdir()
     return path
 
 

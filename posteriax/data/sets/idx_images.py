@@ -8,6 +8,7 @@ import numpy as np
 
 from posteriax.data.sets.data_set import DataSet
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
+from posteriax.data.sets.image_set import Dtype, as_images, check_dtype
 from posteriax.data.sets.registry import register
 
 PARTS = {
@@ -46,8 +47,9 @@ CLASSES = {
 
 
 @register("mnist", "fashion_mnist")
-def load_idx_images(name: str, folder: str | Path | None = None) -> DataSet:
-    """60,000 and 10,000 images, (N, 28, 28) in [0, 1]."""
+def load_idx_images(name: str, folder: str | Path | None = None, *, dtype: Dtype = "float32") -> DataSet:
+    """60,000 and 10,000 images, (N, 28, 28), in [0, 1] or, with ``dtype="uint8"``, as bytes."""
+    check_dtype(dtype)
     place = data_folder(folder)
     arrays = find_arrays(place, [name], PARTS)
     if arrays is None:
@@ -56,9 +58,7 @@ def load_idx_images(name: str, folder: str | Path | None = None) -> DataSet:
             part: read_idx(fetch(Remote(file, f"{address}/{file}", f"md5:{checksum}"), place / name))
             for (part, file), checksum in zip(PARTS.items(), checksums, strict=True)
         }
-    x_train, y_train, x_test, y_test = (arrays[part] for part in PARTS)
-    train, test = (as_floats(x_train), as_labels(y_train)), (as_floats(x_test), as_labels(y_test))
-    return DataSet(name, train, test, CLASSES[name])
+    return as_images(name, arrays, (28, 28), CLASSES[name], dtype)
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -72,11 +72,3 @@ def read_idx(path: Path) -> np.ndarray:
         return np.frombuffer(data, np.uint8, int(shape.prod()), offset=4 + 4 * axes).reshape(shape)
     except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
-
-
-def as_floats(images: np.ndarray) -> np.ndarray:
-    return images.astype(np.float32) * np.float32(1 / 255)
-
-
-def as_labels(y: np.ndarray) -> np.ndarray:
-    return y.astype(np.int32)

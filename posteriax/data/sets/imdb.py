@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from posteriax._internal.checks import check_count
 from posteriax.data.sets.data_set import DataSet
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
 from posteriax.data.sets.registry import register
@@ -34,6 +35,7 @@ def load_imdb(name: str, folder: str | Path | None = None, *, length: int = 100,
         length: words per review.
         words: the size of the vocabulary, at most 20,000.
     """
+    check_count("length", length)
     if not 3 < words <= WORDS:
         raise ValueError(f"words must be between 4 and {WORDS:,}, got {words}")
     place = data_folder(folder)
@@ -41,7 +43,10 @@ def load_imdb(name: str, folder: str | Path | None = None, *, length: int = 100,
     parts: dict[str, Any] = {}
     for part in ("train", "test"):
         tokens = np.where(arrays[f"tokens_{part}"] < words, arrays[f"tokens_{part}"], UNKNOWN)
-        parts[part] = (pad(tokens, arrays[f"offsets_{part}"], length), arrays[f"y_{part}"].astype(np.int32))
+        offsets, y = arrays[f"offsets_{part}"].astype(np.int64), arrays[f"y_{part}"]
+        if len(offsets) != len(y) + 1 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
+            raise DataError(f"offsets_{part} of imdb.npz do not divide its {len(tokens)} tokens into {len(y)} reviews")
+        parts[part] = (pad(tokens, offsets, length), y.astype(np.int32))
     return DataSet(name, parts["train"], parts["test"], ("bad", "good"))
 
 

@@ -20,7 +20,7 @@ CHECKSUMS = {
     "set-a.tar.gz": "sha256:8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920",
     "set-b.tar.gz": "sha256:b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30",
     "Outcomes-a.txt": "sha256:2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2",
-    "Outcomes-b.txt": None,  # unknown checksum: the user must provide the file
+    "Outcomes-b.txt": "sha256:1305f29734da374a809483229a99f33a9230aa8d4fa74b1a2d6ad788136423d5",
 }
 ARRAYS = ("x_a", "static_a", "y_a", "x_b", "static_b", "y_b", "variables", "static_names")
 HOURS = 48
@@ -40,6 +40,7 @@ def load_physionet(name: str, folder: str | Path | None = None) -> DataSet:
     """
     place = data_folder(folder)
     arrays = find_arrays(place, ["physionet2012"], ARRAYS) or _from_files(place)
+    _check_shapes(arrays)
     scaling = Scaling.of(arrays["x_a"], axes=(0, 1))
     of_static = Scaling.of(arrays["static_a"])
     parts: dict[str, Any] = {}
@@ -54,20 +55,41 @@ def load_physionet(name: str, folder: str | Path | None = None) -> DataSet:
     return DataSet(name, parts["a"], parts["b"], ("survived", "died"), features, scaling)
 
 
+def _check_shapes(arrays: dict[str, np.ndarray]) -> None:
+    variables, static = len(arrays["variables"]), len(arrays["static_names"])
+    for part in ("a", "b"):
+        count = len(arrays[f"y_{part}"])
+        shapes = {f"x_{part}": (count, HOURS, variables), f"static_{part}": (count, static), f"y_{part}": (count,)}
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape:
+                raise DataError(f"{name} of physionet2012.npz must have shape {shape}, got {arrays[name].shape}")
+
+
 def _from_files(place: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {"variables": np.array(VARIABLES), "static_names": np.array(STATIC)}
     files = {file: fetch(Remote(file, f"{ADDRESS}/{file}", checksum), place) for file, checksum in CHECKSUMS.items()}
     for part in ("a", "b"):
         stays = _read_stays(files[f"set-{part}.tar.gz"])
-        outcomes = np.genfromtxt(files[f"Outcomes-{part}.txt"], delimiter=",", names=True)
-        ids = outcomes["RecordID"].astype(int)
+        ids, died = _read_outcomes(files[f"Outcomes-{part}.txt"])
         missing = [i for i in ids if i not in stays]
         if missing:
             raise DataError(f"set-{part}.tar.gz has no record {missing[0]} of Outcomes-{part}.txt: delete both")
         arrays[f"x_{part}"] = np.stack([stays[i][0] for i in ids])
         arrays[f"static_{part}"] = np.stack([stays[i][1] for i in ids])
-        arrays[f"y_{part}"] = outcomes["Inhospital_death"].astype(int)
+        arrays[f"y_{part}"] = died
     return arrays
+
+
+def _read_outcomes(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The records of a table of outcomes, and which of the patients died in hospital."""
+    try:
+        table = np.genfromtxt(path, delimiter=",", names=True, deletechars="")
+        ids, died = table["RecordID"].astype(int), table["In-hospital_death"].astype(int)
+    except (OSError, ValueError, IndexError) as error:
+        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+    if not np.isin(died, (0, 1)).all():
+        raise DataError(f"{path} is damaged (deaths other than 0 and 1): delete it, and load again")
+    return ids, died
 
 
 def _read_stays(path: Path) -> dict[int, tuple[np.ndarray, np.ndarray]]:

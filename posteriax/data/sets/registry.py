@@ -1,6 +1,7 @@
 """Loading by name."""
 
 import difflib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,12 @@ def load(name: str, *, folder: str | Path | None = None, **options: Any) -> Data
     (100, 2)
     """
     if name not in _LOADERS:
-        close = difflib.get_close_matches(str(name), names(), 3, cutoff=0.4) or names()
-        raise ValueError(f"there is no data set {name!r}. Did you mean {' or '.join(close)}?")
-    return _LOADERS[name](name, folder, **options)
+        close = difflib.get_close_matches(str(name).lower(), names(), 3, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(names())}."
+        raise ValueError(f"there is no data set {name!r}. {hint}")
+    loader = _LOADERS[name]
+    own = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    unknown = [option for option in options if option not in own]
+    if unknown:
+        raise TypeError(f"{name} has no option {unknown[0]!r}; it has {', '.join(own) or 'none'}")
+    return loader(name, folder, **options)

