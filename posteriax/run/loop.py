@@ -49,7 +49,7 @@ class Observer:
         return None
 
     def asks_to_stop(self) -> bool:
-        """Whether the run should end here; asked after `after_chunk`, and when a run is resumed."""
+        """Whether the run should end here; asked before and after `after_chunk`, and when a run is resumed."""
         return False
 
     def after_chunk(self, run: Run) -> None:
@@ -89,10 +89,10 @@ def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observe
         _take_chunk(program, supply, keys, run, min(first + length, total, *stops))
         now = time.monotonic()
         run.rate, run.seconds = (run.step - first) / max(now - before, 1e-9), now - began
-        run.ending = run.step == total
+        run.ending = run.step == total or any(observer.asks_to_stop() for observer in observers)
         for observer in observers:
             observer.after_chunk(run)
-            run.ending = run.ending or observer.asks_to_stop()  # those that follow, such as the checkpoint, know
+            run.ending = run.ending or observer.asks_to_stop()  # by what it has just seen: the checkpoint comes last
         if not program.fed:
             length = int(np.clip(run.rate * SECONDS_PER_CHUNK, 1, min(program.capacity, 8 * length)))
 

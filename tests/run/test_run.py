@@ -130,14 +130,15 @@ def test_nothing_keeps_a_problem_alive_after_its_run(moons):
 
 
 def test_an_observer_sees_every_step_once_and_may_end_the_run(problem, moons, monkeypatch):
-    seen = []
+    begun, seen = [], []
 
     class Third(StopOnInterrupt):
         def next_stop(self, step):
+            begun.append(step)
             return step + 7
 
         def asks_to_stop(self):
-            return len(seen) == 2
+            return len(begun) == 3
 
         def after_chunk(self, run):
             seen.append((run.step, run.ending))
