@@ -1,6 +1,7 @@
 """posteriax beside other libraries on the same work, timed in turn in one run.
 
     python benchmarks/other_libraries.py step          # beside bayesian-torch, torchbnn and blitz
+    python benchmarks/other_libraries.py resnet20      # MAP and mean-field beside PyTorch, also: lenet
     python benchmarks/other_libraries.py leapfrog      # beside Pyro, TyXe and loops over PyTorch's gradients
 
 The first run installs the other libraries into ``.venv-peers`` in the current folder. A worker process there runs one
@@ -16,8 +17,10 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from images import LENET, RESNET20
 from rich.console import Console
 
 from posteriax.cli.bench import leapfrog, step
@@ -28,8 +31,10 @@ from posteriax.cli.environment import use_all_cores
 ENVIRONMENT = Path(".venv-peers")
 PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl", "tyxe==0.0.2")
 WORKER = Path(__file__).with_name("other_libraries_worker.py")
-RACES = {
+RACES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "step": (step, ("deterministic PyTorch", "bayesian-torch", "torchbnn", "blitz")),
+    "resnet20": (RESNET20, (RESNET20.peer,)),
+    "lenet": (LENET, (LENET.peer,)),
     "leapfrog": (
         leapfrog,
         ("Pyro", "Pyro, jit_compile", "TyXe", "eager PyTorch, hamiltorch's way", "eager PyTorch, lean"),

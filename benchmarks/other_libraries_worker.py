@@ -204,7 +204,77 @@ def eager_with_distributions() -> Any:
     return eager(lambda parts: sum(prior.log_prob(part).sum() for part in parts))
 
 
+class FilterResponseNorm(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        start = torch.ones(1, channels, 1, 1), torch.zeros(1, channels, 1, 1), torch.zeros(1, channels, 1, 1)
+        self.gamma, self.beta, self.tau = map(nn.Parameter, start)
+
+    def forward(self, x: Any) -> Any:
+        scale = torch.rsqrt(x.square().mean((2, 3), keepdim=True) + 1e-6)
+        return torch.maximum(x * scale * self.gamma + self.beta, self.tau)
+
+
+def convolution_and_norm(inputs: int, outputs: int, size: int, stride: int) -> Any:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, size // 2), FilterResponseNorm(outputs))
+
+
+class Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        first, second = convolution_and_norm(inputs, outputs, 3, stride), convolution_and_norm(outputs, outputs, 3, 1)
+        self.main = nn.Sequential(first, nn.SiLU(), second)
+        self.shortcut = convolution_and_norm(inputs, outputs, 1, stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.silu(self.main(x) + self.shortcut(x))
+
+
+def resnet20() -> Any:
+    blocks, inputs = [], 16
+    for stage in range(3):
+        for i in range(3):
+            blocks.append(Block(inputs, 16 * 2**stage, 2 if stage and not i else 1))
+            inputs = 16 * 2**stage
+    model = nn.Sequential(
+        convolution_and_norm(3, 16, 3, 1),
+        nn.SiLU(),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
+    return on_images(model, (3, 32, 32))
+
+
+def lenet() -> Any:
+    model = nn.Sequential(
+        nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10),
+    )  # fmt: skip
+    return on_images(model, (1, 28, 28))
+
+
+def on_images(model: Any, shape: tuple[int, ...]) -> Any:
+    """A function that trains for three steps in the faster of PyTorch's two layouts, and returns the seconds of one."""
+    x, y = torch.randn(128, *shape), torch.randint(0, 10, (128,))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def seconds(layout: Any) -> float:
+        images, network = x.to(memory_format=layout), model.to(memory_format=layout)
+        began = time.perf_counter()
+        for _ in range(3):
+            optimizer.zero_grad()
+            cross_entropy(network, images, y).backward()
+            optimizer.step()
+        return (time.perf_counter() - began) / 3
+
+    return lambda: min(seconds(layout) for layout in (torch.contiguous_format, torch.channels_last))
+
+
 CASES = {
+    "PyTorch, ResNet-20-FRN": resnet20,
+    "PyTorch, LeNet-5": lenet,
     "deterministic PyTorch": deterministic,
     "bayesian-torch": bayesian_torch,
     "torchbnn": torchbnn,

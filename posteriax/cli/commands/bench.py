@@ -26,6 +26,7 @@ def commands() -> typer.Typer:
     bench = typer.Typer(help="Relative speeds, with all cases timed in turn in one run.", no_args_is_help=True)
     for name, text in BENCHMARKS.items():
         bench.command(name, help=text)(_command(name))
+    bench.command()(networks)
     bench.command()(compilers)
     return bench
 
@@ -39,6 +40,20 @@ def _command(name: str) -> Callable[..., None]:
         console().print(*import_module(f"posteriax.cli.bench.{name}").report(rounds), sep="\n")
 
     return run
+
+
+def networks(
+    network: list[str] = typer.Option([], help="One of them by name, repeatable; by default all."),
+    rounds: int = _rounds(5),
+) -> None:
+    """MAP, mean-field, k-tied, rank-1 and SWAG on the papers' networks: compilation, step, memory, parameters."""
+    from posteriax.cli.bench.networks import NETWORKS, report
+
+    for name in network:
+        if name not in NETWORKS:
+            raise typer.BadParameter(f"no network {name!r}; there are {', '.join(NETWORKS)}", param_hint="--network")
+    for table in report(network, rounds):
+        console().print(table)
 
 
 def compilers(
