@@ -10,7 +10,6 @@ import sys
 import time
 
 import jax
-import numpy as np
 
 import posteriax as px
 from posteriax import priors as p
@@ -49,9 +48,8 @@ for count in (draws // 4, draws // 2, draws):
         posterior.problem, posterior.trace, jax.tree.map(lambda a, n=count: a[:, :n], posterior.draws)
     )
     found = first.diagnose(x_test).predictions
-    print(
-        f"{CHAINS} x {count} draws: R-hat of predictions {found.worst_rhat:.4f} at worst, {found.median_rhat:.4f} median"
-    )
+    rhats = f"{found.worst_rhat:.4f} at worst, {found.median_rhat:.4f} median"
+    print(f"{CHAINS} x {count} draws: R-hat of predictions {rhats}")
 print(posterior.diagnose(x_test))
 scores = {name: px.evaluate(one.predict(x_test), y_test) for name, one in (("MAP", mode), ("HMC", posterior))}
 print(*(f"{name}: {', '.join(f'{k} {v:.4f}' for k, v in own.items())}" for name, own in scores.items()), sep="\n")

@@ -53,8 +53,7 @@ class Posterior:
 
     @property
     def network(self) -> Network:
-        """The network with the posterior mean for its weights: for ``px.MAP`` the trained network, which another problem
-        can start from.
+        """The network with the posterior mean for its weights. For ``px.MAP`` this is the trained network.
 
         >>> import equinox as eqx, jax, posteriax as px
         >>> (x, y), _ = px.data.two_moons()

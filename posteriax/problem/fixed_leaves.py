@@ -1,7 +1,7 @@
 """Fixed leaves: a network of which only some leaves are inferred; the others are constants, such as a pre-trained part.
 
 The params of such a network are its own pytree with None in place of the fixed leaves: paths stay the same, and
-everything that is done with params costs what the other leaves cost.
+whatever is done with params costs what the other leaves cost.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class FixedLeaves:
                 read-only views of one copy.
         """
         structure: Any = jax.tree.structure(self.whole.params)
-        if jax.tree.structure(params) == structure:
+        if structure == jax.tree.structure(params):
             return params
         own = iter(jax.tree.leaves(params))
         every = zip(jax.tree.leaves(self.whole.params), self.is_fixed, strict=True)
@@ -59,7 +59,7 @@ class FixedLeaves:
     def restrict(self, params: "Params") -> "Params":
         """Only the leaves that are inferred, from all; unchanged if `params` has no others."""
         structure: Any = jax.tree.structure(self.whole.params)
-        if jax.tree.structure(params) != structure:
+        if structure != jax.tree.structure(params):
             return params
         every = zip(jax.tree.leaves(params), self.is_fixed, strict=True)
         return jax.tree.unflatten(structure, [None if fixed else leaf for leaf, fixed in every])

@@ -1,9 +1,9 @@
 """The part of a network that depends on fixed leaves and inputs only: cut off, so that it can be computed once.
 
-    outputs = apply(params, x)  =  apply(params, Features(...))       Features: the values that cross the cut, for each x
+    apply(params, x)  =  apply(params, features(x))         features: the values that cross the cut, for every example
 
-The network is traced at two batch sizes and cut (:mod:`posteriax.problem.program_cut`). :class:`Features` take the place
-of x anywhere: a pytree of arrays with a leading axis of examples, which the network continues from.
+The network is traced at two batch sizes and cut (:mod:`posteriax.problem.program_cut`). :class:`Features` take the
+place of x anywhere: a pytree of arrays with a leading axis of examples, from which the network continues.
 """
 
 from collections.abc import Callable

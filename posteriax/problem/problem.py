@@ -43,8 +43,8 @@ class Problem:
         likelihood: what the outputs mean, such as ``px.Categorical()`` or ``px.Normal(scale=...)``.
         prior: one prior for all leaves, or a dictionary by path pattern (see :func:`px.paths`).
         temperature: T in the log joint, which divides both terms; 1 is Bayes' rule, below 1 is a cold posterior.
-        fixed: leaves that keep the network's weights and are not inferred, such as a pre-trained part: a path pattern or
-            several, ``"encoder/**"``; ``"!head"`` fixes all leaves but those. See docs/networks.md.
+        fixed: leaves that keep the network's weights and are not inferred, such as a pre-trained part: one path pattern
+            or several, ``"encoder/**"``; ``"!head"`` fixes all leaves but those. See docs/networks.md.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> from posteriax import priors as p

@@ -1,8 +1,8 @@
 """A network's program as a flat list of steps, with what each value depends on.
 
-Each step is one equation of the network's jaxpr. Calls that combine data with leaves that are inferred (a `jit` around the
-whole network, a rematerialised block) are inlined, so that the program can be cut inside them; all others stay as they
-are, with the gradients that they may define.
+Each step is one equation of the network's jaxpr. Calls that combine data with leaves that are inferred (a `jit` around
+the whole network, a rematerialised block) are inlined, so that the program can be cut inside them; all others stay as
+they are, with the gradients that they may define.
 """
 
 import hashlib
@@ -22,13 +22,17 @@ _COMPARED = 10_000  # numbers of a constant
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint")
 
 # primitives that cost no more than reading and writing their values; a lookup reads as much as it writes
-_CHEAP = frozenset(
-    """abs add and argmax argmin broadcast_in_dim cbrt ceil clamp concatenate convert_element_type copy copy_p cos div
-    dynamic_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt integer_pow iota is_finite le log log1p
-    logistic lt max min mul ne neg nextafter not or pad pow reduce_and reduce_max reduce_min reduce_or reduce_sum rem
-    reduce_precision reshape rev round rsqrt select_n sign sin slice split sqrt square squeeze stop_gradient sub tan tanh
-    tile transpose xor""".split()
-)
+# fmt: off
+_CHEAP = frozenset((
+    "abs", "add", "and", "argmax", "argmin", "broadcast_in_dim", "cbrt", "ceil", "clamp", "concatenate",
+    "convert_element_type", "copy", "copy_p", "cos", "div", "dynamic_slice", "eq", "erf", "erf_inv", "exp", "exp2",
+    "expand_dims", "expm1", "floor", "gather", "ge", "gt", "integer_pow", "iota", "is_finite", "le", "log",
+    "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "or", "pad", "pow",
+    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_sum", "rem", "reshape",
+    "rev", "round", "rsqrt", "select_n", "sign", "sin", "slice", "split", "sqrt", "square", "squeeze",
+    "stop_gradient", "sub", "tan", "tanh", "tile", "transpose", "xor",
+))
+# fmt: on
 
 
 class Kind(IntEnum):
@@ -90,7 +94,7 @@ class Program:
         return [known[slot] for slot in wanted]
 
     def expressions(self) -> dict[Slot, str]:
-        """A digest of how each value is computed: equal for two values, also of two programs, only if they are equal."""
+        """A digest of how each value is computed. Values with the same digest are equal, also across programs."""
         found = {slot: f"input {place}" for place, slot in enumerate(self.inputs)}
         found |= {slot: _digest_of_constant(value) for slot, value in self.constants.items()}
         for step in self.steps:

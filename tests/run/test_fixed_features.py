@@ -1,5 +1,7 @@
 """Runs with fixed leaves: the known posterior of a last layer, every method, files, and what is computed once."""
 
+from collections import deque
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -86,7 +88,7 @@ SLOW = {
 
 @pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_every_method_infers_a_last_layer(name, moons, tmp_path):
-    (x, y), (x_test, y_test) = moons
+    (x, y), (x_test, _) = moons
     method, length = (METHODS | SLOW)[name]
     posterior = px.fit(px.Problem(NET, px.Categorical(), fixed="!layers/1"), (x, y), method, key=0, **length)
     assert "the outputs of the fixed part, 6 numbers per example, were computed once" in posterior.trace.notes
@@ -127,7 +129,8 @@ def test_features_of_a_memory_map_are_computed_in_chunks(tmp_path, monkeypatch):
 
 
 def test_a_loader_and_coupled_features_are_computed_at_every_step():
-    loaded = px.fit(regression(), [(X[:20], Y[:20]), (X[20:], Y[20:])], px.MAP(), steps=2, key=0)
+    loader = deque([(X[:20], Y[:20]), (X[20:], Y[20:])])  # it has a length, and can be iterated again and again
+    loaded = px.fit(regression(), loader, px.MAP(), steps=2, key=0)
     assert "inputs come from a loader" in loaded.trace.notes[0]
 
     def standardised(params, x):
