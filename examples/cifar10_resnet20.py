@@ -2,7 +2,7 @@
 
     POSTERIAX_DATA=folder python examples/cifar10_resnet20.py [epochs] [checkpoint folder]
 
-Random crops and flips, Adam with a rate that falls along a cosine. The figures of docs/training.md are from this script.
+Random crops and flips, and Adam with a rate that falls along a cosine.
 """
 
 import sys

@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import io
 import os
+import re
 import struct
 import tarfile
 import threading
@@ -396,3 +397,19 @@ def test_all_splits_of_real_tables_are_standardised_by_their_training_rows(name)
         np.testing.assert_allclose(data.test[0], expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(data.test[1], (y[test] - y[train].mean()) / y[train].std(), rtol=1e-4, atol=1e-4)
     assert data.features == uci.FEATURES[name]
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
+    """As printed, but for the network: LeNet, which is called in the same way, compiles in seconds."""
+    page = Path(__file__).parents[2] / "docs" / "data.md"
+    rng = np.random.default_rng(0)
+    arrays = {f"x_{part}": rng.integers(256, size=(32, 32, 32, 3), dtype=np.uint8) for part in ("train", "test")}
+    np.savez(tmp_path / "cifar10.npz", **arrays, y_train=np.arange(32) % 10, y_test=np.arange(32) % 10)
+    monkeypatch.setenv("POSTERIAX_DATA", str(tmp_path))
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(blocks) >= 5
+    space = {}
+    for block in blocks:
+        exec(compile(block.replace("resnet20", "lenet"), str(page), "exec"), space)
+    assert space["posterior"].predict(space["data"].test[0]).probs.shape == (32, 10)

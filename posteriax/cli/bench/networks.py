@@ -1,7 +1,7 @@
 """What a posterior costs on the papers' networks: compilation, a step relative to MAP's, memory and parameters.
 
-Each network is measured in a process of its own, on random data, with all of its methods compiled first and then timed in
-turn. A mixture of K components gets 1/K of the examples, so that all methods compute the same number of rows.
+Each network is measured in a process of its own, on random data, with all of its methods compiled first and then timed
+in turn. A mixture of K components gets 1/K of the examples, so that all methods compute the same number of rows.
 """
 
 import json
