@@ -5,7 +5,7 @@
 Every sampler runs with its default settings, two chains on two devices, 500 warm-up transitions for NUTS and the
 default for the others, then 1,000 draws per chain. The samplers take turns, problem by problem. NumPyro gets the same
 log density over the untransformed weights, and its own default start, uniform on (-2, 2). Effective draws are the
-smallest bulk ESS over all unknowns, or for the network over class probabilities at 100 points.
+smallest bulk ESS over all latent variables, or for the network over class probabilities at 100 points.
 Seconds are those of the draws after warm-up, without compilation; a gradient is a leapfrog, or half a step of MCLMC.
 """
 
@@ -112,7 +112,7 @@ def numpyro_nuts(task: Task) -> Result:
 
     problem = task.problem
     batch = jax.tree.map(jnp.asarray, full_batch(problem.check(task.data)))
-    start, unravel = ravel_pytree(problem.unknowns)
+    start, unravel = ravel_pytree(problem.latents)
     kernel = NUTS(potential_fn=lambda vector: -problem.log_joint(unravel(vector), batch))
     keys = jax.random.split(jax.random.key(1), CHAINS)
     starts = [jax.random.uniform(key, (start.size,), minval=-2.0, maxval=2.0) for key in keys]

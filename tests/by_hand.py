@@ -7,7 +7,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.posterior import DrawsPosterior, VariationalPosterior
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 
 def variational(net, likelihood=None, family=None, *, members=1, mean=1.0, scale=1.0, seed=0, **settings):
@@ -29,4 +29,4 @@ def variational(net, likelihood=None, family=None, *, members=1, mean=1.0, scale
 def drawn(net, params, likelihood=None):
     """A posterior of the draws given: params with two leading axes, (chains, draws)."""
     problem = px.Problem(net, likelihood or px.Categorical())
-    return DrawsPosterior(problem, Trace({}, ()), Unknowns(jax.tree.map(np.asarray, params), {}))
+    return DrawsPosterior(problem, Trace({}, ()), Latents(jax.tree.map(np.asarray, params), {}))

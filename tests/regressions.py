@@ -21,7 +21,7 @@ from posteriax import priors as p
 
 @dataclass(frozen=True)
 class Regression:
-    """A problem, its data, and the exact mean and standard deviation of every unknown."""
+    """A problem, its data, and the exact mean and standard deviation of every latent variable."""
 
     problem: px.Problem
     data: tuple[np.ndarray, np.ndarray]
@@ -30,7 +30,7 @@ class Regression:
     sd: np.ndarray
 
     def columns(self, posterior: Any) -> np.ndarray:
-        """(chains, draws, unknowns): the draws in the order of `names`."""
+        """(chains, draws, latent variables): the draws in the order of `names`."""
         network, own = posterior.draws
         parts = [np.asarray(network["w"])[..., 0], *(np.asarray(leaf)[..., None] for leaf in own.values())]
         return np.concatenate(parts, axis=-1).astype(np.float64)
@@ -182,7 +182,7 @@ def logistic() -> Regression:
 
 
 def gaussian() -> Regression:
-    """Ten correlated unknowns with standard deviations from 1e-3 to 1e3: a linear regression with known noise."""
+    """Ten correlated latents with standard deviations from 1e-3 to 1e3: a linear regression with known noise."""
     rng = np.random.default_rng(9)
     scales = 10.0 ** np.linspace(-3, 3, 10)
     near = 0.8 ** np.abs(np.subtract.outer(np.arange(10), np.arange(10)))

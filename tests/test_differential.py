@@ -124,7 +124,7 @@ def assert_compiled_as_not_compiled(network, estimator):
     method = px.VI(q.Rank1() if estimator == "factor" else q.Normal(scale=0.1), estimator=estimator)
     task = Task(problem=problem, example=jax.ShapeDtypeStruct(shape, jnp.float32), num_examples=EXAMPLES, steps=1)
     kernel = method.bind(task)
-    leaves, state = kernel.blocks, kernel.init(jax.random.key(0), problem.unknowns, None)
+    leaves, state = kernel.blocks, kernel.init(jax.random.key(0), problem.latents, None)
     rng = np.random.default_rng(1)
     x = jnp.asarray(rng.normal(size=(EXAMPLES, *shape)), jnp.float32)
     slope = jnp.asarray(rng.normal(size=(EXAMPLES, OUTPUTS)), jnp.float32)

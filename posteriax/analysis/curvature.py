@@ -27,19 +27,19 @@ from posteriax.analysis.variational_leaves import with_leaf
 from posteriax.data import Batch
 from posteriax.families.arrays import Contraction, ProbeArray, Use, find_uses, spec_of_example
 from posteriax.priors import Leaf
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
 AT_ONCE = 16  # products in one vmap
 EXAMPLES = 100  # at most, in one chunk
 
 
-def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Leaf) -> np.ndarray:
+def curvature_diagonal(problem: Problem, latents: Latents, data: Any, leaf: Leaf) -> np.ndarray:
     """d2(-log p(D | w)) / dw^2 for every entry of a leaf, summed over the data.
 
     Args:
         problem: network and likelihood.
-        unknowns: the point at which to evaluate it.
+        latents: the point at which to evaluate it.
         data: ``(x, y)``.
         leaf: the leaf.
 
@@ -54,7 +54,7 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
         )
     index, weights = problem.leaf_names.index(leaf.path), math.prod(leaf.shape)
     use = find_uses(problem.network.apply, problem.network.params, spec_of_example(x))[index]
-    layer = _layer(problem, unknowns, x, index, use)
+    layer = _layer(problem, latents, x, index, use)
     by_push = layer is not None and layer.pushes < weights
     products = layer.pushes if layer is not None and by_push else weights
     if products > MOST_PRODUCTS:
@@ -72,7 +72,7 @@ def curvature_diagonal(problem: Problem, unknowns: Unknowns, data: Any, leaf: Le
         some_x, some_y = jax.tree.map(lambda a, r=rows: jnp.asarray(a[r]), (x, y))
         some = Batch(some_x, some_y, jnp.asarray(weight))
         run = partial(_by_push, problem, index, use) if by_push else partial(_by_weights, problem, index)
-        total += np.asarray(run(unknowns, some), np.float64)
+        total += np.asarray(run(latents, some), np.float64)
     return total
 
 
@@ -112,14 +112,14 @@ class _Meeting(NamedTuple):
         return jnp.moveaxis(values.reshape(shape[own[0]], *between, shape[own[1]]), (0, -1), own)
 
 
-def _layer(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -> _Layer | None:
+def _layer(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> _Layer | None:
     """The layer, or None if the identity above does not apply to this leaf."""
     if use.primitive not in ("dot_general", "conv_general_dilated") or use.example_axis is None:
         return None
     few = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jnp.asarray(a[:0]).dtype), x)
     found: list[_Layer] = []
 
-    def patches(u: Unknowns, a: Any) -> jax.Array:
+    def patches(u: Latents, a: Any) -> jax.Array:
         met = _meet(problem, u, a, index, use)
         contraction = met.contraction
         if contraction.groups != 1 or len(contraction.outputs) != 1 or contraction.examples is None:
@@ -129,26 +129,26 @@ def _layer(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -
         return own
 
     try:
-        jax.eval_shape(patches, unknowns, few)
+        jax.eval_shape(patches, latents, few)
     except (ValueError, jax.errors.UnexpectedTracerError):  # the latter: the leaf is used inside a jitted function
         return None
     return found[0]
 
 
-def _meet(problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use) -> _Meeting:
+def _meet(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> _Meeting:
     seen: list[_Meeting] = []
-    _outputs(problem, unknowns, x, index, use, None, lambda *met: seen.append(_Meeting(*met)))
+    _outputs(problem, latents, x, index, use, None, lambda *met: seen.append(_Meeting(*met)))
     if len(seen) != 1:
         raise ValueError("the product of the leaf with data was not found")
     return seen[0]
 
 
 def _outputs(
-    problem: Problem, unknowns: Unknowns, x: Any, index: int, use: Use, push: Any, tell: Callable[..., None]
+    problem: Problem, latents: Latents, x: Any, index: int, use: Use, push: Any, tell: Callable[..., None]
 ) -> Any:
-    leaf = jax.tree.leaves(unknowns)[index]
+    leaf = jax.tree.leaves(latents)[index]
     probe = ProbeArray(leaf, push, jnp.arange(leaf.size).reshape(leaf.shape), tell, use.example_axis)
-    return quax.quaxify(problem.network.apply)(with_leaf(unknowns, index, probe).network, x)
+    return quax.quaxify(problem.network.apply)(with_leaf(latents, index, probe).network, x)
 
 
 def _patches(met: _Meeting) -> jax.Array:
@@ -164,8 +164,8 @@ def _patches(met: _Meeting) -> jax.Array:
 
 
 @partial(jit, static_argnums=(0, 1, 2))
-def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: Batch) -> jax.Array:
-    met = _meet(problem, unknowns, batch.x, index, use)
+def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Batch) -> jax.Array:
+    met = _meet(problem, latents, batch.x, index, use)
     patches = _patches(met)
     value = met.array.value
     shape = jax.eval_shape(met.contraction.apply, met.contraction.x, value).shape
@@ -173,8 +173,8 @@ def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: 
     channels = value.shape[met.axis]
 
     def loss(push: jax.Array) -> jax.Array:
-        outputs = _outputs(problem, unknowns, batch.x, index, use, push, lambda *_: None)
-        return -problem.log_likelihood_of_outputs(unknowns, outputs, batch)
+        outputs = _outputs(problem, latents, batch.x, index, use, push, lambda *_: None)
+        return -problem.log_likelihood_of_outputs(latents, outputs, batch)
 
     _, product = jax.linearize(jax.grad(loss), jnp.zeros(shape, value.dtype))
 
@@ -193,16 +193,16 @@ def _by_push(problem: Problem, index: int, use: Use, unknowns: Unknowns, batch: 
     diagonal, _ = jax.lax.scan(add, jnp.zeros((inputs, channels), value.dtype), groups)
     between = [length for axis, length in enumerate(value.shape) if axis != met.axis]
     turned = jnp.moveaxis(diagonal.reshape(*between, channels), -1, met.axis)
-    leaf = jax.tree.leaves(unknowns)[index]
+    leaf = jax.tree.leaves(latents)[index]
     return jnp.zeros(leaf.size, leaf.dtype).at[met.array.places.reshape(-1)].set(turned.reshape(-1)).reshape(leaf.shape)
 
 
 @partial(jit, static_argnums=(0, 1))
-def _by_weights(problem: Problem, index: int, unknowns: Unknowns, batch: Batch) -> jax.Array:
-    leaf = jax.tree.leaves(unknowns)[index]
+def _by_weights(problem: Problem, index: int, latents: Latents, batch: Batch) -> jax.Array:
+    leaf = jax.tree.leaves(latents)[index]
 
     def loss(value: jax.Array) -> jax.Array:
-        return -problem.log_likelihood(with_leaf(unknowns, index, value), batch)
+        return -problem.log_likelihood(with_leaf(latents, index, value), batch)
 
     _, product = jax.linearize(jax.grad(loss), leaf)
 

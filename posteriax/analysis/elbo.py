@@ -21,7 +21,7 @@ from posteriax.analysis.variational_leaves import require_variational
 from posteriax.data import Batch, full_batch
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior import Posterior, VariationalPosterior, outputs_of
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> float:
@@ -84,11 +84,11 @@ def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key:
 
 
 @partial(jit, static_argnums=0)
-def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
+def _log_probs(problem: Problem, draws: Latents, batch: Batch) -> jax.Array:
     """log p(y_i | x_i, w_s) for every draw and example."""
     return jax.lax.map(
-        lambda unknowns: problem.likelihood.log_prob(
-            unknowns.likelihood, outputs_of(problem, unknowns.network, batch.x), batch.y
+        lambda latents: problem.likelihood.log_prob(
+            latents.likelihood, outputs_of(problem, latents.network, batch.x), batch.y
         ),
         draws,
     )
@@ -96,4 +96,4 @@ def _log_probs(problem: Problem, draws: Unknowns, batch: Batch) -> jax.Array:
 
 @partial(jit, static_argnums=0)
 def _log_likelihoods(problem: Problem, draws: Any, batch: Batch) -> jax.Array:
-    return jax.lax.map(lambda unknowns: problem.log_likelihood(unknowns, batch), draws)
+    return jax.lax.map(lambda latents: problem.log_likelihood(latents, batch), draws)

@@ -25,10 +25,10 @@ from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.compiler import jit
 from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
-from posteriax.analysis.variational_leaves import mean_unknowns, with_leaf
+from posteriax.analysis.variational_leaves import mean_latents, with_leaf
 from posteriax.posterior import Posterior
 from posteriax.priors import Leaf
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def score_variance(
     >>> bool((abs(found.rank1 - found.full_rank) < 5 * found.rank1_error + 1e-3 * found.full_rank).all())
     True
     """
-    problem, params = posterior.problem, mean_unknowns(posterior)
+    problem, params = posterior.problem, mean_latents(posterior)
     (chosen,) = chosen_weights(problem, [leaf])
     if len(chosen.shape) != 2:
         raise ValueError(f"leaf {chosen.path} {chosen.shape} is not a matrix")
@@ -114,14 +114,14 @@ def score_variance(
     return ScoreVariance(variance, error, np.asarray(full), np.asarray(independent))
 
 
-def _log_likelihoods(problem: Problem, params: Unknowns, data: Any) -> jax.Array:
+def _log_likelihoods(problem: Problem, params: Latents, data: Any) -> jax.Array:
     """The log-likelihood of each example."""
     x, y = data
     return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
 
 
 @partial(jit, static_argnums=(0, 1, 2))
-def _scores(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: Any, noise: jax.Array) -> jax.Array:
+def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any, noise: jax.Array) -> jax.Array:
     matrix = jax.tree.leaves(params)[index]
 
     def one(change: jax.Array) -> jax.Array:
@@ -132,7 +132,7 @@ def _scores(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: An
 
 
 @partial(jit, static_argnums=(0, 1, 2))
-def _first_order(problem: Problem, leaf: Leaf, index: int, params: Unknowns, data: Any, sigma: jax.Array) -> Any:
+def _first_order(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any, sigma: jax.Array) -> Any:
     matrix = jax.tree.leaves(params)[index]
 
     def one(example: Any) -> tuple[jax.Array, jax.Array]:

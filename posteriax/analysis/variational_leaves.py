@@ -12,7 +12,7 @@ from posteriax.analysis.chosen_leaves import chosen_leaves
 from posteriax.families import DiagonalGaussian, Normal
 from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
 from posteriax.priors import Leaf
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 # new means and standard deviations, (members, ...), from those of one leaf
 Change = Callable[[Leaf, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
@@ -48,14 +48,14 @@ def require_variational(posterior: Posterior) -> VariationalPosterior:
     return posterior
 
 
-def with_leaf(unknowns: Unknowns, index: int, value: Any) -> Unknowns:
-    """The unknowns with another value for one leaf, counted in flattening order."""
-    leaves, treedef = jax.tree.flatten(unknowns)
+def with_leaf(latents: Latents, index: int, value: Any) -> Latents:
+    """The latent variables with another value for one leaf, counted in flattening order."""
+    leaves, treedef = jax.tree.flatten(latents)
     return jax.tree.unflatten(treedef, [*leaves[:index], value, *leaves[index + 1 :]])
 
 
-def mean_unknowns(posterior: Posterior) -> Unknowns:
-    """The posterior mean of all unknowns, including those of the likelihood."""
+def mean_latents(posterior: Posterior) -> Latents:
+    """The posterior mean of all latent variables, including those of the likelihood."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf).mean((0, 1)), at_mean(posterior).draws)
 
 
@@ -78,11 +78,11 @@ def _mean_of_each(leaf: Any) -> np.ndarray:
     return np.stack(means)[:, None].astype(leaf.dtype)
 
 
-def mean_of(posterior: VariationalPosterior, member: int) -> Unknowns:
-    """The mean of all unknowns of one member."""
+def mean_of(posterior: VariationalPosterior, member: int) -> Latents:
+    """The mean of all latent variables of one member."""
     means: list[Any] = [None] * len(posterior.families)
     for block in posterior.blocks:
         variational = jax.tree.map(lambda a: a[member], posterior.variational[block.name])
         for i, leaf in zip(block.indices, block.split(block.family.mean(variational)), strict=True):
             means[i] = leaf
-    return jax.tree.unflatten(jax.tree.structure(posterior.problem.unknowns), means)
+    return jax.tree.unflatten(jax.tree.structure(posterior.problem.latents), means)

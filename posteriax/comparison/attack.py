@@ -21,7 +21,7 @@ from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan
 from posteriax.comparison.attack_gradient import join, predicted, slope_of_draws
 from posteriax.posterior import Posterior, plan_program
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class PGD:
                 f"{likelihood!r}"
             )
         x, labels = posterior.problem.check((x, y))
-        shape = jax.eval_shape(likelihood.log_probs, likelihood.unknowns(), posterior.problem.output_spec(x)).shape
+        shape = jax.eval_shape(likelihood.log_probs, likelihood.latents(), posterior.problem.output_spec(x)).shape
         if len(shape) != 2:
             raise ValueError(f"the attack needs one label per example, but the network predicts {shape[1:-1]} labels")
         for leaf in jax.tree.leaves(x):
@@ -247,7 +247,7 @@ def _move(attack: PGD, x: Any, clean: Any, slope: Any) -> Any:
 def _chunks_of_draws(posterior: Posterior, plan: Plan, total: int, key: jax.Array) -> Callable[[], Iterable[Any]]:
     """All draws in chunks, with the number of valid draws in each: kept if one chunk holds all, else redrawn."""
 
-    def chunk(first: int) -> tuple[Unknowns, np.int32]:
+    def chunk(first: int) -> tuple[Latents, np.int32]:
         indices, count = plan.chosen(first, total)
         return posterior.draw(key, indices, total), np.int32(count)
 

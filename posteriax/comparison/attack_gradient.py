@@ -18,7 +18,7 @@ from jax.scipy.special import entr, logsumexp
 
 from posteriax._internal.compiler import jit
 from posteriax.posterior import outputs_of
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 class Slope(NamedTuple):
@@ -37,12 +37,12 @@ def join(a: Slope, b: Slope) -> Slope:
     return Slope(jnp.logaddexp(a.log_probs, b.log_probs), largest, of_x)
 
 
-def slope_of_draws(problem: Problem, draws: Unknowns, inputs: tuple[Any, jax.Array], count: Any) -> Slope:
+def slope_of_draws(problem: Problem, draws: Latents, inputs: tuple[Any, jax.Array], count: Any) -> Slope:
     """The slope at inputs (x, label) over the first `count` draws, one after another to need the memory of one."""
     x, label = inputs
 
     def of(index: Any) -> Slope:
-        one: Unknowns = jax.tree.map(lambda leaf: leaf[index], draws)
+        one: Latents = jax.tree.map(lambda leaf: leaf[index], draws)
         _, pull_back, (log_probs, log_weight) = jax.vjp(partial(_log_odds, problem, one, label), x, has_aux=True)
         (of_x,) = pull_back(jnp.ones_like(log_weight))
         return Slope(log_probs, log_weight, jax.tree.map(_at_least_float32, of_x))
@@ -52,7 +52,7 @@ def slope_of_draws(problem: Problem, draws: Unknowns, inputs: tuple[Any, jax.Arr
     return jax.lax.fori_loop(0, count, lambda i, slope: join(slope, of(i)), none)
 
 
-def _log_odds(problem: Problem, draw: Unknowns, label: jax.Array, x: Any) -> tuple[jax.Array, Any]:
+def _log_odds(problem: Problem, draw: Latents, label: jax.Array, x: Any) -> tuple[jax.Array, Any]:
     log_probs = problem.likelihood.log_probs(draw.likelihood, outputs_of(problem, draw.network, x))
     is_label = jnp.arange(log_probs.shape[-1]) == label[:, None]
     own = logsumexp(log_probs, axis=-1, where=is_label)

@@ -65,8 +65,8 @@ class EarlyStopping(StoppingRule):
         return f"{self.name} of {self.draws} draws"
 
     def check(self, problem: Problem, x: Any, y: Any) -> None:
-        shape, unknowns = problem.output_spec(x).shape, problem.likelihood.unknowns()
-        one_draw = jax.tree.map(lambda leaf: np.asarray(leaf)[None], unknowns)
+        shape, latents = problem.output_spec(x).shape, problem.likelihood.latents()
+        one_draw = jax.tree.map(lambda leaf: np.asarray(leaf)[None], latents)
         predictive = problem.likelihood.predictive(np.zeros((1, *shape), np.float32), one_draw)
         try:  # on outputs that are all 0
             evaluate(predictive, y, scores=[self.score])

@@ -21,9 +21,9 @@ def to_arviz(posterior: Posterior) -> Any:
         memory) and `sample_stats`: all that the sampler recorded, under the ArviZ names that its method declares.
 
     >>> import posteriax as px
-    >>> from posteriax.problem.problem import Unknowns
+    >>> from posteriax.problem.problem import Latents
     >>> net = (lambda params, x: x @ params["fc"]["w"], {"fc": {"w": np.zeros((3, 1), np.float32)}})
-    >>> draws = Unknowns({"fc": {"w": np.random.default_rng(0).normal(size=(4, 100, 3, 1))}}, {})
+    >>> draws = Latents({"fc": {"w": np.random.default_rng(0).normal(size=(4, 100, 3, 1))}}, {})
     >>> posterior = DrawsPosterior(px.Problem(net, px.Normal(scale=1.0)), px.Trace({}), draws)
     >>> posterior.to_arviz().posterior["fc.w"].shape
     (4, 100, 3, 1)

@@ -20,7 +20,7 @@ class Block(NamedTuple):
         name: the path of its leaf, or of its first leaf.
         info: the leaf as the family sees it; for a joint family, a vector of all weights.
         family: the family.
-        indices: which of the unknowns it covers.
+        indices: which of the latent variables it covers.
         shapes: their shapes.
     """
 
@@ -31,7 +31,7 @@ class Block(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
 
     def join(self, leaves: Sequence[Any]) -> Any:
-        """The leaves of this block, out of all unknowns, as the family sees them."""
+        """The leaves of this block, out of all latent variables, as the family sees them."""
         own = [leaves[i] for i in self.indices]
         return jnp.concatenate([leaf.reshape(-1) for leaf in own]) if self.family.joint else own[0]
 

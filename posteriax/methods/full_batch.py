@@ -21,7 +21,7 @@ from posteriax.methods.method import Kernel, Method, RunLength, Task
 from posteriax.methods.standardised import Standardised
 from posteriax.methods.starts import check_start
 from posteriax.posterior import Posterior
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,7 +52,7 @@ class FullBatchSampler(Method):
     def check_task(self, task: Task) -> None:
         """Raise if the sampler cannot be used for the problem."""
         task.problem.require_density(self.name)
-        for path, leaf in zip(task.problem.leaf_names, jax.tree.leaves(task.problem.unknowns), strict=True):
+        for path, leaf in zip(task.problem.leaf_names, jax.tree.leaves(task.problem.latents), strict=True):
             if jnp.finfo(leaf.dtype).bits < 32:
                 raise TypeError(f"{self.name} needs params of at least float32: leaf {path} is {leaf.dtype}")
         if self.micro_batches > task.num_examples:
@@ -64,31 +64,31 @@ class FullBatchKernel(Kernel):
     method: Any
     standardised: Standardised
 
-    def begin(self, key: jax.Array, start: Unknowns, batch: Batch) -> Bulk:
-        """Where a chain starts, given its member's own start, as a vector of standardised unknowns."""
+    def begin(self, key: jax.Array, start: Latents, batch: Batch) -> Bulk:
+        """Where a chain starts, given its member's own start, as a vector of standardised latent variables."""
         if self.method.start == "map":
             start = disperse(key, start, self.problem.leaf_scales)
             return find_bulk(self.log_joint_of_vector(batch), self.standardised.vector(start))
         vector = self.standardised.vector(start)
         return Bulk(vector, jnp.ones_like(vector))
 
-    def log_joint(self, batch: Batch) -> Callable[[Unknowns], jax.Array]:
+    def log_joint(self, batch: Batch) -> Callable[[Latents], jax.Array]:
         """The log density to sample from."""
         log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)
         problem = self.problem
-        return lambda unknowns: (log_likelihood(unknowns) + problem.log_prior(unknowns)) / problem.temperature
+        return lambda latents: (log_likelihood(latents) + problem.log_prior(latents)) / problem.temperature
 
     def log_joint_of_vector(self, batch: Batch) -> Callable[[jax.Array], jax.Array]:
-        """The same density over the vector of standardised unknowns, up to a constant."""
-        to_unknowns, log_joint = self.standardised.inverse(), self.log_joint(batch)
-        return lambda vector: log_joint(to_unknowns(vector))
+        """The same density over the vector of standardised latent variables, up to a constant."""
+        to_latents, log_joint = self.standardised.inverse(), self.log_joint(batch)
+        return lambda vector: log_joint(to_latents(vector))
 
 
-def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Callable[[Unknowns], jax.Array]:
-    """The log-likelihood of all examples as a function of the unknowns, with its gradient from the same passes."""
+def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Callable[[Latents], jax.Array]:
+    """The log-likelihood of all examples as a function of the latents, with its gradient from the same passes."""
     problem = task.problem
     if micro_batches == 1 and task.data_axis is None:
-        return lambda unknowns: problem.log_likelihood(unknowns, batch)
+        return lambda latents: problem.log_likelihood(latents, batch)
 
     def total(evaluate: Callable[[Batch], Any]) -> Any:
         parts = jax.tree.map(lambda a: a.reshape(micro_batches, -1, *a.shape[1:]), batch)
@@ -102,13 +102,13 @@ def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Calla
         return whole if task.data_axis is None else jax.lax.psum(whole, task.data_axis)
 
     @jax.custom_vjp
-    def log_likelihood(unknowns: Unknowns) -> jax.Array:
-        return total(lambda part: problem.log_likelihood(unknowns, part))
+    def log_likelihood(latents: Latents) -> jax.Array:
+        return total(lambda part: problem.log_likelihood(latents, part))
 
-    def forward(unknowns: Unknowns) -> tuple[jax.Array, Unknowns]:
-        return total(lambda part: jax.value_and_grad(problem.log_likelihood)(unknowns, part))
+    def forward(latents: Latents) -> tuple[jax.Array, Latents]:
+        return total(lambda part: jax.value_and_grad(problem.log_likelihood)(latents, part))
 
-    def backward(gradient: Unknowns, cotangent: jax.Array) -> tuple[Unknowns]:
+    def backward(gradient: Latents, cotangent: jax.Array) -> tuple[Latents]:
         return (jax.tree.map(lambda g: cotangent * g, gradient),)
 
     log_likelihood.defvjp(forward, backward)

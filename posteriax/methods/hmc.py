@@ -35,7 +35,7 @@ from posteriax.methods.method import Task
 from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Posterior, Trace
 from posteriax.priors import CorrelatedNormal
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 DIVERGENT = 1000.0  # nats of energy error
 EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up
@@ -134,11 +134,11 @@ class HMCKernel(FullBatchKernel):
     prior_trajectory: float
     adaptation: Any  # BlackJAX's dual averaging: functions (init, update, final)
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
         bulk = self.begin(key, start, batch)
-        position = self.standardised.unknowns(bulk.position)
+        position = self.standardised.latents(bulk.position)
         chain = blackjax.hmc.init(position, self.log_joint(batch))
         if self.prior_masses is None:
             diagonal = start_diagonal(self.standardised.variances(bulk.variances))
@@ -194,7 +194,7 @@ class HMCKernel(FullBatchKernel):
             (state.adaptation, state.diagonal),
         )
 
-    def draw(self, state: "State") -> Unknowns:
+    def draw(self, state: "State") -> Latents:
         return state.chain.position
 
     def check_warmup(self, trace: Trace) -> None:
@@ -234,10 +234,10 @@ class HMCKernel(FullBatchKernel):
         # shorten the step so that it divides the trajectory evenly
         return jnp.minimum(length / leapfrogs, step_size), leapfrogs, cut
 
-    def _parts(self, batch: Batch, unknowns: Unknowns) -> "Parts":
-        unknowns, batch = self._precise(unknowns), self._precise(batch)
-        log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)(unknowns)
-        return Parts(log_likelihood, self.problem.log_prior(unknowns))
+    def _parts(self, batch: Batch, latents: Latents) -> "Parts":
+        latents, batch = self._precise(latents), self._precise(batch)
+        log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)(latents)
+        return Parts(log_likelihood, self.problem.log_prior(latents))
 
     def _precise(self, tree: Any) -> Any:
         if not self.method.float64_accept:

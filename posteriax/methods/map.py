@@ -15,7 +15,7 @@ from posteriax.data import Batch
 from posteriax.methods.method import Method, OptimizingKernel, Task
 from posteriax.methods.optimizer import falling_adam, optimize
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +43,27 @@ class MAP(Method):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MAPKernel(OptimizingKernel):
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         return State(start, self.optimizer.init(start))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem = self.problem
 
-        def loss(unknowns: Unknowns) -> tuple[jax.Array, jax.Array]:
-            log_likelihood = problem.log_likelihood(unknowns, batch, key=key)
-            return -(log_likelihood + problem.log_prior(unknowns)) / problem.temperature, log_likelihood
+        def loss(latents: Latents) -> tuple[jax.Array, jax.Array]:
+            log_likelihood = problem.log_likelihood(latents, batch, key=key)
+            return -(log_likelihood + problem.log_prior(latents)) / problem.temperature, log_likelihood
 
-        (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.unknowns)
-        state = State(*optimize(self.optimizer, gradient, state.unknowns, state.optimizer))
+        (value, log_likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(state.latents)
+        state = State(*optimize(self.optimizer, gradient, state.latents, state.optimizer))
         return state, Info(log_joint=-value, nll_per_example=-log_likelihood / self.task.counted_examples)
 
     def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
-        members = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)
+        members = jax.tree.map(lambda leaf: leaf[:, None], states.latents)
         return DrawsPosterior(self.problem, trace, members)
 
 
 class State(NamedTuple):
-    unknowns: Unknowns
+    latents: Latents
     optimizer: Any
 
 

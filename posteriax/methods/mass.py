@@ -19,7 +19,7 @@ from posteriax.problem import Problem
 
 def reference_scale(problem: Problem) -> float:
     """One scale for all weights: the geometric mean of their priors' scales."""
-    sizes = [leaf.size for leaf in jax.tree.leaves(problem.unknowns)]
+    sizes = [leaf.size for leaf in jax.tree.leaves(problem.latents)]
     logs = [math.log(scale) for scale in problem.leaf_scales]
     return math.exp(float(np.average(logs, weights=sizes)))
 

@@ -25,7 +25,7 @@ from posteriax.methods.full_batch import FullBatchKernel, FullBatchSampler
 from posteriax.methods.method import Task
 from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 UNBOUNDED = 1e30  # a step size that is never reached
 WILD = 1e4  # times the wanted squared energy error: such a warm-up step is rejected and the direction redrawn
@@ -70,8 +70,8 @@ class MCLMC(FullBatchSampler):
     def bind(self, task: Task) -> "MCLMCKernel":
         from blackjax import mclmc
 
-        if sum(leaf.size for leaf in jax.tree.leaves(task.problem.unknowns)) < 2:
-            raise ValueError("MCLMC needs at least two unknowns: use px.HMC()")
+        if sum(leaf.size for leaf in jax.tree.leaves(task.problem.latents)) < 2:
+            raise ValueError("MCLMC needs at least two latent variables: use px.HMC()")
         self.check_task(task)
         standardised, transition = Standardised(task.problem), mclmc.build_kernel()
         return MCLMCKernel(method=self, task=task, standardised=standardised, transition=transition)
@@ -82,7 +82,7 @@ class MCLMCKernel(FullBatchKernel):
     method: MCLMC
     transition: Any  # BlackJAX's
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
         key_start, key_direction = jax.random.split(key)
@@ -126,8 +126,8 @@ class MCLMCKernel(FullBatchKernel):
         )
         return State(chain, tuning, diagonal, state.step + 1), info
 
-    def draw(self, state: "State") -> Unknowns:
-        return self.standardised.unknowns(state.chain.position)
+    def draw(self, state: "State") -> Latents:
+        return self.standardised.latents(state.chain.position)
 
     def check_warmup(self, trace: Trace) -> None:
         half = np.atleast_2d(trace["divergent"])[:, self.method.warmup // 2 :]

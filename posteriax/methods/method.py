@@ -18,7 +18,7 @@ import optax
 
 from posteriax.data import Batch
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 State = Any  # a pytree: all that the next step needs
 Info = Any  # a NamedTuple of arrays
@@ -118,7 +118,7 @@ class Kernel(ABC):
         return self.task.problem
 
     @abstractmethod
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> State:
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> State:
         """The state before the first step. `batch` is the whole data set, or the first batch of a loader."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Kernel(ABC):
         reads the fields acceptance, divergent, energy and step_size.
         """
 
-    def draw(self, state: State) -> Unknowns:
+    def draw(self, state: State) -> Latents:
         """The draw that a sampler's state holds."""
         raise NotImplementedError(f"{self.method.name} does not sample")
 

@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from posteriax.problem import Network, Unknowns
+from posteriax.problem import Latents, Network
 
-LARGEST = 300  # unknowns: every step decomposes the Hessian
-LARGEST_DATA = 30_000_000  # examples times unknowns: what a Hessian holds in memory at once
+LARGEST = 300  # latent variables: every step decomposes the Hessian
+LARGEST_DATA = 30_000_000  # examples times latent variables: what a Hessian holds in memory at once
 STEPS = 40
 FLAT = 1e-6  # eigenvalues below this fraction of the largest are lost in float32
 
 
 class Mode(NamedTuple):
-    """The most probable unknowns, as one vector in the order of their leaves, and the Hessian of -log_joint there."""
+    """The most probable latents, as one vector in the order of their leaves, and the Hessian of -log_joint there."""
 
     value: jax.Array
     hessian: jax.Array
@@ -54,7 +54,7 @@ def _random_input(key: jax.Array, spec: Any) -> jax.Array:
     return jnp.zeros(shape, spec.dtype)  # a valid index of any embedding
 
 
-def find_mode(log_joint: Callable[[Unknowns], jax.Array], start: Unknowns) -> Mode:
+def find_mode(log_joint: Callable[[Latents], jax.Array], start: Latents) -> Mode:
     """Newton steps from `start`, each taken only if it raises the log joint."""
     first, unravel = ravel_pytree(start)
 

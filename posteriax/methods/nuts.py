@@ -18,7 +18,7 @@ from posteriax.methods.full_batch import FullBatchKernel, FullBatchSampler, chec
 from posteriax.methods.method import Task
 from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +73,7 @@ class NUTSKernel(FullBatchKernel):
     transition: Any  # BlackJAX's
     adaptation: Any  # BlackJAX's dual averaging: functions (init, update, final)
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
         bulk, given = self.begin(key, start, batch), self.method.step_size
@@ -114,8 +114,8 @@ class NUTSKernel(FullBatchKernel):
         )
         return State(chain, *adapted, state.step + 1), info
 
-    def draw(self, state: "State") -> Unknowns:
-        return self.standardised.unknowns(state.chain.position)
+    def draw(self, state: "State") -> Latents:
+        return self.standardised.latents(state.chain.position)
 
     def check_warmup(self, trace: Trace) -> None:
         refuse_stuck_chains("NUTS", trace["moved"], trace["step_size"])

@@ -6,22 +6,22 @@ import jax
 import numpy as np
 
 from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of the posterior that are used
 
 
 class Moments(NamedTuple):
-    """Moments of the unknowns under a posterior.
+    """Moments of the latent variables under a posterior.
 
     Args:
         mean: None if the posterior may have several modes, so that its mean need not be near any of them.
         variance: None if the posterior is a point.
-        covariance: of all unknowns as one vector, if there are few.
+        covariance: of all latent variables as one vector, if there are few.
     """
 
-    mean: Unknowns | None
-    variance: Unknowns | None
+    mean: Latents | None
+    variance: Latents | None
     covariance: Any = None
 
 
@@ -46,7 +46,7 @@ def moments_of(posterior: Posterior) -> Moments:
     return Moments(mean, variance, covariance)
 
 
-def _draws(posterior: Posterior, chains: int, each: int, count: int) -> Unknowns:
+def _draws(posterior: Posterior, chains: int, each: int, count: int) -> Latents:
     """(chains, count, ...) draws, in float64."""
     if isinstance(posterior, DrawsPosterior):
         chosen = np.arange(count) * each // count

@@ -22,7 +22,7 @@ from posteriax.data import Batch
 from posteriax.methods.method import Kernel, Method, RunLength, Task
 from posteriax.methods.starts import check_start
 from posteriax.posterior import Posterior
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 DECAY, OFFSET = 0.99, 1e-7  # of the running mean square of gradients, and added to its root
 
@@ -105,7 +105,7 @@ class SGHMCKernel(Kernel):
     method: SGHMC
     step_size: float  # after the warm-up
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         momentum = jax.tree.map(jnp.zeros_like, start)
         squares = None if self.method.preconditioner is None else self._first_squares()
         return State(start, momentum, squares, jnp.int32(0))
@@ -113,18 +113,18 @@ class SGHMCKernel(Kernel):
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem = self.problem
         key_network, key_noise = jax.random.split(key)
-        log_joint, gradient = jax.value_and_grad(lambda unknowns: problem.log_joint(unknowns, batch, key=key_network))(
-            state.unknowns
+        log_joint, gradient = jax.value_and_grad(lambda latents: problem.log_joint(latents, batch, key=key_network))(
+            state.latents
         )
         squares = self._squares(state, gradient)
         step_size = self._step_size_at(state.step)
-        unknowns, momentum = update(
-            key_noise, state.unknowns, state.momentum, gradient, _masses(squares), step_size, self.method.momentum
+        latents, momentum = update(
+            key_noise, state.latents, state.momentum, gradient, _masses(squares), step_size, self.method.momentum
         )
-        return State(unknowns, momentum, squares, state.step + 1), Info(log_joint, step_size)
+        return State(latents, momentum, squares, state.step + 1), Info(log_joint, step_size)
 
-    def draw(self, state: "State") -> Unknowns:
-        return state.unknowns
+    def draw(self, state: "State") -> Latents:
+        return state.latents
 
     def _step_size_at(self, step: jax.Array) -> jax.Array:
         last, task = self.step_size, self.task
@@ -134,17 +134,17 @@ class SGHMCKernel(Kernel):
         first = self.method.first_step_size or last
         return last + (first - last) * _cosine(jnp.minimum(step / task.warmup, 1.0))
 
-    def _first_squares(self) -> Unknowns:
+    def _first_squares(self) -> Latents:
         """A rough size of squared gradients: an initial value that is too small would make the first steps explode."""
         problem, num_examples = self.problem, self.task.counted_examples
-        leaves, treedef = jax.tree.flatten(problem.unknowns)
+        leaves, treedef = jax.tree.flatten(problem.latents)
         first = [
             jnp.full_like(leaf, (num_examples + scale**-2) / problem.temperature**2)
             for leaf, scale in zip(leaves, problem.leaf_scales, strict=True)
         ]
         return jax.tree.unflatten(treedef, first)
 
-    def _squares(self, state: "State", gradient: Unknowns) -> Any:
+    def _squares(self, state: "State", gradient: Latents) -> Any:
         if state.squares is None:
             return None
         decay = jnp.where(state.step < self.task.warmup, DECAY, 1.0)
@@ -161,8 +161,8 @@ def SGLD(step_size: float | None = None, **settings: Any) -> SGHMC:
 
 
 class State(NamedTuple):
-    unknowns: Unknowns
-    momentum: Unknowns
+    latents: Latents
+    momentum: Latents
     squares: Any  # running mean of squared gradients, or None
     step: jax.Array
 
@@ -174,26 +174,26 @@ class Info(NamedTuple):
 
 def update(
     key: jax.Array,
-    unknowns: Unknowns,
-    momentum: Unknowns,
-    gradient: Unknowns,
+    latents: Latents,
+    momentum: Latents,
+    gradient: Latents,
     masses: Any,
     step_size: Any,
     decay: float,
-) -> tuple[Unknowns, Unknowns]:
-    """The update that all these methods share: new unknowns and momentum. `masses` is M, or None for the identity."""
+) -> tuple[Latents, Latents]:
+    """The update that all these methods share: new latents and momentum. `masses` is M, or None for the identity."""
     root, spread = jnp.sqrt(step_size), np.sqrt(2 * (1 - decay))
     if masses is None:
-        masses = jax.tree.map(lambda w: jnp.ones((), w.dtype), unknowns)
+        masses = jax.tree.map(lambda w: jnp.ones((), w.dtype), latents)
 
     def moved(key: jax.Array, w: jax.Array, m: jax.Array, g: jax.Array, mass: jax.Array) -> jax.Array:
         noise = jax.random.normal(key, w.shape, w.dtype)
         return decay * m + root * g + spread * jnp.sqrt(mass) * noise
 
-    keys = optax.tree_utils.tree_split_key_like(key, unknowns)
-    after = jax.tree.map(moved, keys, unknowns, momentum, gradient, masses)
-    new = jax.tree.map(lambda w, m, mass: (w + root * m / mass).astype(w.dtype), unknowns, after, masses)
-    return new, jax.tree.map(lambda w, m: m.astype(w.dtype), unknowns, after)
+    keys = optax.tree_utils.tree_split_key_like(key, latents)
+    after = jax.tree.map(moved, keys, latents, momentum, gradient, masses)
+    new = jax.tree.map(lambda w, m, mass: (w + root * m / mass).astype(w.dtype), latents, after, masses)
+    return new, jax.tree.map(lambda w, m: m.astype(w.dtype), latents, after)
 
 
 def _masses(squares: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The unknowns as one vector in units of their priors' scales, for samplers that adapt one mass per weight."""
+"""The latent variables as one vector in units of their priors' scales, for samplers that adapt one mass per weight."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ import jax
 from jax.flatten_util import ravel_pytree
 
 from posteriax.priors import CorrelatedNormal
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 class Standardised:
-    """All unknowns as one vector, in units of their priors' scales at the problem's temperature.
+    """All latent variables as one vector, in units of their priors' scales at the problem's temperature.
 
     Samplers that adapt one mass per weight use it: whatever the priors, its entries are initially of order 1, and
     correlated priors are whitened.
@@ -24,27 +24,27 @@ class Standardised:
             for prior, scale in zip(self.priors, problem.leaf_scales, strict=True)
         ]
 
-    def vector(self, unknowns: Unknowns) -> jax.Array:
-        leaves, treedef = jax.tree.flatten(unknowns)
+    def vector(self, latents: Latents) -> jax.Array:
+        leaves, treedef = jax.tree.flatten(latents)
         standard = [
             (prior.whiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) / scale
             for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
         ]
         return ravel_pytree(jax.tree.unflatten(treedef, standard))[0]
 
-    def variances(self, vector: jax.Array) -> Unknowns:
-        """Variances of the vector's entries as those of the unknowns, if no prior has correlated weights."""
-        leaves, treedef = jax.tree.flatten(ravel_pytree(self.problem.unknowns)[1](vector))
+    def variances(self, vector: jax.Array) -> Latents:
+        """Variances of the vector's entries as those of the latent variables, if no prior has correlated weights."""
+        leaves, treedef = jax.tree.flatten(ravel_pytree(self.problem.latents)[1](vector))
         return jax.tree.unflatten(treedef, [leaf * scale**2 for leaf, scale in zip(leaves, self.scales, strict=True)])
 
-    def unknowns(self, vector: jax.Array) -> Unknowns:
+    def latents(self, vector: jax.Array) -> Latents:
         return self.inverse()(vector)
 
-    def inverse(self) -> Callable[[jax.Array], Unknowns]:
-        """The function from vectors to unknowns, for repeated calls: its setup is traced once."""
-        unravel = ravel_pytree(self.problem.unknowns)[1]
+    def inverse(self) -> Callable[[jax.Array], Latents]:
+        """The function from vectors to latent variables, for repeated calls: its setup is traced once."""
+        unravel = ravel_pytree(self.problem.latents)[1]
 
-        def unknowns(vector: jax.Array) -> Unknowns:
+        def latents(vector: jax.Array) -> Latents:
             leaves, treedef = jax.tree.flatten(unravel(vector))
             own = [
                 (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
@@ -52,4 +52,4 @@ class Standardised:
             ]
             return jax.tree.unflatten(treedef, own)
 
-        return unknowns
+        return latents

@@ -15,7 +15,7 @@ import optax
 
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.posterior import Posterior
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 Start = Literal["shuffle", "network", "prior"] | Callable[[jax.Array], Any] | Posterior
 
@@ -28,7 +28,7 @@ def check_start(start: Any, allowed: tuple[str, ...]) -> None:
 
 def check_same_network(posterior: Posterior, problem: Problem) -> None:
     """Raise if a posterior used as a start belongs to a different network."""
-    own, theirs = describe_leaves(problem.unknowns), describe_leaves(posterior.template)
+    own, theirs = describe_leaves(problem.latents), describe_leaves(posterior.template)
     if own != theirs:
         raise ValueError(f"start is a posterior of another network: it has {theirs}, the problem has {own}")
 
@@ -47,11 +47,11 @@ class MemberStarts:
     start: Start
     problem: Problem
     members: int
-    draws: Unknowns | None
+    draws: Latents | None
 
-    def of(self, key: jax.Array, member: jax.Array) -> Unknowns:
+    def of(self, key: jax.Array, member: jax.Array) -> Latents:
         """The start of one member; pure and jittable."""
-        own = self.problem.unknowns
+        own = self.problem.latents
         if self.draws is not None:
             return jax.tree.map(lambda leaf: leaf[member], self.draws)
         if callable(self.start):
@@ -74,7 +74,7 @@ def member_starts(of_method: Any, of_ensemble: Start, problem: Problem, members:
     return MemberStarts(start, problem, members, draws)
 
 
-def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
+def shuffle_weights(key: jax.Array, latents: Latents) -> Latents:
     """Permute the entries of every leaf with two or more axes.
 
     Vectors (biases, norms) are kept: their initial values often have a structure.
@@ -83,4 +83,4 @@ def shuffle_weights(key: jax.Array, unknowns: Unknowns) -> Unknowns:
     def shuffled(key: jax.Array, leaf: jax.Array) -> jax.Array:
         return jax.random.permutation(key, leaf.reshape(-1)).reshape(leaf.shape) if leaf.ndim > 1 else leaf
 
-    return jax.tree.map(shuffled, optax.tree_utils.tree_split_key_like(key, unknowns), unknowns)
+    return jax.tree.map(shuffled, optax.tree_utils.tree_split_key_like(key, latents), latents)

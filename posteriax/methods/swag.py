@@ -26,7 +26,7 @@ from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.method import Kernel, Method, Task
 from posteriax.methods.optimizer import optimize
 from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 SMALLEST_VARIANCE = 1e-30  # of a weight that never moved: its logarithm must stay finite
 
@@ -102,41 +102,41 @@ class SWAGKernel(Kernel):
     optimizer: optax.GradientTransformation
     snapshots: "Snapshots"
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         return State(start, self.optimizer.init(start), jnp.zeros((), jnp.int32), no_moments(start, self.method.rank))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem, num_examples = self.problem, self.task.counted_examples
 
-        def loss(unknowns: Unknowns) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            log_likelihood = problem.log_likelihood(unknowns, batch, key=key)
-            log_joint = log_likelihood + problem.log_prior(unknowns)
+        def loss(latents: Latents) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            log_likelihood = problem.log_likelihood(latents, batch, key=key)
+            log_joint = log_likelihood + problem.log_prior(latents)
             # not over T: gradients times 1/T would spread a colder posterior wider
             return -log_joint / num_examples, (log_joint / problem.temperature, log_likelihood)
 
-        gradient, (log_joint, log_likelihood) = jax.grad(loss, has_aux=True)(state.unknowns)
-        unknowns, optimizer = optimize(self.optimizer, gradient, state.unknowns, state.optimizer)
+        gradient, (log_joint, log_likelihood) = jax.grad(loss, has_aux=True)(state.latents)
+        latents, optimizer = optimize(self.optimizer, gradient, state.latents, state.optimizer)
         step = state.step + 1
         moments = jax.lax.cond(
             same_for_all_members(self.snapshots.due(step)),
-            lambda: add_snapshot(state.moments, unknowns),
+            lambda: add_snapshot(state.moments, latents),
             lambda: state.moments,
         )
         info = Info(log_joint, -log_likelihood / num_examples, moments.taken)
-        return State(unknowns, optimizer, step, moments), info
+        return State(latents, optimizer, step, moments), info
 
     def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
         count = int(states.moments.taken[0])
         if count < 2:  # only a run that was stopped
             note = f"stopped after {count} snapshots: a point at the last weights, not SWAG's Gaussian"
-            points = jax.tree.map(lambda leaf: leaf[:, None], states.unknowns)
+            points = jax.tree.map(lambda leaf: leaf[:, None], states.latents)
             return DrawsPosterior(self.problem, replace(trace, notes=(*trace.notes, note)), points)
         families, variational = _gaussian(self.problem, states.moments, self.method.rank)
         return VariationalPosterior(self.problem, trace, families, variational)
 
 
 class State(NamedTuple):
-    unknowns: Unknowns
+    latents: Latents
     optimizer: Any
     step: jax.Array
     moments: "Moments"
@@ -149,7 +149,7 @@ class Info(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Moments of the snapshots so far; a snapshot is all unknowns as one vector of D numbers."""
+    """Moments of the snapshots so far; a snapshot is all latent variables as one vector of D numbers."""
 
     taken: jax.Array  # how many
     mean: jax.Array  # (D,)
@@ -157,15 +157,15 @@ class Moments(NamedTuple):
     deviations: jax.Array  # (rank, D), a ring: snapshot i is in row i modulo rank
 
 
-def no_moments(unknowns: Unknowns, rank: int) -> Moments:
-    flat = ravel_pytree(unknowns)[0]
+def no_moments(latents: Latents, rank: int) -> Moments:
+    flat = ravel_pytree(latents)[0]
     zeros = jnp.zeros_like(flat, jnp.promote_types(flat.dtype, jnp.float32))  # half precision cannot count to 300
     return Moments(jnp.zeros((), jnp.int32), zeros, zeros, jnp.zeros((rank, flat.size), zeros.dtype))
 
 
-def add_snapshot(moments: Moments, unknowns: Unknowns) -> Moments:
+def add_snapshot(moments: Moments, latents: Latents) -> Moments:
     """The papers' E[w^2] - E[w]^2 would cancel where the spread is small relative to the weight."""
-    w = ravel_pytree(unknowns)[0].astype(moments.mean.dtype)
+    w = ravel_pytree(latents)[0].astype(moments.mean.dtype)
     count = moments.taken + 1
     mean, variance = add_value(moments.mean, moments.variance, w, 1 / count.astype(w.dtype))
     deviations, rank = moments.deviations, moments.deviations.shape[0]
@@ -207,7 +207,7 @@ def make_optimizer(method: SWAG, begin: int) -> optax.GradientTransformation:
 
 def _gaussian(problem: Problem, moments: Moments, rank: int) -> tuple[dict[str, Family], dict[str, Any]]:
     """The Gaussian of the snapshots, as families by leaf and their parameters, for all members."""
-    flat, unravel = ravel_pytree(problem.unknowns)
+    flat, unravel = ravel_pytree(problem.latents)
     count, names = int(moments.taken[0]), problem.leaf_names
     mean = moments.mean.astype(flat.dtype)
     variance = jnp.maximum(moments.variance, SMALLEST_VARIANCE)

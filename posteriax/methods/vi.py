@@ -36,7 +36,7 @@ from posteriax.methods.vi_objective import block_keys, objective
 from posteriax.methods.vi_start import StartPlan, plan_start, starting_parameters
 from posteriax.methods.whitened import plain_notes, whitened_adam
 from posteriax.posterior import Posterior, Trace, VariationalPosterior
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class VI(Method):
             the step; it must end at 1, unless the schedule itself says otherwise.
         draws: how many draws of the weights each gradient is averaged over.
         start: "network" starts at the network's own weights; "mode" at the most probable weights, found by Newton
-            steps, with scales from the curvature there (up to 300 unknowns); a posterior of any kind provides means and
+            steps, with scales from the curvature there (up to 300 latents); a posterior of any kind provides means and
             scales, or with several chains or members, a draw and the scales within them. "auto" is "mode" for networks
             that are linear in their weights, if no optimizer is given, and "network" otherwise.
 
@@ -117,7 +117,7 @@ class VIKernel(OptimizingKernel):
     start: StartPlan
     families: Mapping[str, Family]  # by block
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> "State":
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         variational = starting_parameters(self.start, self.blocks, self.problem, key, start, batch)
         none, zero = no_gradients(self.families, variational), jnp.zeros((), jnp.int32)
         return State(variational, self.optimizer.init(variational), zero, none)

@@ -1,4 +1,4 @@
-"""The blocks of variational inference: which unknowns share one q, of which family, drawn by which estimator.
+"""The blocks of variational inference: which latent variables share one q, of which family, drawn by which estimator.
 
 A block is usually a single leaf; a joint family spans several.
 """
@@ -13,11 +13,11 @@ from posteriax.families import Block, Family, Normal, Variational, blocks_of, mi
 from posteriax.families.arrays import Estimator, Plan, find_uses, plan_estimators
 from posteriax.methods.method import Task
 from posteriax.priors import Leaf
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 class BlockPlan(NamedTuple):
-    """How one block of unknowns is inferred."""
+    """How one block of latent variables is inferred."""
 
     leaves: Block
     plan: Plan
@@ -46,7 +46,7 @@ class Mixture(NamedTuple):
 
 
 def plan_blocks(family: Family | Mapping[str, Family], estimator: Estimator, task: Task) -> Blocks:
-    """Family and estimator of every unknown."""
+    """Family and estimator of every latent variable."""
     problem = task.problem
     plans: list[Plan] = []
     if estimator != "weight":
@@ -56,7 +56,7 @@ def plan_blocks(family: Family | Mapping[str, Family], estimator: Estimator, tas
         note = "the network's outputs couple the examples of a batch"
         plans = [plan._replace(note=note) for plan in plans]
     blocks = blocks_of(families_of(family, problem), problem.leaf_infos)
-    plans += [Plan()] * (len(problem.leaf_names) - len(plans))  # the likelihood's unknowns never enter the network
+    plans += [Plan()] * (len(problem.leaf_names) - len(plans))  # the likelihood's latents never enter the network
     return tuple(BlockPlan(block, plans[block.indices[0]] if not block.family.joint else Plan()) for block in blocks)
 
 
@@ -77,7 +77,7 @@ def check_blocks(blocks: Blocks, family: Family | Mapping[str, Family], problem:
     return (*misfits, *shared, *(f"{name}: {note}" for name, note in kl_notes.items() if note))
 
 
-def initial_parameters(blocks: Blocks, key: jax.Array, start: Unknowns) -> dict[str, Variational]:
+def initial_parameters(blocks: Blocks, key: jax.Array, start: Latents) -> dict[str, Variational]:
     """The initial parameters of every block's family, around `start`."""
     values, keys = jax.tree.leaves(start), jax.random.split(key, len(blocks))
     return {
@@ -88,7 +88,7 @@ def initial_parameters(blocks: Blocks, key: jax.Array, start: Unknowns) -> dict[
 
 def parameter_shapes(blocks: Blocks, problem: Problem) -> dict[str, Variational]:
     """The shapes of every block's parameters."""
-    return jax.eval_shape(lambda: initial_parameters(blocks, jax.random.key(0), problem.unknowns))
+    return jax.eval_shape(lambda: initial_parameters(blocks, jax.random.key(0), problem.latents))
 
 
 def mixture_of(blocks: Sequence[BlockPlan]) -> Mixture | None:
@@ -105,13 +105,13 @@ def mixture_of(blocks: Sequence[BlockPlan]) -> Mixture | None:
 
 
 def families_by_name(blocks: Blocks, problem: Problem) -> dict[str, Family]:
-    """The family of every leaf, by path, in the order of the unknowns."""
+    """The family of every leaf, by path, in the order of the latent variables."""
     chosen = {i: block.family for block in blocks for i in block.leaves.indices}
     return {name: chosen[i] for i, name in enumerate(problem.leaf_names)}
 
 
 def families_of(family: Family | Mapping[str, Family], problem: Problem) -> list[Family]:
-    """The family of every unknown. A likelihood's own unknowns are mean-field unless a pattern names them."""
+    """The family of every latent. A likelihood's own latents are mean-field unless a pattern names them."""
     params, names = problem.network.params, problem.leaf_names
     count = len(leaf_paths(params))
     if not isinstance(family, Mapping):

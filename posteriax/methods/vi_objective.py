@@ -16,7 +16,7 @@ from posteriax.data import Batch
 from posteriax.families.arrays import KEYS_PER_LEAF
 from posteriax.methods.vi_blocks import BlockPlan, Blocks, Mixture, mixture_of
 from posteriax.priors import has_density
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 def block_keys(key: jax.Array, blocks: Blocks) -> jax.Array:
@@ -24,7 +24,7 @@ def block_keys(key: jax.Array, blocks: Blocks) -> jax.Array:
     return jax.random.split(key, (len(blocks) + 1, KEYS_PER_LEAF))
 
 
-def random_outputs(problem: Problem, blocks: Blocks, variational: Any, keys: jax.Array, x: Any) -> tuple[Unknowns, Any]:
+def random_outputs(problem: Problem, blocks: Blocks, variational: Any, keys: jax.Array, x: Any) -> tuple[Latents, Any]:
     """The network's outputs with every leaf drawn by its own estimator, and the leaves as they were drawn.
 
     With families of a mixture, the outputs of all components in a leading axis; other leaves are the same in all.
@@ -47,17 +47,17 @@ def random_outputs(problem: Problem, blocks: Blocks, variational: Any, keys: jax
             parts = shared[block.name] if block.name in shared else drawn(block, keys[i], component)
             for index, array in zip(block.leaves.indices, parts, strict=True):
                 arrays[index] = array
-        unknowns: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), arrays)
+        latents: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), arrays)
         apply = problem.network.apply
         if any(isinstance(array, quax.Value) for array in arrays):  # plain draws need no dispatch
             apply = quax.quaxify(apply)
-        return unknowns, apply(unknowns.network, x, key=keys[-1, 0])
+        return latents, apply(latents.network, x, key=keys[-1, 0])
 
     if mixture is None:
         return outputs()
-    own = jax.tree.unflatten(jax.tree.structure(problem.unknowns), range(len(problem.leaf_names))).likelihood
+    own = jax.tree.unflatten(jax.tree.structure(problem.latents), range(len(problem.leaf_names))).likelihood
     likelihood = jax.tree.map(lambda i: shared[problem.leaf_names[i]][0], own)
-    return Unknowns(None, likelihood), jax.vmap(lambda k: outputs(k)[1])(jnp.arange(mixture.components))
+    return Latents(None, likelihood), jax.vmap(lambda k: outputs(k)[1])(jnp.arange(mixture.components))
 
 
 def objective(
@@ -65,20 +65,20 @@ def objective(
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The objective to minimise, for one draw; and its log-likelihood and KL."""
     variational = {block.name: block.family.precompute(learned[block.name]) for block in blocks}
-    unknowns, outputs = random_outputs(problem, blocks, variational, keys, batch.x)
-    log_likelihood = _log_likelihood(problem, mixture_of(blocks), unknowns, outputs, batch)
+    latents, outputs = random_outputs(problem, blocks, variational, keys, batch.x)
+    log_likelihood = _log_likelihood(problem, mixture_of(blocks), latents, outputs, batch)
     kl, complexity = complexity_of(problem, blocks, variational, keys[-1, 1])
     if mixture_of(blocks) is None:
-        complexity += _path_correction(problem, blocks, variational, unknowns)
+        complexity += _path_correction(problem, blocks, variational, latents)
     return -log_likelihood / problem.temperature + kl_weight * complexity, (log_likelihood, kl)
 
 
 def _log_likelihood(
-    problem: Problem, mixture: Mixture | None, unknowns: Unknowns, outputs: Any, batch: Batch
+    problem: Problem, mixture: Mixture | None, latents: Latents, outputs: Any, batch: Batch
 ) -> jax.Array:
     if mixture is None:
-        return problem.log_likelihood_of_outputs(unknowns, outputs, batch)
-    each = jax.vmap(lambda o: problem.likelihood.log_prob(unknowns.likelihood, o, batch.y))(outputs)
+        return problem.log_likelihood_of_outputs(latents, outputs, batch)
+    each = jax.vmap(lambda o: problem.likelihood.log_prob(latents.likelihood, o, batch.y))(outputs)
     if mixture.likelihood == "average":
         return jnp.vdot(batch.weight, each.mean(axis=0))
     return jnp.vdot(batch.weight, jax.nn.logsumexp(each, axis=0) - jnp.log(mixture.components))
@@ -99,14 +99,14 @@ def complexity_of(problem: Problem, blocks: Blocks, variational: Any, key: jax.A
     return kl, kl / t + (1.0 / t - 1.0) * entropy  # type: ignore[return-value]
 
 
-def _path_correction(problem: Problem, blocks: Blocks, variational: Any, unknowns: Unknowns) -> jax.Array:
+def _path_correction(problem: Problem, blocks: Blocks, variational: Any, latents: Latents) -> jax.Array:
     """A term whose value is 0 and whose gradient has mean 0 and cancels the noise of the draw if q is the posterior.
 
     It turns the gradient of -H(q) - E_q[log p(w)] / T into that of log q(w) - log p(w) / T at the draw w, with the
     parameters of q in log q held fixed. Together with the likelihood's gradient this is 0 for every w if q is the
     posterior. (Roeder et al. 2017)
     """
-    priors, drawn, t = problem.leaf_priors, jax.tree.leaves(unknowns), problem.temperature
+    priors, drawn, t = problem.leaf_priors, jax.tree.leaves(latents), problem.temperature
     correction = jnp.zeros(())
     for block in blocks:
         own, prior = variational[block.name], block.leaves.prior(priors)

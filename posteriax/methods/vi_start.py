@@ -20,7 +20,7 @@ from posteriax.methods.starts import check_same_network
 from posteriax.methods.vi_blocks import Blocks, initial_parameters, parameter_shapes
 from posteriax.posterior import Posterior
 from posteriax.priors import has_density
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 
 class StartPlan(NamedTuple):
@@ -52,11 +52,11 @@ def plan_start(start: Any, blocks: Blocks, task: Task, *, may_move: bool) -> Sta
 
 
 def starting_parameters(
-    plan: StartPlan, blocks: Blocks, problem: Problem, key: jax.Array, start: Unknowns, batch: Batch
+    plan: StartPlan, blocks: Blocks, problem: Problem, key: jax.Array, start: Latents, batch: Batch
 ) -> dict[str, Variational]:
     """The variational parameters that a run starts with, from its member's own start."""
     if plan.at_mode:
-        found = mode.find_mode(lambda unknowns: problem.log_joint(unknowns, batch), start)
+        found = mode.find_mode(lambda latents: problem.log_joint(latents, batch), start)
         start = ravel_pytree(start)[1](found.value)
         return _spread_by_hessian(blocks, initial_parameters(blocks, key, start), found.hessian)
     if plan.moments is None:
@@ -68,9 +68,11 @@ def starting_parameters(
 def why_no_mode(task: Task) -> str:
     """Why Newton steps cannot find the mode of a problem; empty if they can."""
     problem = task.problem
-    size = sum(leaf.size for leaf in jax.tree.leaves(problem.unknowns))
+    size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
     if size > mode.LARGEST or size * task.num_examples > mode.LARGEST_DATA:
-        return f"it needs the Hessian of {size:,} unknowns and {task.num_examples:,} examples, which is too large"
+        return (
+            f"it needs the Hessian of {size:,} latent variables and {task.num_examples:,} examples, which is too large"
+        )
     if not all(has_density(prior) for prior in problem.leaf_priors):
         return "a prior without a density has no mode"
     if task.couples_examples:
@@ -96,7 +98,7 @@ def _moments_notes(moments: Moments, blocks: Blocks, problem: Problem) -> tuple[
     if moments.variance is None:
         return ()
     parameters = parameter_shapes(blocks, problem)
-    ones = jax.tree.leaves(jax.tree.map(jnp.ones_like, problem.unknowns))
+    ones = jax.tree.leaves(jax.tree.map(jnp.ones_like, problem.latents))
     without_scales = [
         block.name
         for block in blocks

@@ -19,7 +19,7 @@ from posteriax._internal.checks import check_count, check_inputs
 from posteriax._internal.compiler import jit
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.posterior import Posterior
-from posteriax.problem import Network, Params, Statistics, Unknowns
+from posteriax.problem import Latents, Network, Params, Statistics
 
 
 def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128) -> Posterior:
@@ -96,11 +96,11 @@ class _WithBatchStatistics(Posterior):
         return self.weights.num_parameters
 
     @property
-    def template(self) -> Unknowns:
+    def template(self) -> Latents:
         draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
 
-    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         drawn = self.weights.draw(key, indices, total)
         return drawn._replace(network=Calibrated(drawn.network, self._measure(drawn.network, self.batches)))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.stored_draws import blocks_of_draws
-from posteriax.problem import Params, Unknowns
+from posteriax.problem import Latents, Params
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,11 +17,11 @@ class DrawsPosterior(Posterior):
     """A posterior given by draws: the states of chains, the members of an ensemble, or a single point.
 
     Args:
-        draws: all unknowns with two leading axes, (chains or members, draws of each): arrays, or for large runs with a
+        draws: all latents with two leading axes, (chains or members, draws of each): arrays, or for large runs with a
             checkpoint :class:`~posteriax.posterior.stored_draws.StoredDraws`, which are read from its folder.
     """
 
-    draws: Unknowns
+    draws: Latents
 
     @property
     def support(self) -> int:
@@ -36,7 +36,7 @@ class DrawsPosterior(Posterior):
     def num_parameters(self) -> int:
         return sum(leaf.size for leaf in jax.tree.leaves(self.draws))
 
-    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         # evenly spaced over chains and along them; repeated evenly if more draws are requested than there are
         chosen = (np.asarray(indices) * self.support) // total if total < self.support else indices % self.support
         each = jax.tree.leaves(self.draws)[0].shape[1]

@@ -18,7 +18,7 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.priors import Axes
-from posteriax.problem import Network, Problem, Unknowns, fix_leaves, network
+from posteriax.problem import Latents, Network, Problem, fix_leaves, network
 
 FORMAT = "posterior file"
 VERSION = 2  # the first with fixed leaves; files without any are still of version 1
@@ -139,7 +139,7 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         }
         for block in blocks:
             mean = jax.eval_shape(jax.vmap(block.family.mean), variational[block.name])
-            leaves = jax.tree.leaves(problem.unknowns)
+            leaves = jax.tree.leaves(problem.latents)
             expected = jax.eval_shape(
                 block.join, [leaves[i] if i in block.indices else None for i in range(len(leaves))]
             )
@@ -148,9 +148,9 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
     stored = [name.removeprefix("leaf:") for name in arrays if name.startswith("leaf:")]
     _check_names(stored, names)
     leaves = [arrays[f"leaf:{name}"] for name in names]
-    for name, leaf, own in zip(names, leaves, jax.tree.leaves(problem.unknowns), strict=True):
+    for name, leaf, own in zip(names, leaves, jax.tree.leaves(problem.latents), strict=True):
         _check_leaf(name, leaf.shape[2:], leaf.dtype, own)
-    draws: Unknowns = jax.tree.unflatten(jax.tree.structure(problem.unknowns), leaves)
+    draws: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), leaves)
     return DrawsPosterior(problem, trace, draws)
 
 

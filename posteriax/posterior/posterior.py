@@ -16,7 +16,7 @@ from posteriax._internal.memory import Plan
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.prediction import apply_draws, plan_program, sum_draws
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Network, Params, Predictive, Problem, Unknowns
+from posteriax.problem import Latents, Network, Params, Predictive, Problem
 
 if TYPE_CHECKING:
     from posteriax.diagnostics import Diagnosis
@@ -72,12 +72,12 @@ class Posterior:
         """How many numbers describe the posterior."""
 
     @property
-    def template(self) -> Unknowns:
+    def template(self) -> Latents:
         """The structure of one draw: arrays, or array types for leaves that are not plain arrays."""
-        return self.problem.unknowns
+        return self.problem.latents
 
     @abstractmethod
-    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         """Draws number `indices` out of `total`, with a leading axis; the same whether taken together or one by one."""
 
     def sample(self, key: Any, n: int) -> Params:
@@ -144,7 +144,7 @@ class Posterior:
 
         save(self, path)
 
-    def _all_params(self, draws: Unknowns, n: int) -> Params:
+    def _all_params(self, draws: Latents, n: int) -> Params:
         return self.problem.network.all_params(draws.network, (n,))
 
     def _outputs(self, plan: Plan, x: Any, spec: Any, total: int, key: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:

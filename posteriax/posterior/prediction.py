@@ -12,17 +12,17 @@ import quax
 from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan, needed_bytes, plan
-from posteriax.problem import Problem, Unknowns
+from posteriax.problem import Latents, Problem
 
 # program(problem, draws, inputs, count): over the first `count` draws, for inputs with an axis of examples
-Program = Callable[[Problem, Unknowns, Any, Any], Any]
+Program = Callable[[Problem, Latents, Any, Any], Any]
 
 PROGRAMS_PER_PROBLEM = 16
 _compiled: WeakKeyDictionary[Problem, dict[Any, tuple[Any, int]]] = WeakKeyDictionary()  # freed with the problem
 
 
 def plan_program(
-    program: Program, problem: Problem, inputs: Any, draws: int, template: Unknowns, *, x: Any = None
+    program: Program, problem: Problem, inputs: Any, draws: int, template: Latents, *, x: Any = None
 ) -> Plan:
     """The program, compiled for as many draws and examples at once as the working memory allows.
 
@@ -62,19 +62,19 @@ def plan_program(
     )
 
 
-def apply_draws(problem: Problem, draws: Unknowns, x: Any, count: Any) -> jax.Array:
+def apply_draws(problem: Problem, draws: Latents, x: Any, count: Any) -> jax.Array:
     """The outputs of every draw, (draws, rows, ...)."""
     # one draw after another: vmapped draws would need the working memory of all of them at once
     x = _once_for_all_draws(problem, x)
     return jax.lax.map(lambda params: outputs_of(problem, params, x), draws.network)
 
 
-def sum_draws(problem: Problem, draws: Unknowns, x: Any, count: Any) -> Any:
+def sum_draws(problem: Problem, draws: Latents, x: Any, count: Any) -> Any:
     """The likelihood's sums over the first `count` draws."""
     x = _once_for_all_draws(problem, x)
 
     def of(index: Any) -> Any:
-        one: Unknowns = jax.tree.map(lambda leaf: leaf[index], draws)
+        one: Latents = jax.tree.map(lambda leaf: leaf[index], draws)
         return problem.likelihood.sums(one.likelihood, outputs_of(problem, one.network, x))
 
     return jax.lax.fori_loop(1, count, lambda i, sums: sums.join(of(i)), of(0))

@@ -11,7 +11,7 @@ import numpy as np
 from posteriax._internal.compiler import jit
 from posteriax.families import Block, Family, Variational, blocks_of
 from posteriax.posterior.posterior import Posterior
-from posteriax.problem import Params, Unknowns
+from posteriax.problem import Latents, Params
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class VariationalPosterior(Posterior):
         return None if endless else self.members * self.components
 
     @property
-    def template(self) -> Unknowns:
+    def template(self) -> Latents:
         draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
 
@@ -57,20 +57,20 @@ class VariationalPosterior(Posterior):
             joined = jax.vmap(block.family.mean)(self.variational[block.name]).mean(axis=0)
             for i, leaf in zip(block.indices, block.split(joined), strict=True):
                 means[i] = leaf
-        own = jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), means)
+        own = jax.tree.unflatten(jax.tree.structure(self.problem.latents), means)
         return self.problem.network.all_params(own.network)
 
     @property
     def num_parameters(self) -> int:
         return sum(leaf.size for leaf in jax.tree.leaves(self.variational))
 
-    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Unknowns:
+    def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         # draws cycle through the members, then through the components of each
         members, components = indices % self.members, indices // self.members % self.components
         choices = (jnp.asarray(choice) for choice in (indices, members, components))
         variational = {block.name: self.variational[block.name] for block in self.blocks}
         leaves = _draw_leaves(self.blocks, variational, key, *choices)
-        return jax.tree.unflatten(jax.tree.structure(self.problem.unknowns), leaves)
+        return jax.tree.unflatten(jax.tree.structure(self.problem.latents), leaves)
 
 
 @partial(jit, static_argnums=0)

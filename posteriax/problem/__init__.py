@@ -12,12 +12,12 @@ from posteriax.problem.likelihoods import Categorical as Categorical
 from posteriax.problem.likelihoods import ClassLikelihood as ClassLikelihood
 from posteriax.problem.likelihoods import InUnits as InUnits
 from posteriax.problem.likelihoods import Likelihood as Likelihood
+from posteriax.problem.likelihoods import LikelihoodLatents as LikelihoodLatents
 from posteriax.problem.likelihoods import Normal as Normal
 from posteriax.problem.likelihoods import NumberLikelihood as NumberLikelihood
 from posteriax.problem.likelihoods import Poisson as Poisson
 from posteriax.problem.likelihoods import StudentT as StudentT
 from posteriax.problem.likelihoods import Units as Units
-from posteriax.problem.likelihoods import Unknown as Unknown
 from posteriax.problem.networks import Network as Network
 from posteriax.problem.networks import Params as Params
 from posteriax.problem.networks import couples_examples as couples_examples
@@ -29,5 +29,5 @@ from posteriax.problem.predictive.normals import NormalPredictive as NormalPredi
 from posteriax.problem.predictive.numbers import NumberPredictive as NumberPredictive
 from posteriax.problem.predictive.predictive import Predictive as Predictive
 from posteriax.problem.predictive.predictive import log_mean as log_mean
+from posteriax.problem.problem import Latents as Latents
 from posteriax.problem.problem import Problem as Problem
-from posteriax.problem.problem import Unknowns as Unknowns

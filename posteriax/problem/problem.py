@@ -27,7 +27,7 @@ from posteriax.problem.likelihoods import Likelihood
 from posteriax.problem.networks import Network, Params, couples_examples, network
 
 
-class Unknowns(NamedTuple):
+class Latents(NamedTuple):
     """Everything that is inferred: the network's params and the likelihood's own parameters (usually none)."""
 
     network: Params
@@ -60,7 +60,7 @@ class Problem:
     prior: Prior | Mapping[str, Prior] = Normal(scale=1.0)
     temperature: float = 1.0
     fixed: str | Sequence[str] = ()
-    priors: Unknowns = field(init=False, repr=False)  # a NumPyro distribution for each leaf of `unknowns`
+    priors: Latents = field(init=False, repr=False)  # a NumPyro distribution for each leaf of `latents`
     leaf_scales: tuple[float, ...] = field(init=False, repr=False)  # a typical scale of each leaf under its prior
 
     def __post_init__(self) -> None:
@@ -73,24 +73,24 @@ class Problem:
         net = fix_leaves(network(self.network), self.fixed)
         object.__setattr__(self, "fixed", as_patterns(self.fixed))
         object.__setattr__(self, "network", net)
-        object.__setattr__(self, "priors", Unknowns(_priors(net, self.prior), self.likelihood.priors()))
+        object.__setattr__(self, "priors", Latents(_priors(net, self.prior), self.likelihood.priors()))
         object.__setattr__(self, "leaf_scales", tuple(map(typical_scale, self.leaf_priors)))
 
     @property
-    def unknowns(self) -> Unknowns:
-        """All unknowns at their initial values."""
-        return Unknowns(self.network.params, self.likelihood.unknowns())
+    def latents(self) -> Latents:
+        """All latent variables at their initial values."""
+        return Latents(self.network.params, self.likelihood.latents())
 
     @property
     def leaf_names(self) -> list[str]:
-        """A path for each leaf of `unknowns`; those of the likelihood are ``likelihood/...``."""
-        own = [f"likelihood/{path}" for path in leaf_paths(self.likelihood.unknowns())]
+        """A path for each leaf of `latents`; those of the likelihood are ``likelihood/...``."""
+        own = [f"likelihood/{path}" for path in leaf_paths(self.likelihood.latents())]
         return leaf_paths(self.network.params) + own
 
     @property
     def leaf_infos(self) -> list[Leaf]:
-        """What priors and families may know about each leaf of `unknowns`, in flattening order."""
-        own = self.likelihood.unknowns()
+        """What priors and families may know about each leaf of `latents`, in flattening order."""
+        own = self.likelihood.latents()
         names = [f"likelihood/{path}" for path in leaf_paths(own)]
         return self.network.leaf_infos + [
             Leaf(name, jnp.shape(leaf)) for name, leaf in zip(names, jax.tree.leaves(own), strict=True)
@@ -119,7 +119,7 @@ class Problem:
                 )
                 priors[i] = prior
         read = copy.copy(self)
-        structure = jax.tree.structure(self.unknowns)
+        structure = jax.tree.structure(self.latents)
         object.__setattr__(read, "network", net)
         object.__setattr__(read, "priors", jax.tree.unflatten(structure, priors))
         object.__setattr__(read, "leaf_scales", tuple(map(typical_scale, priors)) if notes else self.leaf_scales)
@@ -136,41 +136,41 @@ class Problem:
 
     @property
     def leaf_priors(self) -> list[dist.Distribution]:
-        """The prior of each leaf of `unknowns`, in flattening order."""
+        """The prior of each leaf of `latents`, in flattening order."""
         return jax.tree.leaves(self.priors, is_leaf=lambda node: isinstance(node, dist.Distribution))
 
     def outputs(self, params: Params, x: Any, *, key: Any = None) -> Any:
         return self.network.apply(params, x, key=key)
 
-    def log_likelihood(self, unknowns: Any, data: Any, *, key: Any = None) -> jax.Array:
+    def log_likelihood(self, latents: Any, data: Any, *, key: Any = None) -> jax.Array:
         """sum_i weight_i log p(y_i | x_i, w): for the whole data set, or its estimate from a minibatch."""
-        unknowns, batch = self._unknowns(unknowns), self._batch(data)
-        outputs = self.outputs(unknowns.network, batch.x, key=key)
-        return self.log_likelihood_of_outputs(unknowns, outputs, batch)
+        latents, batch = self._latents(latents), self._batch(data)
+        outputs = self.outputs(latents.network, batch.x, key=key)
+        return self.log_likelihood_of_outputs(latents, outputs, batch)
 
-    def log_likelihood_of_outputs(self, unknowns: Unknowns, outputs: Any, batch: Batch) -> jax.Array:
-        return jnp.vdot(batch.weight, self.likelihood.log_prob(unknowns.likelihood, outputs, batch.y))
+    def log_likelihood_of_outputs(self, latents: Latents, outputs: Any, batch: Batch) -> jax.Array:
+        return jnp.vdot(batch.weight, self.likelihood.log_prob(latents.likelihood, outputs, batch.y))
 
-    def log_prior(self, unknowns: Any) -> jax.Array:
+    def log_prior(self, latents: Any) -> jax.Array:
         """log p(w), summed over all leaves."""
-        leaves = jax.tree.leaves(self._unknowns(unknowns))
+        leaves = jax.tree.leaves(self._latents(latents))
         return sum(prior.log_prob(leaf).sum() for prior, leaf in zip(self.leaf_priors, leaves, strict=True))
 
-    def log_joint(self, unknowns: Any, data: Any, *, key: Any = None) -> jax.Array:
+    def log_joint(self, latents: Any, data: Any, *, key: Any = None) -> jax.Array:
         """[log-likelihood + log-prior] / T.
 
         Args:
-            unknowns: the network's params, or :class:`Unknowns`.
+            latents: the network's params, or :class:`Latents`.
             data: ``(x, y)`` for a whole data set, ``(x, y, weight)`` if each example counts as `weight` of them, or a
                 :class:`Batch`.
             key: for the network's own randomness; None for a deterministic pass.
         """
-        return (self.log_likelihood(unknowns, data, key=key) + self.log_prior(unknowns)) / self.temperature
+        return (self.log_likelihood(latents, data, key=key) + self.log_prior(latents)) / self.temperature
 
-    def sample_prior(self, key: jax.Array) -> Unknowns:
-        """One draw of all unknowns from their priors."""
+    def sample_prior(self, key: jax.Array) -> Latents:
+        """One draw of all latent variables from their priors."""
         self.require_density("a start from the prior")
-        leaves, treedef = jax.tree.flatten(self.unknowns)
+        leaves, treedef = jax.tree.flatten(self.latents)
         keys = jax.random.split(key, len(leaves))
         draws = [
             jnp.broadcast_to(prior.sample(k, _missing(prior, leaf)), leaf.shape).astype(leaf.dtype)
@@ -232,10 +232,10 @@ class Problem:
             )
         return outputs
 
-    def _unknowns(self, unknowns: Any) -> Unknowns:
-        if isinstance(unknowns, Unknowns):
-            return unknowns
-        return Unknowns(self.network.inferred(unknowns), self.likelihood.unknowns())
+    def _latents(self, latents: Any) -> Latents:
+        if isinstance(latents, Latents):
+            return latents
+        return Latents(self.network.inferred(latents), self.likelihood.latents())
 
     def _batch(self, data: Any) -> Batch:
         if isinstance(data, Batch):

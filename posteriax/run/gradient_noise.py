@@ -25,7 +25,7 @@ from posteriax._internal.running_moments import add_value
 from posteriax.data import Batch
 from posteriax.methods import Kernel, Method, OptimizingKernel, Task, same_for_all_members
 from posteriax.posterior import Posterior, Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 FIELD = "gradient_noise"
 NONE = -1.0  # finite, as all states must be
@@ -108,7 +108,7 @@ class RecordedMethod(Method):
 class RecordingKernel(Kernel):
     inner: OptimizingKernel
 
-    def init(self, key: jax.Array, start: Unknowns, batch: Batch) -> Any:
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> Any:
         return self.inner.init(key, start, batch)
 
     def step(self, key: jax.Array, state: Any, batch: Batch) -> tuple[Any, Any]:

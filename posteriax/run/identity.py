@@ -24,7 +24,7 @@ def identity_of(
     problem = task.problem
     if task.data_axis is not None:  # the axis exists only on the devices
         kernel = kernel.method.bind(replace(task, data_axis=None))
-    start = jax.eval_shape(kernel.init, key, problem.unknowns, batch)
+    start = jax.eval_shape(kernel.init, key, problem.latents, batch)
     step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
     # a sampler's run may be extended later: its steps do not depend on how many follow
     length = {} if kernel.method.samples else {"steps": str(task.steps)}

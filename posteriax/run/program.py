@@ -93,7 +93,7 @@ class Program:
         """The largest number of steps in a chunk."""
         bytes_per_step = fed or 1
         if self.method.samples:
-            leaves = jax.tree.leaves(self.task.problem.unknowns)
+            leaves = jax.tree.leaves(self.task.problem.latents)
             bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.task.thin
         return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.task.steps)))
 

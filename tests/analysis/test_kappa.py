@@ -69,8 +69,8 @@ def problem_and_data(name, examples=9):
     return px.Problem(make(), px.Categorical()), (x, RNG.integers(0, 4, size=examples))
 
 
-def autodiff_diagonal(problem, unknowns, data, index):
-    leaves, treedef = jax.tree.flatten(unknowns)
+def autodiff_diagonal(problem, latents, data, index):
+    leaves, treedef = jax.tree.flatten(latents)
 
     def loss(flat):
         value = flat.reshape(leaves[index].shape)
@@ -86,8 +86,8 @@ def test_the_identity_is_the_diagonal_of_the_hessian(name, monkeypatch):
     for index, leaf in enumerate(problem.leaf_infos):
         if leaf.is_bias:
             continue
-        exact = autodiff_diagonal(problem, problem.unknowns, data, index)
-        found = curvature_diagonal(problem, problem.unknowns, data, leaf)
+        exact = autodiff_diagonal(problem, problem.latents, data, index)
+        found = curvature_diagonal(problem, problem.latents, data, leaf)
         assert np.abs(found - exact).max() < 1e-4 * max(np.abs(exact).max(), 1.0), leaf.path
 
 
@@ -99,7 +99,7 @@ def test_a_layer_takes_products_of_its_pre_activations_not_of_its_weights(monkey
         monkeypatch.setattr(curvature, name, lambda *a, real=real, name=name: asked.append(name) or real(*a))
     by_path = {leaf.path: leaf for leaf in problem.leaf_infos if not leaf.is_bias}
     for leaf in by_path.values():
-        curvature_diagonal(problem, problem.unknowns, data, leaf)
+        curvature_diagonal(problem, problem.latents, data, leaf)
     # 108 weights for 216 pre-activations; 432 for 32; 128 for 4
     assert asked == ["_by_weights", "_by_push", "_by_push"]
 
@@ -109,7 +109,7 @@ def test_it_refuses_what_would_take_too_long(monkeypatch):
     problem, data = problem_and_data("positions, turned, used twice")
     twice = next(leaf for leaf in problem.leaf_infos if leaf.path == "twice")
     with pytest.raises(ValueError, match=r"would take 9 Hessian-vector products.*used 2 times"):
-        curvature_diagonal(problem, problem.unknowns, data, twice)
+        curvature_diagonal(problem, problem.latents, data, twice)
 
 
 def test_kappa_is_curvature_times_variance_at_each_members_mean():
@@ -121,7 +121,7 @@ def test_kappa_is_curvature_times_variance_at_each_members_mean():
     index = posterior.problem.leaf_names.index("layers/1/weight")
     for member in range(2):
         leaves = [posterior.variational[name]["mean"][member] for name in posterior.problem.leaf_names]
-        mean = jax.tree.unflatten(jax.tree.structure(posterior.problem.unknowns), leaves)
+        mean = jax.tree.unflatten(jax.tree.structure(posterior.problem.latents), leaves)
         exact = autodiff_diagonal(posterior.problem, mean, data, index) * np.exp(2 * own["log_scale"][member])
         np.testing.assert_allclose(found["layers/1/weight"][member], exact, rtol=1e-3, atol=1e-4 * np.abs(exact).max())
 

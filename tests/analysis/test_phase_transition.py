@@ -24,7 +24,7 @@ def test_accuracies_are_those_of_draws_of_the_mean_and_of_the_average(moons):
     probs = []
     for member in range(2):
         leaves = [posterior.variational[name]["mean"][member] for name in posterior.problem.leaf_names]
-        params = jax.tree.unflatten(jax.tree.structure(posterior.problem.unknowns), leaves).network
+        params = jax.tree.unflatten(jax.tree.structure(posterior.problem.latents), leaves).network
         probs.append(jax.nn.softmax(posterior.problem.outputs(params, x)))
     assert found["deterministic_accuracy"] == pytest.approx((np.mean(probs, axis=0).argmax(axis=-1) == y).mean())
     assert found["chance_accuracy"] == max((y == 0).mean(), (y == 1).mean())

@@ -23,7 +23,7 @@ def scales_of(posterior, name):
 def posterior_of(net, members=2):
     """Mean-field with random means and scales for every leaf."""
     problem = px.Problem(net, px.Categorical())
-    values = jax.tree.leaves(problem.unknowns)
+    values = jax.tree.leaves(problem.latents)
     variational = {}
     for i, (name, value) in enumerate(zip(problem.leaf_names, values, strict=True)):
         keys = jax.random.split(jax.random.fold_in(KEY, i))
@@ -92,7 +92,7 @@ def test_they_serve_tied_and_multiplicative_families_and_can_be_saved(tmp_path):
     net = eqx.nn.MLP(2, 2, 4, 1, key=KEY)
     problem = px.Problem(net, px.Categorical())
     families, variational = {}, {}
-    for leaf, value in zip(problem.leaf_infos, jax.tree.leaves(problem.unknowns), strict=True):
+    for leaf, value in zip(problem.leaf_infos, jax.tree.leaves(problem.latents), strict=True):
         family = (q.KTied(1) if "0" in leaf.path else q.MultiplicativeNormal("layer")).for_leaf(leaf)
         families[leaf.path] = family
         variational[leaf.path] = jax.tree.map(lambda a: a[None], family.init(KEY, value, leaf))

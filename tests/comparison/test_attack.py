@@ -12,7 +12,7 @@ from posteriax._internal import memory
 from posteriax.comparison.attack_gradient import slope_of_draws
 from posteriax.posterior import DrawsPosterior, VariationalPosterior, plan_program
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 CLASSES, INPUTS, DRAWS = 4, 6, 5
 
@@ -20,7 +20,7 @@ CLASSES, INPUTS, DRAWS = 4, 6, 5
 def posterior_of(apply, params, likelihood=None):
     """A posterior that consists of the given draws, (S, ...)."""
     problem = px.Problem((apply, jax.tree.map(lambda a: a[0], params)), likelihood or px.Categorical())
-    return DrawsPosterior(problem, Trace({}), Unknowns(jax.tree.map(lambda a: a[None], params), {}))
+    return DrawsPosterior(problem, Trace({}), Latents(jax.tree.map(lambda a: a[None], params), {}))
 
 
 def linear(params, x):

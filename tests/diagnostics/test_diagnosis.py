@@ -10,7 +10,7 @@ from posteriax import families as q
 from posteriax.diagnostics import weights_and_predictions
 from posteriax.diagnostics.agreement import compare_chains, rhat_by_chance
 from posteriax.posterior import DrawsPosterior
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 X = np.random.default_rng(9).normal(size=(30, 2)).astype(np.float32)
 
@@ -33,7 +33,7 @@ def made_up(change=None, chains=4, draws=500, problem=CLASSES, seed=0, warmup=0,
     if change is not None:
         change(params)
     params = {name: leaf.astype(np.float32) for name, leaf in params.items()}
-    return DrawsPosterior(problem, px.Trace(trace, warmup=warmup), Unknowns(params, {}))
+    return DrawsPosterior(problem, px.Trace(trace, warmup=warmup), Latents(params, {}))
 
 
 def move(*chains):
@@ -247,7 +247,7 @@ def test_draws_on_disk_are_read_by_indices_alone():
             return self.array[chains, draws]
 
     posterior = made_up()
-    stored = Unknowns({name: OnDisk(leaf) for name, leaf in posterior.draws.network.items()}, {})
+    stored = Latents({name: OnDisk(leaf) for name, leaf in posterior.draws.network.items()}, {})
     assert DrawsPosterior(CLASSES, posterior.trace, stored).diagnose().leaves == posterior.diagnose().leaves
 
 

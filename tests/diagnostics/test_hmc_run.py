@@ -57,7 +57,7 @@ def test_the_log_joint_belongs_to_the_draw(posterior):
 
 def test_the_data_can_be_saved(posterior, tmp_path):
     nested = px.Problem(
-        (lambda params, x: x @ params["fc"]["w"], {"fc": posterior.problem.unknowns.network}), px.Normal(scale=1.0)
+        (lambda params, x: x @ params["fc"]["w"], {"fc": posterior.problem.latents.network}), px.Normal(scale=1.0)
     )
     moved = type(posterior)(nested, posterior.trace, posterior.draws._replace(network={"fc": posterior.draws.network}))
     moved.to_arviz().to_netcdf(str(tmp_path / "run.nc"))

@@ -25,7 +25,7 @@ def chains(problem, places, draws=40, seed=0):
     rng = np.random.default_rng(seed)
     noise = lambda leaf, place: leaf + place + 0.1 * rng.normal(size=(draws, *leaf.shape))  # noqa: E731
     own = lambda leaf: np.stack([noise(np.asarray(leaf), place) for place in places]).astype(np.float32)  # noqa: E731
-    return DrawsPosterior(problem, Trace({}), jax.tree.map(own, problem.unknowns))
+    return DrawsPosterior(problem, Trace({}), jax.tree.map(own, problem.latents))
 
 
 def test_a_reference_whose_chains_disagree_is_not_trusted(fitted, moons):

@@ -70,7 +70,7 @@ def test_a_family_for_all_leaves_serves_every_leaf(family):
 
     @jax.jit
     def run(key):
-        state = kernel.init(key, problem.unknowns, batch)
+        state = kernel.init(key, problem.latents, batch)
         state, info = kernel.step(key, state, batch)
         return jax.tree.map(lambda leaf: leaf[None], state), info
 

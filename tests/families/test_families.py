@@ -166,7 +166,7 @@ def count(method, problem, example):
     from posteriax.methods import Task
 
     kernel = method.bind(Task(problem=problem, example=example, num_examples=10, steps=1))
-    start = jax.eval_shape(lambda: kernel.init(KEY, problem.unknowns, None))
+    start = jax.eval_shape(lambda: kernel.init(KEY, problem.latents, None))
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(start.variational))
 
 

@@ -229,11 +229,11 @@ def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_avera
     from posteriax.data import Batch
     from posteriax.methods.vi_blocks import Mixture
     from posteriax.methods.vi_objective import _log_likelihood
-    from posteriax.problem import Unknowns
+    from posteriax.problem import Latents
 
     batch = Batch(x, y, jnp.ones(BATCH))
     for kind in ("average", "mixture"):
-        losses[kind] = float(_log_likelihood(problem, Mixture(3, kind), Unknowns(None, {}), outputs, batch))
+        losses[kind] = float(_log_likelihood(problem, Mixture(3, kind), Latents(None, {}), outputs, batch))
     assert losses["average"] == pytest.approx(float(each.mean(axis=0).sum()), rel=1e-5)
     assert losses["mixture"] == pytest.approx(float(np.log(np.exp(np.asarray(each)).mean(axis=0)).sum()), rel=1e-4)
     assert losses["mixture"] >= losses["average"]

@@ -50,7 +50,7 @@ def test_members_are_placed_on_devices_first(problem):
 
 
 def test_shuffled_weights_are_a_permutation_and_vectors_are_kept(problem):
-    old = problem.unknowns
+    old = problem.latents
     new = shuffle_weights(jax.random.key(1), old)
     for a, b in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
         np.testing.assert_array_equal(np.sort(a, axis=None), np.sort(b, axis=None))
@@ -74,7 +74,7 @@ def test_a_methods_own_start_goes_before_the_ensembles(problem):
         start = member_starts(of_method, of_ensemble, problem, members=2).of(key, member)
         jax.tree.map(np.testing.assert_array_equal, start, draw)
     own = member_starts("network", "network", problem, members=2).of(key, member)
-    jax.tree.map(np.testing.assert_array_equal, own, problem.unknowns)
+    jax.tree.map(np.testing.assert_array_equal, own, problem.latents)
 
 
 def test_members_can_start_at_the_draws_of_a_posterior(problem, moons):

@@ -119,7 +119,7 @@ def test_the_leapfrog_is_reversible_and_of_second_order():
     kernel = px.HMC().bind(task)
     batch = full_batch(exact.problem.check(exact.data))
     log_joint, masses = kernel.log_joint(batch), prior_metric(exact.problem)
-    start = exact.problem.unknowns
+    start = exact.problem.latents
     momentum = masses.sample_momentum(jax.random.key(0), start)
     step = jax.jit(velocity_verlet(log_joint, masses.kinetic_energy))
 

@@ -69,10 +69,10 @@ def test_a_smaller_energy_error_is_a_smaller_bias(regression):
     assert errors[0] > 2 * errors[1]
 
 
-def test_mclmc_needs_two_unknowns():
+def test_mclmc_needs_two_latents():
     net = (lambda params, x: x * params["w"], {"w": np.zeros(1, np.float32)})
     data = np.ones((3, 1), np.float32), np.ones((3, 1), np.float32)
-    with pytest.raises(ValueError, match="at least two unknowns"):
+    with pytest.raises(ValueError, match="at least two latent variables"):
         px.fit(px.Problem(net, px.Normal(1.0)), data, px.MCLMC(), draws=1, key=0)
 
 

@@ -11,7 +11,7 @@ import sbc
 import posteriax as px
 from posteriax.data import Batch
 from posteriax.methods import Task
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 REPLICATIONS, EXAMPLES, DRAWS = 200, 20, 63
 X = np.random.default_rng(0).normal(size=(EXAMPLES, 2)).astype(np.float32)
@@ -19,15 +19,15 @@ PARAMS = {"w": np.zeros((2, 1), np.float32), "b": np.zeros(1, np.float32)}
 PROBLEM = px.Problem((lambda params, x: x @ params["w"] + params["b"], PARAMS), px.Bernoulli())
 
 
-def logits(unknowns: Unknowns) -> jax.Array:
-    return PROBLEM.network.apply(unknowns.network, X)[:, 0]
+def logits(latents: Latents) -> jax.Array:
+    return PROBLEM.network.apply(latents.network, X)[:, 0]
 
 
 @jax.jit
-def simulate(key: jax.Array) -> tuple[Unknowns, jax.Array]:
+def simulate(key: jax.Array) -> tuple[Latents, jax.Array]:
     """True weights from the prior, and data that they explain, for every replication."""
 
-    def one(key: jax.Array) -> tuple[Unknowns, jax.Array]:
+    def one(key: jax.Array) -> tuple[Latents, jax.Array]:
         of_truth, of_data = jax.random.split(key)
         truth = PROBLEM.sample_prior(of_truth)
         return truth, jax.random.bernoulli(of_data, jax.nn.sigmoid(logits(truth))).astype(jnp.int32)
@@ -35,7 +35,7 @@ def simulate(key: jax.Array) -> tuple[Unknowns, jax.Array]:
     return jax.vmap(one)(jax.random.split(key, REPLICATIONS))
 
 
-def sample(method: Any, y: jax.Array) -> Unknowns:
+def sample(method: Any, y: jax.Array) -> Latents:
     """(replications, DRAWS, ...): a chain on every data set, thinned."""
     warmup, thin = method.run_length(1)
     task = Task(
@@ -48,16 +48,16 @@ def sample(method: Any, y: jax.Array) -> Unknowns:
     )
     kernel = method.bind(task)
 
-    def chain(key: jax.Array, y: jax.Array) -> Unknowns:
+    def chain(key: jax.Array, y: jax.Array) -> Latents:
         batch = Batch(jnp.asarray(X), y, jnp.ones(EXAMPLES))
         of_start, of_warmup, of_draws = jax.random.split(key, 3)
-        state = kernel.init(of_start, PROBLEM.unknowns, batch)
+        state = kernel.init(of_start, PROBLEM.latents, batch)
         state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
         def advance(state: Any, key: jax.Array) -> tuple[Any, None]:
             return kernel.step(key, state, batch)[0], None
 
-        def draw(state: Any, key: jax.Array) -> tuple[Any, Unknowns]:
+        def draw(state: Any, key: jax.Array) -> tuple[Any, Latents]:
             state = jax.lax.scan(advance, state, jax.random.split(key, thin))[0]
             return state, kernel.draw(state)
 

@@ -13,7 +13,7 @@ from posteriax.methods import Task
 from posteriax.methods.swag import add_snapshot, no_moments, plan_snapshots
 from posteriax.posterior import DrawsPosterior
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 N, NOISE, STEPS = 24, 0.5, 20
 RATES = {"learning_rate": 0.05, "start_learning_rate": 0.1, "momentum": 0.9}
@@ -122,9 +122,9 @@ def test_moments_keep_a_spread_that_is_small_beside_its_weight():
     """Around 1000 with a spread of 1e-2, float32's E[w^2] - E[w]^2 has no digit left."""
     rng = np.random.default_rng(1)
     recorded = (1000 + 1e-2 * rng.normal(size=(50, 8))).astype(np.float32)
-    moments = no_moments(Unknowns(recorded[0], {}), rank=6)
+    moments = no_moments(Latents(recorded[0], {}), rank=6)
     for snapshot in recorded:
-        moments = add_snapshot(moments, Unknowns(jnp.asarray(snapshot), {}))
+        moments = add_snapshot(moments, Latents(jnp.asarray(snapshot), {}))
     mean, variance, deviations = moments_by_hand(recorded.astype(np.float64), 6)
     spacing = 6e-5  # of float32 at 1000
     np.testing.assert_allclose(moments.mean, mean, atol=2 * spacing)
@@ -190,7 +190,7 @@ def test_a_saved_posterior_predicts_the_same(tmp_path):
 def test_a_run_stopped_before_two_snapshots_gives_its_last_weights():
     problem, _ = affine()
     kernel = px.SWAG().bind(Task(problem=problem, example=None, num_examples=N, steps=STEPS))
-    state = kernel.init(jax.random.key(0), problem.unknowns, None)
+    state = kernel.init(jax.random.key(0), problem.latents, None)
     posterior = kernel.finish(jax.tree.map(lambda a: a[None], state), None, Trace({}))
     assert isinstance(posterior, DrawsPosterior)
     np.testing.assert_array_equal(posterior.mean["w"], START["w"])

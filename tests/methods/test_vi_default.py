@@ -28,7 +28,7 @@ def fitted(name: str, old: bool = False, steps: int = 2000) -> px.Posterior:
 
 
 def moments(posterior: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every unknown, from the variational parameters."""
+    """Mean and standard deviation of every latent variable, from the variational parameters."""
     found = []
     for block in posterior.blocks:
         own = jax.tree.map(lambda a: a[0], posterior.variational[block.name])

@@ -32,7 +32,7 @@ def test_full_covariance_is_calibrated_with_the_default_optimiser():
         of_truth, of_noise, of_run, of_draws = jax.random.split(key, 4)
         truth = UNITS * jax.random.normal(of_truth, (3, 1))
         batch = Batch(x, x @ truth + NOISE * jax.random.normal(of_noise, (len(x), 1)), jnp.ones(len(x)))
-        state = kernel.init(of_run, problem.unknowns, batch)
+        state = kernel.init(of_run, problem.latents, batch)
         step = lambda i, s: kernel.step(jax.random.fold_in(of_run, i), s, batch)[0]  # noqa: E731
         own = jax.lax.fori_loop(0, STEPS, step, state).variational["w"]
         draws = jax.vmap(lambda key: method.family.sample(own, key))(jax.random.split(of_draws, DRAWS))

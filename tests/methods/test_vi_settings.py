@@ -14,7 +14,7 @@ from posteriax.data import Batch
 from posteriax.methods import Task
 from posteriax.posterior import DrawsPosterior
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 EXACT = known.linear_regression()
 STILL = optax.sgd(0.0)  # leaves q where it starts
@@ -57,7 +57,7 @@ def test_the_gradient_is_the_mean_over_draws():
         method = px.VI(q.Normal(scale=0.3), estimator="weight", optimizer=optax.sgd(1.0), draws=draws)
         task = Task(problem=problem, example=jax.ShapeDtypeStruct((4,), jnp.float32), num_examples=30, steps=1)
         kernel = method.bind(task)
-        state = kernel.init(jax.random.key(0), problem.unknowns, batch)
+        state = kernel.init(jax.random.key(0), problem.latents, batch)
         moved = jax.vmap(lambda key: kernel.step(key, state, batch)[0].variational["w"]["mean"])  # noqa: B023
         noise.append(np.asarray(moved(jax.random.split(jax.random.key(1), 200))).std(axis=0).mean())
     # 12 weights' standard deviations, each from 200 steps
@@ -67,7 +67,7 @@ def test_the_gradient_is_the_mean_over_draws():
 def exact_draws(n: int = 1000, chains: int = 1) -> DrawsPosterior:
     rng = np.random.default_rng(0)
     draws = rng.multivariate_normal(EXACT.mean, EXACT.covariance, size=(chains, n)).astype(np.float32)[..., None]
-    return DrawsPosterior(EXACT.problem, Trace({}), Unknowns({"w": draws}, {}))
+    return DrawsPosterior(EXACT.problem, Trace({}), Latents({"w": draws}, {}))
 
 
 def start_at(posterior: px.Posterior, family: q.Family, problem: px.Problem | None = None) -> px.Posterior:
@@ -115,7 +115,7 @@ def test_families_of_rows_and_columns_take_scales_that_are_their_products(family
     rng = np.random.default_rng(0)
     wanted = np.outer(rows, columns)
     draws = (wanted * rng.normal(size=(1, 4000, 4, 3))).astype(np.float32)
-    given = DrawsPosterior(matrix_problem(), Trace({}), Unknowns({"w": draws}, {}))
+    given = DrawsPosterior(matrix_problem(), Trace({}), Latents({"w": draws}, {}))
     posterior = px.fit(matrix_problem(), DATA3, px.VI(family, optimizer=STILL, start=given), steps=1, key=0)
     own = jax.tree.map(lambda a: a[0], posterior.variational["w"])
     found = np.sqrt(np.asarray(family.variance(own)))
@@ -142,7 +142,7 @@ def test_the_mode_can_be_asked_for_and_is_refused_where_it_is_too_large(moons):
     np.testing.assert_allclose(own["mean"][:, 0], EXACT.mean, atol=1e-4)
     np.testing.assert_allclose(q.FullCovariance().covariance(own), EXACT.covariance, rtol=1e-3, atol=1e-7)
     wide = px.Problem(eqx.nn.MLP(2, 2, 100, 1, key=jax.random.key(0)), px.Categorical())
-    with pytest.raises(ValueError, match=r'start="mode" is not possible: .* 502 unknowns'):
+    with pytest.raises(ValueError, match=r'start="mode" is not possible: .* 502 latent variables'):
         px.fit(wide, moons[0], px.VI(start="mode"), steps=1, key=0)
 
 

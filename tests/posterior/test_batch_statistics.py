@@ -57,7 +57,7 @@ def given_by_draws(framework, count=3):
     """A posterior of a few random weights."""
     problem = px.Problem(networks()[framework], px.Categorical())
     rng = np.random.default_rng(1)
-    draws = jax.tree.map(lambda a: rng.normal(size=(1, count, *a.shape)).astype(np.float32), problem.unknowns)
+    draws = jax.tree.map(lambda a: rng.normal(size=(1, count, *a.shape)).astype(np.float32), problem.latents)
     return DrawsPosterior(problem, Trace({}), draws)
 
 

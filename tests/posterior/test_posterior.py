@@ -78,7 +78,7 @@ def test_the_working_memory_of_prediction_is_bounded(monkeypatch):
     problem = px.Problem(eqx.nn.MLP(2, 2, 16_384, 1, key=jax.random.key(0)), px.Categorical())
     monkeypatch.setattr(memory, "WORKING_BYTES", 8 * 2**20)
     for program in (prediction.apply_draws, prediction.sum_draws):
-        plan = prediction.plan_program(program, problem, np.zeros((5000, 2), np.float32), 100, problem.unknowns)
+        plan = prediction.plan_program(program, problem, np.zeros((5000, 2), np.float32), 100, problem.latents)
         assert plan.rows < 1024
         analysis = plan.run.memory_analysis()
         assert analysis.temp_size_in_bytes + analysis.output_size_in_bytes <= 8 * 2**20

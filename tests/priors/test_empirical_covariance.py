@@ -164,11 +164,11 @@ def test_the_mass_is_the_priors_precision():
     scale, own = reference_scale(task.problem), prior_metric(task.problem)
     covariance = expected_covariance(X, 2.0, 0.1)
     momentum = {"w": np.random.default_rng(0).normal(size=(5, 1)).astype(np.float32), "v": np.zeros((3, 1))}
-    unknowns = px.problem.Unknowns(momentum, {})
+    latents = px.problem.Latents(momentum, {})
     exact = 0.5 * (momentum["w"].T @ covariance @ momentum["w"]).item() / scale**2
-    assert float(own.kinetic_energy(unknowns)) == pytest.approx(exact, rel=1e-4)
+    assert float(own.kinetic_energy(latents)) == pytest.approx(exact, rel=1e-4)
     keys = jax.random.split(jax.random.key(0), 20_000)
-    w = np.asarray(jax.vmap(lambda k: own.sample_momentum(k, task.problem.unknowns))(keys).network["w"])[..., 0]
+    w = np.asarray(jax.vmap(lambda k: own.sample_momentum(k, task.problem.latents))(keys).network["w"])[..., 0]
     mass = scale**2 * np.linalg.inv(covariance)
     error = np.sqrt((mass**2 + np.outer(np.diag(mass), np.diag(mass))) / len(w))
     assert np.all(np.abs(w.T @ w / len(w) - mass) < 5 * error)

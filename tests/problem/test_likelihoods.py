@@ -82,13 +82,13 @@ def test_counts_are_checked():
 def heavy(request):
     """A predictive of Student's t, and its degrees of freedom and scale for every draw, (S, 1, 1)."""
     likelihood = px.StudentT(df=request.param, scale="learned")
-    unknowns = {"log_scale": RNG.normal(0, 0.3, 6).astype(np.float32)}
+    latents = {"log_scale": RNG.normal(0, 0.3, 6).astype(np.float32)}
     df = np.full(6, 3.0)
     if request.param == "learned":
-        unknowns["log_df"] = RNG.normal(1, 0.5, 6).astype(np.float32)
-        df = 2 + np.exp(unknowns["log_df"].astype(np.float64))
-    scale = np.exp(unknowns["log_scale"].astype(np.float64))
-    return likelihood.predictive(LOCATIONS, unknowns), df[:, None, None], scale[:, None, None]
+        latents["log_df"] = RNG.normal(1, 0.5, 6).astype(np.float32)
+        df = 2 + np.exp(latents["log_df"].astype(np.float64))
+    scale = np.exp(latents["log_scale"].astype(np.float64))
+    return likelihood.predictive(LOCATIONS, latents), df[:, None, None], scale[:, None, None]
 
 
 def test_robust_regression_is_a_mixture_of_students(heavy):
@@ -141,7 +141,7 @@ def test_reduced_draws_keep_mean_and_std(heavy):
     predictive, _, _ = heavy
     sums: NumberSums | None = None
     for draw in range(6):
-        own = predictive.likelihood.sums({k: v[draw] for k, v in predictive.unknowns.items()}, LOCATIONS[draw])
+        own = predictive.likelihood.sums({k: v[draw] for k, v in predictive.latents.items()}, LOCATIONS[draw])
         sums = own if sums is None else sums.join(own)
     reduced = predictive.likelihood.reduced_predictive(sums, (4, 2))
     np.testing.assert_allclose(reduced.mean, predictive.mean, rtol=1e-4, atol=1e-6)
@@ -182,7 +182,7 @@ class Gamma(px.NumberLikelihood):
 
     shape: float = 2.5
 
-    def distribution(self, unknowns, outputs):
+    def distribution(self, latents, outputs):
         return dist.Gamma(self.shape, self.shape / jnp.exp(outputs))
 
 

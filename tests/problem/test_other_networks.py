@@ -62,7 +62,7 @@ def test_it_is_fitted_predicted_saved_and_loaded(name, method, tmp_path):
     np.testing.assert_allclose(predicted.probs.sum(axis=-1), 1.0, rtol=1e-5)
     if method == "MAP":
         fitted = posterior.problem  # which has read the program
-        assert fitted.log_joint(posterior.mean, data) > fitted.log_joint(fitted.unknowns, data) + 1.0  # nats
+        assert fitted.log_joint(posterior.mean, data) > fitted.log_joint(fitted.latents, data) + 1.0  # nats
     posterior.save(tmp_path / "run.posterior")
     again = px.load(tmp_path / "run.posterior", px.network(case.net, call=case.call))
     np.testing.assert_array_equal(again.predict(case.x, draws=3).outputs, predicted.outputs)

@@ -151,7 +151,7 @@ def test_products_with_data_are_in_bfloat16(family):
     kernel = px.VI(family, optimizer=optax.sgd(0.0)).bind(task)
     assert any(block.plan.estimator != "weight" or block.plan.factors != "drawn" for block in kernel.blocks)
     key = jax.random.key(0)
-    state = kernel.init(key, problem.unknowns, None)
+    state = kernel.init(key, problem.latents, None)
 
     def outputs(variational, x):
         return random_outputs(problem, kernel.blocks, variational, block_keys(key, kernel.blocks), x)[1]

@@ -89,8 +89,8 @@ def test_minibatch_estimates_average_to_the_full_value_over_an_epoch(batch_size)
     batches = Minibatches.of(23, min(batch_size, 23))
     data = jnp.asarray(X), jnp.asarray(LABELS)
     order = batches.order(jax.random.key(3), 1)
-    values = [problem.log_joint(problem.unknowns, batches.take(data, order, i)) for i in range(batches.per_epoch)]
-    assert np.mean(values) == pytest.approx(float(problem.log_joint(problem.unknowns, (X, LABELS))), rel=1e-5)
+    values = [problem.log_joint(problem.latents, batches.take(data, order, i)) for i in range(batches.per_epoch)]
+    assert np.mean(values) == pytest.approx(float(problem.log_joint(problem.latents, (X, LABELS))), rel=1e-5)
     real = [int((batches.take(data, order, i).weight > 0).sum()) for i in range(batches.per_epoch)]
     assert sum(real) == 23
     assert max(real) - min(real) <= 1
@@ -133,7 +133,7 @@ def test_vi_tempers_the_whole_objective():
     task = Task(problem=problem, example=jax.ShapeDtypeStruct((1,), jnp.float32), num_examples=4, steps=1)
     batch = full_batch(jax.tree.map(jnp.asarray, data))
     kernel = method.bind(task)
-    state = kernel.init(jax.random.key(0), problem.unknowns, batch)
+    state = kernel.init(jax.random.key(0), problem.latents, batch)
     from posteriax.methods.vi_objective import complexity_of
 
     _, complexity = complexity_of(problem, kernel.blocks, state.variational, jax.random.key(0))

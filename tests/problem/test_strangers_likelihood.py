@@ -26,14 +26,14 @@ class Ordinal(px.ClassLikelihood):
 
     grades: int = 4
 
-    def unknowns(self):
+    def latents(self):
         return {"first_cut": jnp.full((), -1.0), "log_gaps": jnp.zeros(self.grades - 2)}
 
     def priors(self):
         return {"first_cut": dist.Normal(0.0, 3.0), "log_gaps": dist.Normal(0.0, 1.0)}
 
-    def log_probs(self, unknowns, outputs):
-        gaps = jnp.concatenate([unknowns["first_cut"][None], jnp.exp(unknowns["log_gaps"])])
+    def log_probs(self, latents, outputs):
+        gaps = jnp.concatenate([latents["first_cut"][None], jnp.exp(latents["log_gaps"])])
         below = jax.nn.sigmoid(jnp.cumsum(gaps) - outputs.reshape(-1, 1))
         ends = jnp.pad(below, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))
         return jnp.log(jnp.maximum(jnp.diff(ends), 1e-30))
@@ -72,7 +72,7 @@ def baseline(likelihood, y):
     """The nll of the best network that is the same everywhere, by a grid of its output at the likelihood's start."""
     check = likelihood.check(jax.ShapeDtypeStruct((80, 1), jnp.float32), y)
     grid = np.linspace(-3, 3, 61, dtype=np.float32)
-    return min(-likelihood.log_prob(likelihood.unknowns(), jnp.full((80, 1), f), check).mean() for f in grid)
+    return min(-likelihood.log_prob(likelihood.latents(), jnp.full((80, 1), f), check).mean() for f in grid)
 
 
 def test_every_method_learns_and_draws_may_be_summed(fitted):
@@ -122,3 +122,12 @@ def test_grades_are_attacked_and_recalibrated_as_classes_are():
 def test_labels_beyond_the_last_grade_are_named():
     with pytest.raises(ValueError, match="labels up to 4, but Ordinal has 4 outcomes"):
         Ordinal().check(jax.ShapeDtypeStruct((2, 1), jnp.float32), np.array([0, 4]))
+
+
+def test_a_likelihood_that_calls_its_latents_unknowns_still_works():
+    def unknowns(self):
+        return {"log_scale": jnp.ones(())}
+
+    with pytest.warns(DeprecationWarning, match=r"Old.unknowns\(\) is now called latents\(\)"):
+        old = type("Old", (Ordinal,), {"unknowns": unknowns})
+    assert float(px.Problem((lambda w, x: x @ w, jnp.zeros((1, 1))), old()).latents.likelihood["log_scale"]) == 1.0

@@ -55,13 +55,13 @@ class Unit(px.Likelihood):
     def check(self, outputs, y):
         return np.asarray(y, np.float32)
 
-    def log_prob(self, unknowns, outputs, y):
+    def log_prob(self, latents, outputs, y):
         return -0.5 * (outputs[:, 0] - y) ** 2
 
-    def predictive(self, outputs, unknowns):
+    def predictive(self, outputs, latents):
         return UnitNormal(np.asarray(outputs)[..., 0])
 
-    def sums(self, unknowns, outputs):
+    def sums(self, latents, outputs):
         return Sums(outputs[:, 0], jnp.ones(()))
 
     def reduced_predictive(self, sums, output_shape):

@@ -145,7 +145,7 @@ def test_a_loader_and_coupled_features_are_computed_at_every_step():
 def test_prediction_computes_the_fixed_part_once_for_all_draws():
     """The compiled program multiplies by the encoder outside the loop over draws."""
     problem = regression()
-    draws = jax.tree.map(lambda leaf: jnp.zeros((9, *leaf.shape)), problem.unknowns)
+    draws = jax.tree.map(lambda leaf: jnp.zeros((9, *leaf.shape)), problem.latents)
     jaxpr = jax.make_jaxpr(lambda d, x: prediction.apply_draws(problem, d, x, 9))(draws, X).jaxpr
     loop = next(eqn for eqn in jaxpr.eqns if eqn.primitive.name == "scan")
     assert "dot_general" in [eqn.primitive.name for eqn in jaxpr.eqns]

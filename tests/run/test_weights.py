@@ -65,14 +65,14 @@ def test_weighted_minibatches_average_to_the_full_value_over_an_epoch(batch_size
     own, batches = problem(), Minibatches.of(12, batch_size)
     data = tuple(map(jnp.asarray, (X, LABELS, TIMES.astype(np.float32))))
     order = batches.order(jax.random.key(3), 1)
-    values = [own.log_joint(own.unknowns, batches.take(data, order, i)) for i in range(batches.per_epoch)]
-    assert np.mean(values) == pytest.approx(float(own.log_joint(own.unknowns, REPEATED)), rel=1e-5)
+    values = [own.log_joint(own.latents, batches.take(data, order, i)) for i in range(batches.per_epoch)]
+    assert np.mean(values) == pytest.approx(float(own.log_joint(own.latents, REPEATED)), rel=1e-5)
 
 
 def test_a_full_batch_in_parts_keeps_the_weights():
     """Twelve examples in five parts: padded ones have weight 0."""
     own = problem()
-    whole, parts = (own.log_joint(own.unknowns, full_batch(own.check_weighted(WEIGHTED), n)) for n in (1, 5))
+    whole, parts = (own.log_joint(own.latents, full_batch(own.check_weighted(WEIGHTED), n)) for n in (1, 5))
     assert len(full_batch(own.check_weighted(WEIGHTED), 5).weight) == 15
     assert float(parts) == pytest.approx(float(whole), rel=1e-6)
 

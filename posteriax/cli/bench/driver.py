@@ -65,5 +65,5 @@ class Driver:
     @property
     def parameters(self) -> int:
         """How many numbers are trained."""
-        held = self.states.variational if hasattr(self.states, "variational") else self.states.unknowns
+        held = self.states.variational if hasattr(self.states, "variational") else self.states.latents
         return sum(leaf.size for leaf in jax.tree.leaves(held))

@@ -17,7 +17,7 @@ import numpy as np
 import posteriax as px
 from posteriax.cli.bench.timing import make_table
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
-from posteriax.problem import Unknowns
+from posteriax.problem import Latents
 
 EXAMPLES, DRAWS = 10_000, 1000
 CASES = {
@@ -72,7 +72,7 @@ def _drawn(problem: px.Problem, draws: int, rng: np.random.Generator) -> DrawsPo
     params = jax.tree.map(
         lambda leaf: rng.normal(size=(1, draws, *leaf.shape)).astype(np.float32), problem.network.params
     )
-    return DrawsPosterior(problem, Trace({}), Unknowns(params, {}))
+    return DrawsPosterior(problem, Trace({}), Latents(params, {}))
 
 
 def _peak() -> float:

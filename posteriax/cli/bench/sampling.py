@@ -120,7 +120,7 @@ def probabilities(draws: np.ndarray, x: Any) -> np.ndarray:
 def make_samplers(x: Any, y: Any) -> dict[str, Sampler]:
     """All samplers, warmed up."""
     problem = px.Problem((mlp, mlp_weights(SIZES)), px.Categorical())
-    batch, unravel = jax.tree.map(jnp.asarray, full_batch((x, y))), ravel_pytree(problem.unknowns)[1]
+    batch, unravel = jax.tree.map(jnp.asarray, full_batch((x, y))), ravel_pytree(problem.latents)[1]
 
     def density(vector: jax.Array) -> jax.Array:
         return problem.log_likelihood(unravel(vector), batch) + problem.log_prior(unravel(vector))

@@ -133,10 +133,10 @@ def expected_seconds(name: str, run: Run, problem: px.Problem, data: Any) -> flo
         return None
     x, y = problem.check(data)
     batch = Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(rows))
-    gradient = jit(jax.grad(lambda unknowns: problem.log_joint(unknowns, batch)))
-    jax.block_until_ready(gradient(problem.unknowns))
+    gradient = jit(jax.grad(lambda latents: problem.log_joint(latents, batch)))
+    jax.block_until_ready(gradient(problem.latents))
     began = time.perf_counter()
-    jax.block_until_ready(gradient(problem.unknowns))
+    jax.block_until_ready(gradient(problem.latents))
     each = time.perf_counter() - began
     transitions = run.arguments["draws"] + run.method.warmup / recipe.steps_per_draw
     per_device = math.ceil(run.arguments["chains"] / jax.device_count())

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.problem.likelihoods.classes import ClassLikelihood, as_labels
-from posteriax.problem.likelihoods.likelihood import Unknown, at_least_float32
+from posteriax.problem.likelihoods.likelihood import LikelihoodLatents, at_least_float32
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Bernoulli(ClassLikelihood):
             raise ValueError(f"y has shape {labels.shape}, but Bernoulli needs one label per example")
         return labels.reshape(-1)
 
-    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
         logit = at_least_float32(outputs).reshape(y.shape)
         return jax.nn.log_sigmoid(jnp.where(y == 1, logit, -logit))
 
-    def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
+    def log_probs(self, latents: LikelihoodLatents, outputs: jax.Array) -> jax.Array:
         logit = at_least_float32(outputs).reshape(outputs.shape[0])
         return jax.nn.log_sigmoid(jnp.stack([-logit, logit], axis=-1))

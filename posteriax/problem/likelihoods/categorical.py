@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from posteriax.problem.likelihoods.classes import ClassLikelihood, check_labels
-from posteriax.problem.likelihoods.likelihood import Unknown, at_least_float32
+from posteriax.problem.likelihoods.likelihood import LikelihoodLatents, at_least_float32
 
 
 @dataclass(frozen=True)
@@ -30,5 +30,5 @@ class Categorical(ClassLikelihood):
             )
         return check_labels(y, outputs.shape, f"the network has {outputs.shape[-1]} outputs")
 
-    def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
+    def log_probs(self, latents: LikelihoodLatents, outputs: jax.Array) -> jax.Array:
         return jax.nn.log_softmax(at_least_float32(outputs))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.problem.likelihoods.likelihood import Likelihood, Unknown, check_shape, sum_per_example
+from posteriax.problem.likelihoods.likelihood import Likelihood, LikelihoodLatents, check_shape, sum_per_example
 from posteriax.problem.predictive.classes import ClassPredictive, ClassSums, ReducedClassPredictive, sum_classes
 
 
@@ -22,7 +22,7 @@ class ClassLikelihood(Likelihood, namespace="likelihoods"):
     ... class Softened(px.ClassLikelihood):
     ...     '''A softmax at a fixed temperature.'''
     ...     temperature: float = 2.0
-    ...     def log_probs(self, unknowns, outputs):
+    ...     def log_probs(self, latents, outputs):
     ...         return jax.nn.log_softmax(outputs / self.temperature)
     >>> Softened().predictive(np.float32([[[2.0, 0.0]]]), {}).probs.round(3).tolist()
     [[0.731..., 0.268...]]
@@ -31,22 +31,22 @@ class ClassLikelihood(Likelihood, namespace="likelihoods"):
     predicts_classes: ClassVar[bool] = True
 
     @abstractmethod
-    def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
+    def log_probs(self, latents: LikelihoodLatents, outputs: jax.Array) -> jax.Array:
         """The log probability of every outcome: (N, ...) outputs give (N, C), or (N, ..., C) with several labels."""
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
-        shape = jax.eval_shape(self.log_probs, self.unknowns(), outputs).shape
+        shape = jax.eval_shape(self.log_probs, self.latents(), outputs).shape
         return check_labels(y, shape, f"{type(self).__name__} has {shape[-1]} outcomes")
 
-    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
-        log_probs = self.log_probs(unknowns, outputs)
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        log_probs = self.log_probs(latents, outputs)
         return sum_per_example(jnp.take_along_axis(log_probs, y[..., None], axis=-1)[..., 0])
 
-    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> ClassPredictive:
-        return ClassPredictive(self, outputs, unknowns)
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> ClassPredictive:
+        return ClassPredictive(self, outputs, latents)
 
-    def sums(self, unknowns: Unknown, outputs: jax.Array) -> ClassSums:
-        return sum_classes(self.log_probs(unknowns, outputs))
+    def sums(self, latents: LikelihoodLatents, outputs: jax.Array) -> ClassSums:
+        return sum_classes(self.log_probs(latents, outputs))
 
     def reduced_predictive(self, sums: ClassSums, output_shape: tuple[int, ...]) -> ReducedClassPredictive:
         return ReducedClassPredictive(self, sums, output_shape)

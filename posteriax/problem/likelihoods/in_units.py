@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from posteriax._internal.settings import from_plain, to_plain
-from posteriax.problem.likelihoods.likelihood import Unknown
+from posteriax.problem.likelihoods.likelihood import LikelihoodLatents
 from posteriax.problem.likelihoods.numbers import NumberLikelihood
 from posteriax.problem.likelihoods.target_units import Units
 from posteriax.problem.predictive.numbers import NumberPredictive
@@ -37,8 +37,8 @@ class InUnits(NumberLikelihood):
     def units(self) -> Units:
         return Units(self.offset, self.scale)
 
-    def unknowns(self) -> Unknown:
-        return self.standard.unknowns()
+    def latents(self) -> LikelihoodLatents:
+        return self.standard.latents()
 
     def priors(self) -> dict[str, dist.Distribution]:
         return self.standard.priors()
@@ -46,17 +46,17 @@ class InUnits(NumberLikelihood):
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         return self.standard.check(outputs, self.units.standardise(y))
 
-    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Distribution:
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Distribution:
         """In standardised units, as are the network's outputs; predictives restore the units in float64."""
-        return self.standard.distribution(unknowns, outputs)
+        return self.standard.distribution(latents, outputs)
 
-    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
         # a density per unit of the target; y is standardised
-        standard = self.standard.log_prob(unknowns, outputs, y)
+        standard = self.standard.log_prob(latents, outputs, y)
         return standard - math.prod(y.shape[1:]) * self.units.log_scale
 
-    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> NumberPredictive:
-        return replace(self.standard.predictive(outputs, unknowns), likelihood=self)
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
+        return replace(self.standard.predictive(outputs, latents), likelihood=self)
 
     def to_plain(self) -> dict[str, Any]:
         return super().to_plain() | {"standard": to_plain(self.standard)}

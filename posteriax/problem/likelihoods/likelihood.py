@@ -1,5 +1,6 @@
 """The contract of a likelihood."""
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpyro.distributions as dist
 from posteriax._internal.settings import Savable
 from posteriax.problem.predictive.predictive import Predictive, Sums
 
-Unknown = dict[str, jax.Array]
+LikelihoodLatents = dict[str, jax.Array]
 
 
 class Likelihood(Savable, ABC, namespace="likelihoods"):
@@ -23,12 +24,18 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
 
     predicts_classes: ClassVar[bool] = False  # whether `log_probs` gives the probability of every outcome
 
-    def unknowns(self) -> Unknown:
-        """Starting values of the likelihood's own unknowns: by default numbers, at the means of their priors."""
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "unknowns" in cls.__dict__:
+            warnings.warn(f"{cls.__name__}.unknowns() is now called latents()", DeprecationWarning, stacklevel=2)
+            cls.latents = cls.__dict__["unknowns"]  # type: ignore[method-assign]
+
+    def latents(self) -> LikelihoodLatents:
+        """Starting values of the likelihood's own latents: by default numbers, at the means of their priors."""
         return {name: jnp.asarray(prior.mean, float) for name, prior in self.priors().items()}
 
     def priors(self) -> dict[str, dist.Distribution]:
-        """The priors of its own unknowns; empty if it has none."""
+        """The priors of its own latent variables; empty if it has none."""
         return {}
 
     @abstractmethod
@@ -36,22 +43,22 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
         """The targets in the shape and dtype that `log_prob` takes; raises if they do not match the outputs."""
 
     @abstractmethod
-    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
         """log p(y_i | outputs_i) of every example, (N,): summed over whatever axes one example has."""
 
     @abstractmethod
-    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> Predictive:
-        """Predictions from the outputs of every draw, (S, N, ...), and the unknowns of every draw, (S, ...) each."""
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> Predictive:
+        """Predictions from the outputs of every draw, (S, N, ...), and the latents of every draw, (S, ...) each."""
 
     @abstractmethod
-    def sums(self, unknowns: Unknown, outputs: jax.Array) -> Sums:
+    def sums(self, latents: LikelihoodLatents, outputs: jax.Array) -> Sums:
         """The sums of a single draw, for ``predict(..., reduce=True)``."""
 
     @abstractmethod
     def reduced_predictive(self, sums: Any, output_shape: tuple[int, ...]) -> Predictive:
         """Predictions from the sums over all draws."""
 
-    def log_probs(self, unknowns: Unknown, outputs: jax.Array) -> jax.Array:
+    def log_probs(self, latents: LikelihoodLatents, outputs: jax.Array) -> jax.Array:
         """The log probability of every outcome, in a last axis, if there is a finite set of them."""
         raise TypeError(f"{self!r} does not predict classes")
 

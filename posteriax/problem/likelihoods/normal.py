@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax.problem.likelihoods.likelihood import Unknown
+from posteriax.problem.likelihoods.likelihood import LikelihoodLatents
 from posteriax.problem.likelihoods.numbers import (
     NumberLikelihood,
     Scale,
@@ -46,8 +46,8 @@ class Normal(NumberLikelihood):
             check_two_outputs("Normal", outputs.shape)
         return super().check(outputs, y)
 
-    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Normal:
-        return dist.Normal(*location_and_scale(self.scale, unknowns, outputs))
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Normal:
+        return dist.Normal(*location_and_scale(self.scale, latents, outputs))
 
-    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> NormalPredictive:
-        return NormalPredictive(self, outputs, unknowns)
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NormalPredictive:
+        return NormalPredictive(self, outputs, latents)

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from posteriax._internal.checks import check_positive
 from posteriax.problem.likelihoods.likelihood import (
     Likelihood,
-    Unknown,
+    LikelihoodLatents,
     at_least_float32,
     check_shape,
     sum_per_example,
@@ -33,7 +33,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
     >>> @dataclass(frozen=True)
     ... class Exponential(px.NumberLikelihood):
     ...     '''Waiting times; the network gives the log rate.'''
-    ...     def distribution(self, unknowns, outputs):
+    ...     def distribution(self, latents, outputs):
     ...         return dist.Exponential(jnp.exp(outputs))
     >>> predictive = Exponential().predictive(np.zeros((1, 1, 1), np.float32), {})
     >>> predictive.mean.item(), predictive.quantile(0.5).round(3).item()  # 1 and log(2)
@@ -41,7 +41,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
     """
 
     @abstractmethod
-    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Distribution:
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Distribution:
         """The distribution of the targets, in their shape (N, D); parameters may broadcast to it."""
 
     @property
@@ -50,7 +50,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
         return Units()
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
-        shape = jax.eval_shape(lambda o: self.distribution(self.unknowns(), o).mean, outputs).shape
+        shape = jax.eval_shape(lambda o: self.distribution(self.latents(), o).mean, outputs).shape
         targets = y.astype(jax.dtypes.canonicalize_dtype(np.float64))
         # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where the meaning is clear
         if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:
@@ -58,16 +58,16 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
         check_shape("targets", targets, shape)
         return targets
 
-    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
-        return sum_per_example(self.distribution(unknowns, outputs).log_prob(y))
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        return sum_per_example(self.distribution(latents, outputs).log_prob(y))
 
-    def predictive(self, outputs: np.ndarray, unknowns: dict[str, Any]) -> NumberPredictive:
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
         one = jnp.zeros((1, *outputs.shape[2:]), outputs.dtype)
-        discrete = self.distribution(self.unknowns(), one).is_discrete
-        return (CountPredictive if discrete else NumberPredictive)(self, outputs, unknowns)
+        discrete = self.distribution(self.latents(), one).is_discrete
+        return (CountPredictive if discrete else NumberPredictive)(self, outputs, latents)
 
-    def sums(self, unknowns: Unknown, outputs: jax.Array) -> NumberSums:
-        return sum_numbers(self.distribution(unknowns, outputs))
+    def sums(self, latents: LikelihoodLatents, outputs: jax.Array) -> NumberSums:
+        return sum_numbers(self.distribution(latents, outputs))
 
     def reduced_predictive(self, sums: NumberSums, output_shape: tuple[int, ...]) -> ReducedNumberPredictive:
         return ReducedNumberPredictive(self, sums, output_shape)
@@ -92,11 +92,11 @@ def check_two_outputs(name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def location_and_scale(scale: Scale, unknowns: Unknown, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def location_and_scale(scale: Scale, latents: LikelihoodLatents, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Location and scale of the noise, both in the shape of the targets."""
     outputs = at_least_float32(outputs)
     if scale == "predicted":
         location, raw = jnp.split(outputs, 2, axis=-1)
         return location, jax.nn.softplus(raw) + 1e-6  # a floor: an exact zero would make the density infinite
-    value: Any = jnp.exp(unknowns["log_scale"]) if scale == "learned" else scale
+    value: Any = jnp.exp(latents["log_scale"]) if scale == "learned" else scale
     return outputs, jnp.broadcast_to(value, outputs.shape)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax.problem.likelihoods.likelihood import Unknown, at_least_float32, sum_per_example
+from posteriax.problem.likelihoods.likelihood import LikelihoodLatents, at_least_float32, sum_per_example
 from posteriax.problem.likelihoods.numbers import NumberLikelihood
 
 
@@ -28,10 +28,10 @@ class Poisson(NumberLikelihood):
             raise ValueError(f"y must be counts (whole numbers) for px.Poisson(), got dtype {y.dtype} with fractions")
         return super().check(outputs, y)
 
-    def log_prob(self, unknowns: Unknown, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
         log_rate = at_least_float32(outputs)
         # from the log rate itself: a rate that underflows to 0 still has a gradient
         return sum_per_example(y * log_rate - jnp.exp(log_rate) - jax.scipy.special.gammaln(y + 1.0))
 
-    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.Poisson:
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Poisson:
         return dist.Poisson(jnp.exp(at_least_float32(outputs)))

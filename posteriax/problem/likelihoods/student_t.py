@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax.problem.likelihoods.likelihood import Unknown
+from posteriax.problem.likelihoods.likelihood import LikelihoodLatents
 from posteriax.problem.likelihoods.numbers import (
     NumberLikelihood,
     Scale,
@@ -59,9 +59,9 @@ class StudentT(NumberLikelihood):
             check_two_outputs("StudentT", outputs.shape)
         return super().check(outputs, y)
 
-    def distribution(self, unknowns: Unknown, outputs: jax.Array) -> dist.StudentT:
-        df: Any = self.df if self.df != "learned" else SMALLEST_LEARNED_DF + jnp.exp(unknowns["log_df"])
-        return _TabulatedStudentT(df, *location_and_scale(self.scale, unknowns, outputs))
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.StudentT:
+        df: Any = self.df if self.df != "learned" else SMALLEST_LEARNED_DF + jnp.exp(latents["log_df"])
+        return _TabulatedStudentT(df, *location_and_scale(self.scale, latents, outputs))
 
 
 class _TabulatedStudentT(dist.StudentT):

@@ -136,7 +136,7 @@ class ClassPredictive(FromClassSums):
     Args:
         likelihood: what the outputs mean.
         outputs: the network's outputs for every draw, (S, N, ...).
-        unknowns: the likelihood's own unknowns for every draw, if it has any.
+        latents: the likelihood's own latent variables for every draw, if it has any.
 
     >>> import posteriax as px
     >>> predictive = px.ClassPredictive(px.Categorical(), np.zeros((5, 4, 2)))  # 5 draws, 4 examples, 2 classes
@@ -146,7 +146,7 @@ class ClassPredictive(FromClassSums):
 
     likelihood: "ClassLikelihood"
     outputs: np.ndarray
-    unknowns: dict[str, Any] = field(default_factory=dict)
+    latents: dict[str, Any] = field(default_factory=dict)
 
     def shape_of_outputs(self) -> tuple[int, ...]:
         return self.outputs.shape[1:]
@@ -154,7 +154,7 @@ class ClassPredictive(FromClassSums):
     @property
     def log_probs_per_draw(self) -> jax.Array:
         """log p(class | x, w_s), (S, N, C)."""
-        return jax.vmap(self.likelihood.log_probs)(self.unknowns, jnp.asarray(self.outputs))
+        return jax.vmap(self.likelihood.log_probs)(self.latents, jnp.asarray(self.outputs))
 
     @cached_property
     def sums(self) -> ClassSums:
@@ -167,7 +167,7 @@ class ClassPredictive(FromClassSums):
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         labels = jnp.asarray(self.check(y))
-        each = jit(jax.vmap(lambda unknowns, outputs: self.likelihood.log_prob(unknowns, outputs, labels)))
+        each = jit(jax.vmap(lambda latents, outputs: self.likelihood.log_prob(latents, outputs, labels)))
         return np.asarray(log_mean(jnp.concatenate([each(*part) for part in self._parts()])))
 
     def per_draw(self) -> np.ndarray:
@@ -180,7 +180,7 @@ class ClassPredictive(FromClassSums):
         size = fitting(DERIVED_BYTES, self.outputs[:1].nbytes)
         for first in range(0, len(self.outputs), size):
             some = slice(first, first + size)
-            yield jax.tree.map(lambda leaf, some=some: leaf[some], self.unknowns), self.outputs[some]
+            yield jax.tree.map(lambda leaf, some=some: leaf[some], self.latents), self.outputs[some]
 
 
 class ReducedClassPredictive(Reduced, FromClassSums):
@@ -191,8 +191,8 @@ class ReducedClassPredictive(Reduced, FromClassSums):
 
 
 @partial(jit, static_argnums=0)
-def _class_sums(likelihood: Any, unknowns: Any, outputs: jax.Array) -> ClassSums:
-    log_probs = jax.vmap(likelihood.log_probs)(unknowns, outputs)
+def _class_sums(likelihood: Any, latents: Any, outputs: jax.Array) -> ClassSums:
+    log_probs = jax.vmap(likelihood.log_probs)(latents, outputs)
     probs = jnp.exp(log_probs)
     count, mean = jnp.asarray(len(outputs), jnp.float32), probs.mean(axis=0)
     squares = jnp.square(probs - mean).sum(axis=0)

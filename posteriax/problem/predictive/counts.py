@@ -28,7 +28,7 @@ class CountPredictive(NumberPredictive):
     Args:
         likelihood: the noise model.
         outputs: the network's outputs for every draw, (S, N, ...).
-        unknowns: the likelihood's own unknowns for every draw.
+        latents: the likelihood's own latent variables for every draw.
 
     >>> import posteriax as px
     >>> predictive = px.CountPredictive(px.Poisson(), np.log(np.full((1, 1, 1), 2.0, np.float32)), {})
@@ -87,7 +87,7 @@ class CountPredictive(NumberPredictive):
         rows = fitting(DENSITY_VALUES, counts * int(np.prod(self.outputs.shape[2:])), n)
         for start in range(0, n, rows):
             index = np.minimum(np.arange(start, start + rows), n - 1)
-            tables = _tabulate(self.likelihood, counts, self.unknowns, outputs[:, index])
+            tables = _tabulate(self.likelihood, counts, self.latents, outputs[:, index])
             probs, entropies = (np.asarray(table, np.float64)[:, : n - start] for table in tables)
             yield probs, entropies
 
@@ -98,9 +98,9 @@ def _smallest(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 @partial(jit, static_argnums=(0, 1))
-def _tabulate(likelihood: Any, counts: int, unknowns: Any, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _tabulate(likelihood: Any, counts: int, latents: Any, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     def at(count: jax.Array) -> tuple[jax.Array, jax.Array]:
-        probs = jax.vmap(lambda u, o: jnp.exp(likelihood.distribution(u, o).log_prob(count)))(unknowns, outputs)
+        probs = jax.vmap(lambda u, o: jnp.exp(likelihood.distribution(u, o).log_prob(count)))(latents, outputs)
         return probs.mean(axis=0), -xlogy(probs, probs).mean(axis=0)
 
     return jax.lax.map(at, jnp.arange(counts))  # one after another: all at once would hold every draw for each

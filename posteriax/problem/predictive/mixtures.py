@@ -28,9 +28,9 @@ def check_levels(q: Any) -> np.ndarray:
 
 
 @partial(jit, static_argnums=0)
-def mixture_quantiles(likelihood: Any, unknowns: Any, outputs: jax.Array, levels: jax.Array) -> jax.Array:
+def mixture_quantiles(likelihood: Any, latents: Any, outputs: jax.Array, levels: jax.Array) -> jax.Array:
     """Quantiles of the mixture over draws, (levels, N, D)."""
-    each = jax.vmap(likelihood.distribution)(unknowns, outputs)  # once, not at every bisection step
+    each = jax.vmap(likelihood.distribution)(latents, outputs)  # once, not at every bisection step
 
     def below(value: jax.Array) -> jax.Array:
         return jax.vmap(lambda distribution: _cdf(distribution, value))(each).mean(axis=0)
@@ -41,7 +41,7 @@ def mixture_quantiles(likelihood: Any, unknowns: Any, outputs: jax.Array, levels
 
 
 @partial(jit, static_argnums=0)
-def each_entropy(likelihood: Any, unknowns: Any, outputs: jax.Array) -> jax.Array:
+def each_entropy(likelihood: Any, latents: Any, outputs: jax.Array) -> jax.Array:
     """The entropy of every draw's own distribution, (S, N, D), by its quantiles."""
 
     def of_draw(draw: Any) -> jax.Array:
@@ -50,7 +50,7 @@ def each_entropy(likelihood: Any, unknowns: Any, outputs: jax.Array) -> jax.Arra
         log_density = jax.lax.map(lambda level: distribution.log_prob(quantile(level)), jnp.asarray(LEVELS))
         return -jnp.tensordot(jnp.asarray(LEVEL_WEIGHTS, log_density.dtype), log_density, 1)
 
-    return jax.lax.map(of_draw, (unknowns, outputs))
+    return jax.lax.map(of_draw, (latents, outputs))
 
 
 def _cdf(distribution: Any, value: jax.Array) -> jax.Array:

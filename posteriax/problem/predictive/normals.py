@@ -25,7 +25,7 @@ class NormalPredictive(NumberPredictive):
     Args:
         likelihood: the noise model.
         outputs: the network's outputs for every draw, (S, N, ...).
-        unknowns: the likelihood's own unknowns for every draw.
+        latents: the likelihood's own latent variables for every draw.
 
     >>> import posteriax as px
     >>> predictive = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((5, 4, 1)), {})

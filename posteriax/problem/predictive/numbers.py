@@ -88,7 +88,7 @@ class NumberPredictive(PredictsNumbers):
     Args:
         likelihood: the noise model.
         outputs: the network's outputs for every draw, (S, N, ...).
-        unknowns: the likelihood's own unknowns for every draw.
+        latents: the likelihood's own latent variables for every draw.
 
     >>> import posteriax as px
     >>> predictive = px.NumberPredictive(px.StudentT(df=4.0, scale=1.0), np.zeros((5, 4, 1), np.float32), {})
@@ -98,7 +98,7 @@ class NumberPredictive(PredictsNumbers):
 
     likelihood: "NumberLikelihood"
     outputs: np.ndarray
-    unknowns: dict[str, Any]
+    latents: dict[str, Any]
 
     @cached_property
     def standard_moments(self) -> tuple[jax.Array, jax.Array]:
@@ -156,7 +156,7 @@ class NumberPredictive(PredictsNumbers):
 
         If an example has several targets, each by itself, as for :meth:`entropy`.
         """
-        own = np.mean(each_entropy(self.likelihood, self.unknowns, jnp.asarray(self.outputs)), axis=0)
+        own = np.mean(each_entropy(self.likelihood, self.latents, jnp.asarray(self.outputs)), axis=0)
         return np.maximum(self.entropy() - self.likelihood.units.log_scale - own, 0.0)
 
     def distance(self, other: "NumberPredictive") -> np.ndarray:
@@ -170,7 +170,7 @@ class NumberPredictive(PredictsNumbers):
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         targets = jnp.asarray(self.check(y))
         per_draw = jax.vmap(lambda u, outputs: self.likelihood.log_prob(u, outputs, targets))(
-            self.unknowns, jnp.asarray(self.outputs)
+            self.latents, jnp.asarray(self.outputs)
         )
         return np.asarray(log_mean(per_draw))
 
@@ -184,12 +184,12 @@ class NumberPredictive(PredictsNumbers):
 
     def _standard_quantiles(self, levels: Any) -> jax.Array:
         """(levels, N, D), in the network's units."""
-        return mixture_quantiles(self.likelihood, self.unknowns, jnp.asarray(self.outputs), jnp.asarray(levels))
+        return mixture_quantiles(self.likelihood, self.latents, jnp.asarray(self.outputs), jnp.asarray(levels))
 
     def _each(self, function: Callable[[Any], Any]) -> Any:
         """A function of every draw's distribution."""
         return jax.vmap(lambda u, o: function(self.likelihood.distribution(u, o)))(
-            self.unknowns, jnp.asarray(self.outputs)
+            self.latents, jnp.asarray(self.outputs)
         )
 
 

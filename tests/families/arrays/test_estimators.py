@@ -234,7 +234,7 @@ def test_the_same_network_gives_the_same_draws_in_every_framework():
             problem = px.Problem(net, px.Categorical())
             task = Task(problem=problem, example=jax.ShapeDtypeStruct((3,), jnp.float32), num_examples=5, steps=1)
             leaves = px.VI(q.Normal(scale=0.3), estimator=estimator).bind(task).blocks
-            values = jax.tree.leaves(problem.unknowns)
+            values = jax.tree.leaves(problem.latents)
             variational = {
                 leaf.name: leaf.family.init(KEY, v, leaf.info) for leaf, v in zip(leaves, values, strict=True)
             }
@@ -262,7 +262,7 @@ def test_equinox_has_the_moments_of_the_same_function():
         assert [leaf.plan.estimator for leaf in leaves] == ["local", "flipout", "local", "flipout"]
         variational = {
             leaf.name: leaf.family.init(KEY, value, leaf.info)
-            for leaf, value in zip(leaves, jax.tree.leaves(problem.unknowns), strict=True)
+            for leaf, value in zip(leaves, jax.tree.leaves(problem.latents), strict=True)
         }
         draws[name] = draw(
             lambda key, p=problem, ls=leaves, v=variational: random_outputs(p, ls, v, block_keys(key, ls), x)[1]
