@@ -1,6 +1,8 @@
 """Runs with fixed leaves: the known posterior of a last layer, every method, files, and what is computed once."""
 
+import re
 from collections import deque
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -180,3 +182,13 @@ def test_a_file_holds_fixed_leaves_once(tmp_path):
     posterior.save(tmp_path / "run.posterior")
     numbers = 50 * 500 + 2 * 500
     assert (tmp_path / "run.posterior").stat().st_size < 4 * numbers + 40_000
+
+
+def test_the_example_of_the_page_on_networks_runs_as_printed(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    code = re.search(r"## A pre-trained part.*?```python\n(.*?)```", page, re.DOTALL).group(1)
+    space = {}
+    exec(compile(code, "networks.md", "exec"), space)
+    assert "the outputs of the fixed part, 50 numbers per example, were computed once" in capsys.readouterr().out
+    assert space["posterior"].draws.network.layers[2].weight.shape == (4, 100, 2, 50)
+    assert px.evaluate(space["posterior"].predict(space["x_test"]), space["y_test"])["accuracy"] > 0.9

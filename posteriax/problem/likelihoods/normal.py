@@ -29,6 +29,7 @@ class Normal(NumberLikelihood):
             with the weights, under the prior log sigma ~ N(0, 1) (standardise y first). ``"predicted"`` reads it from
             the network, which then has 2 D outputs for D targets: the means, then values whose softplus is sigma.
 
+    >>> import jax.numpy as jnp
     >>> Normal(scale=1.0).log_prob({}, jnp.array([[0.0]]), jnp.array([[0.0]])).round(3).tolist()
     [-0.919...]
     """
