@@ -15,22 +15,64 @@ in hamiltorch, stands in for it, beside a minimal loop.
 import argparse
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
-from images import LENET, RESNET20
+import optax
 from rich.console import Console
 
+import posteriax as px
+from posteriax import families as q
 from posteriax.cli.bench import leapfrog, step
-from posteriax.cli.bench.timing import interleave
+from posteriax.cli.bench.driver import Driver
+from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.cli.bench.worker import Worker
 from posteriax.cli.environment import use_all_cores
 
 ENVIRONMENT = Path(".venv-peers")
 PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl", "tyxe==0.0.2")
 WORKER = Path(__file__).with_name("other_libraries_worker.py")
+IMAGES, STEPS = 128, 3
+
+
+@dataclass(frozen=True)
+class ImageRace:
+    """MAP and mean-field steps of one network, relative to PyTorch's deterministic step."""
+
+    name: str
+    build: Callable[..., Any]
+    shape: tuple[int, int, int]
+
+    @property
+    def peer(self) -> str:
+        return f"PyTorch, {self.name}"
+
+    def cases(self) -> dict[str, Callable[[], float]]:
+        rng = np.random.default_rng(0)
+        data = rng.normal(size=(4 * IMAGES, *self.shape)).astype(np.float32), rng.integers(0, 10, 4 * IMAGES)
+        problem = px.Problem(self.build(key=jax.random.key(0)), px.Categorical())
+        adam = optax.adam(1e-3)
+        methods = {
+            "MAP": px.MAP(adam),
+            "mean-field, one draw": px.VI(q.Normal(), estimator="weight", optimizer=adam),
+            "mean-field, auto (flipout)": px.VI(q.Normal(), optimizer=adam),
+        }
+        return {
+            name: Driver(problem, method, data, batch_size=IMAGES).seconds_per_step(STEPS)
+            for name, method in methods.items()
+        }
+
+    def table(self, times: dict[str, np.ndarray]) -> Any:
+        return ratio_table(times, self.peer, unit="ms", title=f"One step of {self.name}, batch {IMAGES}, Adam")
+
+
+RESNET20 = ImageRace("ResNet-20-FRN", px.zoo.resnet20, (32, 32, 3))
+LENET = ImageRace("LeNet-5", px.zoo.lenet5, (28, 28, 1))
 RACES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "step": (step, ("deterministic PyTorch", "bayesian-torch", "torchbnn", "blitz")),
     "resnet20": (RESNET20, (RESNET20.peer,)),

@@ -356,8 +356,8 @@ def test_a_family_that_does_not_fit_is_refused_before_any_compute(name, moons, m
     [
         (partial(q.KTied, 0), "k must be"),
         (partial(q.Rank1, 0), "components must be"),
-        (partial(q.Rank1, noise="gamma"), "noise must be one of"),
-        (partial(q.Rank1, place="inside"), "place must be one of"),
+        (partial(q.Rank1, noise="gamma"), 'noise must be "normal"'),
+        (partial(q.Rank1, place="inside"), 'place must be "input"'),
         (partial(q.Rank1, form="additive", noise="log_normal"), "both signs"),
         (partial(q.Rank1, noise="log_normal", prior_mean=-1.0), "prior_mean must be"),
         (partial(q.LowRank, 0), "rank must be"),
