@@ -7,6 +7,7 @@ packed into one vector for the optimiser, 1.03 (0.96 to 1.08), and compiling in 
 
     noise-once      1.06 (1.01 to 1.09)   a mean-field step of the MLP 784-400-400-10
     unrolled-bits   1.07 (1.02 to 1.10)   the same
+    image-operations  42 to 110           the gradient of a 3 x 3 kernel, inside a loop (docs/decisions, convolutions)
     llvm-levels     1.10 (1.00 to 1.19)   a new process up to the README's first step; of steps 0.99 (0.95 to 1.05)
 """
 

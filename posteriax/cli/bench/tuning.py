@@ -7,36 +7,45 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from posteriax._internal.cpu_tuning import LLVM_LEVELS, NOISE_ONCE, SWITCH, UNROLLED_BITS
+import numpy as np
+
+from posteriax._internal.cpu_tuning import IMAGES, LLVM_LEVELS, NOISE_ONCE, SWITCH, UNROLLED_BITS
 from posteriax.cli.bench.start import FIRST_STEP, seconds_of_process
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.cli.bench.worker import Worker
 
-STEP = "step of the MLP, mean-field VI"  # a case of posteriax.cli.bench.compilers
-STEPS = ("all on", NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS)
+# cases of posteriax.cli.bench.compilers, and the items that matter to each
+STEPS = {
+    "step of the MLP, mean-field VI": ("all on", NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS),
+    "step of LeNet, MAP": ("all on", IMAGES),
+}
 STARTS = ("all on", LLVM_LEVELS)
 
 
 def report(rounds: int) -> list[Any]:
-    """Seconds with everything on and with one item off: of a training step, and of a process up to its first step."""
-    command = [sys.executable, "-m", "posteriax.cli.bench.compilers"]
-    with contextlib.ExitStack() as stack:
-        workers = {name: stack.enter_context(Worker(command, _without(name))) for name in STEPS}
-        for worker in workers.values():  # one after another: all compile before any is timed
-            worker.seconds(STEP)
-        steps: dict[str, Callable[[], float]] = {
-            _label(name): partial(worker.seconds, STEP) for name, worker in workers.items()
-        }
-        step_times = interleave(steps, rounds)
+    """Seconds with everything on and with one item off: of training steps, and of a process up to its first step."""
+    baseline, start = _label("all on"), "a new process up to its first training step"
+    tables = [
+        ratio_table(_step_times(step, names, rounds), baseline, unit="ms", title=step, digits=3)
+        for step, names in STEPS.items()
+    ]
     starts: dict[str, Callable[[], float]] = {
         _label(name): partial(seconds_of_process, FIRST_STEP, environment=_without(name)) for name in STARTS
     }
     start_times = interleave(starts, max(rounds // 3, 1))
-    baseline, start = _label("all on"), "a new process up to its first training step"
-    return [
-        ratio_table(step_times, baseline, unit="ms", title=STEP, digits=3),
-        ratio_table(start_times, baseline, unit="s", title=start, digits=3),
-    ]
+    return [*tables, ratio_table(start_times, baseline, unit="s", title=start, digits=3)]
+
+
+def _step_times(step: str, names: tuple[str, ...], rounds: int) -> dict[str, np.ndarray]:
+    command = [sys.executable, "-m", "posteriax.cli.bench.compilers"]
+    with contextlib.ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(command, _without(name))) for name in names}
+        for worker in workers.values():  # one after another: all compile before any is timed
+            worker.seconds(step)
+        cases: dict[str, Callable[[], float]] = {
+            _label(name): partial(worker.seconds, step) for name, worker in workers.items()
+        }
+        return interleave(cases, rounds)
 
 
 def _label(name: str) -> str:
