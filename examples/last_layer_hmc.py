@@ -14,6 +14,7 @@ import jax
 import posteriax as px
 from posteriax import priors as p
 
+jax.config.update("jax_num_cpu_devices", 2)  # a core for each chain
 CHAINS, WARMUP = 2, 200
 draws = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 
