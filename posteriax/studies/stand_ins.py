@@ -1,0 +1,51 @@
+"""Made-up examples of a data set's shape, for tests and trials that must not need the data."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from posteriax.data import DataSet, load
+
+TRAIN, TEST = 64, 32  # examples
+
+
+class Shape(NamedTuple):
+    """Shape of one input, number of classes, and the number of words if inputs are words."""
+
+    inputs: tuple[int, ...]
+    classes: int
+    words: int = 0
+
+
+SHAPES = {
+    "mnist": Shape((28, 28), 10),
+    "fashion_mnist": Shape((28, 28), 10),
+    "fashion_small": Shape((28, 28), 10),
+    "cifar10": Shape((32, 32, 3), 10),
+    "cifar100": Shape((32, 32, 3), 100),
+    "imdb": Shape((100,), 2, words=20_000),
+}
+
+
+def stand_in(name: str) -> DataSet:
+    """A few random examples that can be learned: each class has a pattern of its own, with noise on top.
+
+    >>> stand_in("cifar100")
+    made-up/cifar100: 64 training and 32 test examples, x (32, 32, 3) float32, 100 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...
+    """
+    if name not in SHAPES:
+        return load(name)  # one of the small sets that need no files
+    shape, rng = SHAPES[name], np.random.default_rng(0)
+    y = rng.integers(0, shape.classes, TRAIN + TEST)
+    if shape.words:
+        x = np.where(
+            rng.random((len(y), *shape.inputs)) < 0.2,
+            10 + y[:, None],
+            rng.integers(3, shape.words, (len(y), *shape.inputs)),
+        ).astype(np.int32)
+    else:
+        patterns = rng.random((shape.classes, *shape.inputs))
+        x = np.clip(0.7 * patterns[y] + 0.3 * rng.random((len(y), *shape.inputs)), 0, 1).astype(np.float32)
+    y = y.astype(np.int32)
+    classes = tuple(map(str, range(shape.classes)))
+    return DataSet(f"made-up/{name}", (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:]), classes)
