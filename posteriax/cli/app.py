@@ -1,4 +1,4 @@
-"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``bench``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``bench``, ``study``."""
 
 import sys
 from typing import Any
@@ -17,13 +17,14 @@ def make_app() -> Any:
     """All commands, one file each in ``commands/``; what is slow to import is imported by the command that needs it."""
     import typer
 
-    from posteriax.cli.commands import bench, compare, demo, doctor, predict
+    from posteriax.cli.commands import bench, compare, demo, doctor, predict, study
 
     app = typer.Typer(help="Bayesian neural networks for JAX.", no_args_is_help=True, add_completion=False)
     app.callback()(prepare_jax)
     for module in (demo, compare, predict, doctor):
         app.command(module.__name__.rpartition(".")[2])(module.command)
     app.add_typer(bench.commands(), name="bench")
+    app.add_typer(study.commands(), name="study")
     return app
 
 

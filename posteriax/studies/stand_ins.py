@@ -30,8 +30,8 @@ SHAPES = {
 def stand_in(name: str) -> DataSet:
     """A few random examples that can be learned: each class has a pattern of its own, with noise on top.
 
-    >>> stand_in("cifar100")
-    made-up/cifar100: 64 training and 32 test examples, x (32, 32, 3) float32, 100 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...
+    >>> stand_in("cifar10")
+    made-up/cifar10: 64 training and 32 test examples, x (32, 32, 3) float32, 10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
     """
     if name not in SHAPES:
         return load(name)  # one of the small sets that need no files

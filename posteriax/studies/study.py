@@ -1,7 +1,7 @@
 """What a study is: a paper's claims, the settings at each scale, the cells to run, and how the results are shown.
 
-A study is one file that can be read on its own, top to bottom: claims, settings, cells, run, tables, figures. The claims
-and their bounds stand there before anything is run; the verdicts are computed from the results by one rule
+A study is one file that can be read on its own, top to bottom: claims, settings, cells, run, tables, figures. The
+claims and their bounds stand there before anything is run; the verdicts are computed from the results by one rule
 (:mod:`posteriax.studies.verdict`).
 """
 

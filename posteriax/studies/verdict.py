@@ -1,6 +1,6 @@
 """The rule that turns numbers into a verdict, the same for every claim.
 
-    interval = mean ± t s / sqrt(n)       n values, one per seed; t: Student's 95 % quantile with n - 1 degrees of freedom
+    interval = mean ± t s / sqrt(n)     n values, one per seed; t: Student's 95 % quantile, n - 1 degrees of freedom
 
 The claim holds if the interval lies within the claim's bounds, does not hold if it lies outside, and cannot be decided
 otherwise, nor from fewer than two values, nor at a scale that is only for trying out.

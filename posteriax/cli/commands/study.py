@@ -1,0 +1,121 @@
+"""``posteriax study``: what the papers claim, run again, with a verdict on each claim."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from posteriax.cli.environment import console
+
+
+def commands() -> typer.Typer:
+    """The commands over studies."""
+    study = typer.Typer(help="The papers' experiments, with a verdict on each claim.", no_args_is_help=True)
+    study.command("list")(list_studies)
+    study.command("run")(run)
+    study.command("report")(report)
+    return study
+
+
+def list_studies() -> None:
+    """All studies, with the number of claims and the data that they need."""
+    from rich.table import Table
+
+    from posteriax.studies import STUDIES
+
+    table = Table("study", "what", "claims", "data at laptop scale")
+    for study in STUDIES.values():
+        table.add_row(study.name, study.title, str(len(study.claims)), ", ".join(study.scales["laptop"].data))
+    console().print(table)
+
+
+def run(
+    name: str = typer.Argument(help="A study; `posteriax study list` has the names."),
+    scale: str = typer.Option("laptop", help="smoke (seconds, no data), laptop (half an hour), paper (everything)."),
+    seeds: int | None = typer.Option(None, min=1, help="Repetitions; by default those of the scale."),
+    out: Path | None = typer.Option(None, help="The folder for the results; by default studies/NAME-SCALE."),
+    trial: bool = typer.Option(False, "--trial", help="One step of everything, on made-up data: does it build?"),
+) -> None:
+    """Run a study, or resume one that was stopped; finished cells are not run again."""
+    with one_line_study_errors():
+        from posteriax.studies import find_study, run_study, write_page
+
+        study = find_study(name)
+        folder = out or Path("studies") / f"{name}-{scale}"
+        try:
+            results = run_study(
+                study, folder, scale=scale, seeds=seeds, trial=trial, command=_command(name, scale, seeds), report=_say
+            )
+        except KeyboardInterrupt:
+            print(f"stopped; the same command continues from {folder}", file=sys.stderr)
+            raise SystemExit(130) from None
+        write_page(study, folder)
+        _print_verdicts(study, results)
+        console().print(f"Page and figures: {folder}/README.md", highlight=False)
+
+
+def report(folder: Path = typer.Argument(help="A folder that `study run` wrote, or one that holds several.")) -> None:
+    """Draw pages and figures again from the stored results; for several studies, a front page over all of them."""
+    with one_line_study_errors():
+        from posteriax.studies import find_study, front_page, read_results, write_page
+
+        several = sorted(path.parent for path in folder.glob("*/results.json"))
+        if (folder / "results.json").exists() or not several:
+            study = find_study(read_results(folder).study)
+            _print_verdicts(study, write_page(study, folder))
+            return
+        pages = {}
+        for place in several:
+            study = find_study(read_results(place).study)
+            pages[place.name] = study, write_page(study, place)
+            _print_verdicts(*pages[place.name])
+        (folder / "README.md").write_text(front_page(pages))
+        console().print(f"Front page: {folder}/README.md", highlight=False)
+
+
+@contextlib.contextmanager
+def one_line_study_errors() -> Iterator[None]:
+    """Say what is missing or wrong, a line each on standard error, with exit code 2."""
+    from posteriax.run import CheckpointError
+    from posteriax.studies import MissingData, ResultsError
+
+    try:
+        yield
+    except MissingData as missing:
+        messages = missing.messages
+    except (ResultsError, CheckpointError, ValueError, OSError, ImportError) as error:
+        messages = [str(error)]
+    else:
+        return
+    for message in messages:
+        print("error: " + " ".join(message.split()), file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _command(name: str, scale: str, seeds: int | None) -> str:
+    return f"posteriax study run {name} --scale {scale}" + (f" --seeds {seeds}" if seeds is not None else "")
+
+
+def _say(line: str) -> None:
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr, flush=True)
+
+
+def _print_verdicts(study: Any, results: Any) -> None:
+    from rich.table import Table
+
+    from posteriax.comparison import format_estimate
+    from posteriax.metrics import Estimate
+    from posteriax.studies import counts_of, verdicts
+
+    judged = verdicts(study, results)
+    table = Table("claim", "measured", "holds if", "result", "verdict", title=f"{study.title} ({results.scale})")
+    for claim in study.claims:
+        found = judged[claim.name]
+        shown = format_estimate(Estimate(found.effect, found.error)) if found.values else "-"
+        table.add_row(claim.sentence, claim.quantity, found.rule, shown, found.word)
+    console().print(table)
+    console().print(counts_of(judged.values()), highlight=False)

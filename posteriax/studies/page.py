@@ -1,0 +1,144 @@
+"""The page of a study, in Markdown, with its figures: all drawn from the file of results, nothing is run again."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from posteriax._internal.plot_style import pyplot
+from posteriax.comparison import format_estimate
+from posteriax.metrics import Estimate
+from posteriax.studies.results import Results, read_results
+from posteriax.studies.running import verdicts
+from posteriax.studies.study import Study, Table
+from posteriax.studies.verdict import CONFIDENCE, FAILS, HOLDS, UNDECIDED, Verdict
+
+DPI = 120
+FRONT_TITLE = "What the papers claim, and what holds here"
+
+
+def write_page(study: Study, folder: Path) -> Results:
+    """Write README.md and the figures beside a folder's ``results.json``; returns the results."""
+    results = read_results(folder)
+    names = [name for name in study.figures if _draw(study, results, name, folder)]
+    text = page(study, results, names)
+    (folder / "README.md").write_text(text)
+    return results
+
+
+def page(study: Study, results: Results, figures: Sequence[str] = ()) -> str:
+    """The text of the page."""
+    judged = verdicts(study, results)
+    parts = [f"# {study.title}", study.summary, f"Paper: {study.paper}", _provenance(results)]
+    if not results.complete:
+        parts.append("**Not complete**: some cells have not run yet. The same command runs them.")
+    parts += ["## Claims", counts_of(judged.values()), _table(_claims_table(study, judged))]
+    parts += [f"**{claim.name}.** {claim.remark}" for claim in study.claims if claim.remark]
+    with contextlib.suppress(*(() if results.complete else (KeyError, IndexError))):
+        tables = study.tables(results)
+        parts += ["## Results", *(f"{table.caption}\n\n{_table(table)}" for table in tables)]
+    parts += [f"![{name.replace('_', ' ')}]({name}.png)" for name in figures]
+    parts += ["## Settings", _settings(results.settings)]
+    return "\n\n".join(parts) + "\n"
+
+
+def front_page(pages: Mapping[str, tuple[Study, Results]]) -> str:
+    """One page over several studies: how many claims there are, how many hold, and by what margin.
+
+    Args:
+        pages: study and results by the folder that holds its page, relative to the front page.
+    """
+    judged = {place: verdicts(study, results) for place, (study, results) in pages.items()}
+    words = [verdict for found in judged.values() for verdict in found.values()]
+    parts = [f"# {FRONT_TITLE}", f"{_number(len(pages), 'paper')}. {counts_of(words)}", _MEANING]
+    for place, (study, results) in pages.items():
+        parts += [f"## [{study.title}]({place}/README.md)", f"{study.paper} {counts_of(judged[place].values())}"]
+        parts.append(f"Scale: {results.scale}, {_number(results.seeds, 'seed')}.")
+        parts.append(_table(_claims_table(study, judged[place])))
+    return "\n\n".join(parts) + "\n"
+
+
+def counts_of(found: Any) -> str:
+    """How many claims hold, in words.
+
+    >>> counts_of([Verdict(HOLDS, 1.0, 0.1, 3, ""), Verdict(FAILS, 1.0, 0.1, 3, "")])
+    '2 claims: 1 holds, 1 does not hold, 0 not decidable at this scale.'
+    """
+    words = [verdict.word for verdict in found]
+    hold, fail = words.count(HOLDS), words.count(FAILS)
+    return (
+        f"{_number(len(words), 'claim')}: {hold} {'holds' if hold == 1 else 'hold'}, {fail} "
+        f"{'does' if fail == 1 else 'do'} not hold, {words.count(UNDECIDED)} not decidable at this scale."
+    )
+
+
+_MEANING = (
+    f"A claim is a number with bounds that were fixed before the run. It holds if the {CONFIDENCE:.0%} interval of its "
+    "mean over seeds (Student's t, one-sided at each end) lies within the bounds, does not hold if it lies outside, "
+    "and cannot be decided otherwise. ± is the standard error over seeds."
+)
+
+
+def _claims_table(study: Study, judged: Mapping[str, Verdict]) -> Table:
+    rows = []
+    for claim in study.claims:
+        verdict = judged[claim.name]
+        here = (
+            "-"
+            if verdict.values == 0
+            else f"{format_estimate(Estimate(verdict.effect, verdict.error))} (n = {verdict.values})"
+        )
+        rows.append((claim.sentence, claim.paper, claim.quantity, verdict.rule, here, f"**{verdict.word}**"))
+    return Table("", ("claim", "the paper", "measured here", "holds if", "result", "verdict"), rows)
+
+
+def _provenance(results: Results) -> str:
+    made, seconds = results.made_by, sum(cell["seconds"] for cell in results.times.values())
+    lines = [
+        f"Scale: {results.scale}, {_number(results.seeds, 'seed')}. {_number(len(results.cells), 'cell')}, "
+        f"{seconds / 60:.0f} minutes in all. {made['machine']}; posteriax {made['posteriax']}, "
+        f"commit {made['commit']}, JAX {made['jax']}."
+    ]
+    if made["command"]:
+        lines.append(f"```sh\n{made['command']}\n```")
+    return "\n\n".join(lines)
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return _table(Table("", ("setting", "value"), [(name, str(value)) for name, value in settings.items()]))
+
+
+def _table(table: Table) -> str:
+    rows = [table.headings, ["---"] * len(table.headings), *table.rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows
+    )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+@contextlib.contextmanager
+def _without_screen() -> Iterator[Any]:
+    plt = pyplot()
+    backend = plt.get_backend()
+    plt.switch_backend("Agg")
+    try:
+        yield plt
+    finally:
+        plt.switch_backend(backend)
+
+
+def _draw(study: Study, results: Results, name: str, folder: Path) -> bool:
+    """Draw a figure; returns whether the cells that it needs are finished."""
+    with _without_screen() as plt:
+        try:
+            figure = study.figures[name](results)
+        except (KeyError, IndexError, ValueError):
+            if results.complete:
+                raise
+            return False
+        figure.savefig(folder / f"{name}.png", dpi=DPI)
+        plt.close(figure)
+    return True

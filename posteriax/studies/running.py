@@ -1,0 +1,188 @@
+"""Running a study: every cell once, in order, resumable at any moment."""
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from posteriax.__about__ import __version__
+from posteriax.data import DataError
+from posteriax.studies.folder import StudyFolder, open_folder, write_json
+from posteriax.studies.results import FORMAT, VERSION, CellResult, Results, plain, read_results
+from posteriax.studies.study import SCALES, Cell, Study
+from posteriax.studies.verdict import Verdict, judge
+from posteriax.studies.workbench import Workbench, load_data
+
+Report = Callable[[str], None]
+
+
+class MissingData(Exception):
+    """Data sets that a study needs are not there. `messages` has one line for each."""
+
+    def __init__(self, messages: list[str]):
+        super().__init__("\n".join(messages))
+        self.messages = messages
+
+
+def run_study(
+    study: Study,
+    out: Path,
+    *,
+    scale: str = "laptop",
+    seeds: int | None = None,
+    trial: bool = False,
+    command: str = "",
+    report: Report = lambda line: None,
+    progress: bool | None = None,
+) -> Results:
+    """Run the cells that are not finished yet, and write ``results.json``.
+
+    Args:
+        study: which one.
+        out: the folder; the same call again resumes a run that was killed, with the same results.
+        scale: "smoke" (seconds, no data), "laptop" (at most half an hour on two cores) or "paper" (the whole).
+        seeds: how many repetitions; by default those of the scale. More than before adds the missing ones.
+        trial: the shortest possible run of every cell on made-up data, to see that the scale builds.
+        command: what to quote on the page as the way to get these results.
+        report: is told how far the study is, before each cell.
+        progress: show the progress bars of the runs; by default if standard error is a terminal.
+
+    Raises:
+        MissingData: before anything runs.
+        ResultsError: if the folder is in use or holds another study.
+    """
+    if scale not in SCALES:
+        raise ValueError(f"there is no scale {scale!r}; there are {', '.join(SCALES)}")
+    settings = study.scales[scale]
+    seeds = settings.seeds if seeds is None else seeds
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    settings = study.one_step(settings) if trial else settings
+    loaded: dict[Any, Any] = {}
+    if not trial:
+        check_data(settings.data)
+    scale = f"{scale}, trial" if trial else scale
+    cells = study.cells(settings, seeds)
+    identity = {"study": study.name, "scale": scale, "settings": plain(asdict(settings))}
+    with open_folder(out, identity) as folder:
+        if not all(folder.finished(cell) for cell in cells):
+            _write_results(study, folder, cells, identity, seeds, command)  # a study that was complete is so no longer
+        clock = _Clock(cells, report)
+        for number, cell in enumerate(cells):
+            if folder.finished(cell):
+                clock.skip(cell)
+                continue
+            clock.announce(number, cell)
+            bench = Workbench(folder.place_for(cell), trial=trial, progress=progress, loaded=loaded)
+            began = time.monotonic()
+            result = study.run(cell, settings, bench)
+            seconds = time.monotonic() - began
+            folder.keep(cell, result, {"seconds": seconds, **bench.times})
+            clock.finish(cell, seconds)
+        _write_results(study, folder, cells, identity, seeds, command)
+    return read_results(out)
+
+
+def check_data(names: tuple[str, ...]) -> None:
+    """Load every data set once, so that what is missing is said before anything runs."""
+    messages = []
+    for name in names:
+        try:
+            load_data(name)
+        except DataError as error:
+            messages.append(str(error))
+    if messages:
+        raise MissingData(messages)
+
+
+def verdicts(study: Study, results: Results) -> dict[str, Verdict]:
+    """The verdict on every claim, by its name; a claim whose cells are not finished cannot be decided."""
+    found = {}
+    for claim in study.claims:
+        try:
+            values = claim.measure(results)
+        except (KeyError, IndexError):  # an unfinished study
+            if results.complete:
+                raise
+            values = []
+        found[claim.name] = judge(values, claim.above, claim.below, decides=results.scale in ("laptop", "paper"))
+    return found
+
+
+def _write_results(
+    study: Study, folder: StudyFolder, cells: list[Cell], identity: Mapping[str, Any], seeds: int, command: str
+) -> None:
+    done = [(cell, stored) for cell in cells if (stored := folder.finished(cell))]
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        **identity,
+        "seeds": seeds,
+        "complete": len(done) == len(cells),
+        "cells": [
+            {"name": cell.name, "settings": dict(cell.settings), "seed": cell.seed, "result": stored["result"]}
+            for cell, stored in done
+        ],
+        "times": {cell.name: stored["times"] for cell, stored in done},
+        "made_by": made_by(command),
+    }
+    results = Results(
+        cells=[CellResult(cell["settings"], cell["seed"], cell["result"]) for cell in content["cells"]],
+        **{name: content[name] for name in ("study", "scale", "seeds", "settings", "times", "made_by", "complete")},
+    )
+    judged = verdicts(study, results)
+    content["verdicts"] = [{"claim": name, **plain(asdict(verdict))} for name, verdict in judged.items()]
+    write_json(folder.path / "results.json", content)
+
+
+def made_by(command: str) -> dict[str, Any]:
+    """What produced a file of results, for whoever wants to produce it again."""
+    return {
+        "command": command,
+        "posteriax": __version__,
+        "commit": _commit(),
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}",
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, if posteriax runs from one."""
+    here = Path(__file__).parent
+    call = ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(call, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+class _Clock:
+    """Tells how far a study is, with the time left by the cells' relative costs."""
+
+    def __init__(self, cells: list[Cell], report: Report):
+        self.total, self.report = len(cells), report
+        self.left = sum(cell.cost for cell in cells)
+        self.spent = self.seconds = 0.0
+
+    def announce(self, number: int, cell: Cell) -> None:
+        left = f", about {_duration(self.left * self.seconds / self.spent)} left" if self.spent else ""
+        self.report(f"cell {number + 1} of {self.total}: {cell.name}{left}")
+
+    def skip(self, cell: Cell) -> None:
+        self.left -= cell.cost
+
+    def finish(self, cell: Cell, seconds: float) -> None:
+        self.left -= cell.cost
+        self.spent += cell.cost
+        self.seconds += seconds
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

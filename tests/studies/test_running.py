@@ -1,0 +1,149 @@
+"""Studies run each cell once, survive kills, and are drawn again from their file of results."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_study import STUDY, Settings
+
+from posteriax import studies
+from posteriax.studies.verdict import FAILS, HOLDS, UNDECIDED, judge
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("study")
+    studies.run_study(STUDY, out, scale="laptop", command="posteriax study run toy")
+    return out
+
+
+def without_times(path):
+    stored = json.loads((path / "results.json").read_text())
+    del stored["times"]
+    return json.dumps(stored)
+
+
+def test_verdicts_follow_from_the_results(folder):
+    results = studies.read_results(folder)
+    found = studies.verdicts(STUDY, results)
+    assert results.complete and len(results.cells) == 4
+    assert (found["beats chance"].word, found["perfect"].word) == (HOLDS, FAILS)
+    stored = json.loads((folder / "results.json").read_text())["verdicts"]
+    assert [verdict["word"] for verdict in stored] == [HOLDS, FAILS]
+
+
+def test_a_study_killed_three_times_gives_the_same_bytes(folder, tmp_path):
+    script = Path(__file__).with_name("toy_study.py")
+    for moment in ("before", "during", "after"):
+        (tmp_path / "killed").unlink(missing_ok=True)
+        done = subprocess.run([sys.executable, script, tmp_path, moment], capture_output=True, timeout=300)
+        assert done.returncode == -9, done.stderr.decode()
+    subprocess.run([sys.executable, script, tmp_path, "never"], check=True, capture_output=True, timeout=300)
+    assert without_times(tmp_path) == without_times(folder)
+    assert not (tmp_path / "running").exists()
+
+
+def test_finished_cells_are_not_run_again(folder):
+    def fail(cell, settings, bench):
+        raise AssertionError(f"{cell.name} ran again")
+
+    before = (folder / "results.json").read_bytes()
+    studies.run_study(replace(STUDY, run=fail), folder, scale="laptop", command="posteriax study run toy")
+    assert (folder / "results.json").read_bytes() == before
+
+
+def test_more_seeds_add_the_missing_cells(tmp_path):
+    ran = []
+
+    def run(cell, settings, bench):
+        ran.append(cell.name)
+        return {"nll": 0.1 * cell.seed}
+
+    study = replace(STUDY, run=run)
+    studies.run_study(study, tmp_path, scale="smoke", seeds=1)
+    studies.run_study(study, tmp_path, scale="smoke", seeds=2)
+    assert ran == ["map, seed 0", "mean-field, seed 0", "map, seed 1", "mean-field, seed 1"]
+
+
+def test_the_page_is_drawn_from_the_file_alone(folder):
+    study = replace(STUDY, run=None, cells=None)
+    studies.write_page(study, folder)
+    text = (folder / "README.md").read_text()
+    assert "2 claims: 1 holds, 1 does not hold" in text and "![curve](curve.png)" in text
+    assert (folder / "curve.png").stat().st_size > 1000
+    front = studies.front_page({"toy": (study, studies.read_results(folder))})
+    assert "1 paper. 2 claims" in front and "(toy/README.md)" in front
+
+
+def test_smoke_and_trial_decide_nothing(tmp_path):
+    for name, options in (("smoke", {"scale": "smoke"}), ("trial", {"scale": "paper", "trial": True, "seeds": 1})):
+        results = studies.run_study(STUDY, tmp_path / name, **options)
+        assert {verdict.word for verdict in studies.verdicts(STUDY, results).values()} == {UNDECIDED}
+
+
+def test_progress_says_how_much_is_left(tmp_path):
+    lines = []
+    study = replace(STUDY, run=lambda cell, settings, bench: {"nll": 0.1})
+    studies.run_study(study, tmp_path, scale="laptop", report=lines.append)
+    assert lines[0] == "cell 1 of 4: map, seed 0"
+    assert lines[3].startswith("cell 4 of 4: mean-field, seed 1, about 0 s left")
+
+
+@pytest.mark.parametrize(
+    ("values", "above", "below", "word"),
+    [
+        ([1.0, 1.1, 0.9], 0.5, np.inf, HOLDS),
+        ([1.0, 1.1, 0.9], 1.5, np.inf, FAILS),
+        ([1.0, 1.1, 0.9], 0.95, np.inf, UNDECIDED),
+        ([0.0, 0.02, -0.02], -0.1, 0.1, HOLDS),  # within noise
+        ([1.0], 0.5, np.inf, UNDECIDED),  # one value has no error
+        ([], 0.5, np.inf, UNDECIDED),
+        ([1.0, np.nan], 0.5, np.inf, UNDECIDED),
+    ],
+)
+def test_the_rule_of_verdicts(values, above, below, word):
+    assert judge(values, above, below).word == word
+
+
+def test_a_true_null_is_rejected_as_often_as_the_rule_says():
+    rng = np.random.default_rng(0)
+    words = [judge(rng.normal(size=3), 0.0, np.inf).word for _ in range(4000)]
+    share = words.count(HOLDS) / len(words)
+    assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / len(words))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda stored: stored.pop("cells"), "has no 'cells'"),
+        (lambda stored: stored.update(seeds="two"), "'seeds' of the file is str"),
+        (lambda stored: stored.update(format="something"), "does not hold results of a study"),
+        (lambda stored: stored.update(version=99), "has version 99"),
+        (lambda stored: stored["cells"][0].pop("result"), "cell 0 has no 'result'"),
+    ],
+)
+def test_a_file_of_results_is_checked_when_read(folder, tmp_path, damage, message):
+    stored = json.loads((folder / "results.json").read_text())
+    damage(stored)
+    (tmp_path / "results.json").write_text(json.dumps(stored))
+    with pytest.raises(studies.ResultsError, match=message):
+        studies.read_results(tmp_path)
+
+
+def test_a_folder_of_another_study_is_refused(folder):
+    with pytest.raises(studies.ResultsError, match="scale was laptop, is now smoke"):
+        studies.run_study(STUDY, folder, scale="smoke")
+
+
+def test_missing_data_is_said_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSTERIAX_DATA", str(tmp_path / "empty"))
+    needs = Settings(2, 1, data=("uci/concrete", "physionet2012", "two_moons"))
+    study = replace(STUDY, scales={"smoke": needs})
+    with pytest.raises(studies.MissingData) as missing:
+        studies.run_study(study, tmp_path / "out", scale="smoke")
+    assert len(missing.value.messages) == 2
+    assert not (tmp_path / "out").exists()
