@@ -108,7 +108,7 @@ def platform_of(arguments: Any) -> str:
         if sharding is not None:
             return next(iter(sharding.device_set)).platform
     default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return getattr(default, "platform", default) or jax.default_backend()
+    return getattr(default, "platform", default) or jax.default_backend()  # a device, its platform's name, or None
 
 
 def guard() -> None:

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import primitives
 
+from posteriax._internal.compiler import platform_of
 from posteriax._internal.convolutions import faster_convolution
 from posteriax._internal.pooling import faster_max_pool_gradient
 from posteriax._internal.rewriting import rewritten
@@ -53,13 +54,8 @@ def in_use(name: str) -> bool:
     ...     in_use(UNROLLED_BITS)
     False
     """
-    platform = _platform.get() or _default_platform()
+    platform = _platform.get() or platform_of(())
     return platform == "cpu" and name not in os.environ.get(SWITCH, "").split(",")
-
-
-def _default_platform() -> str:
-    default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return getattr(default, "platform", default) or jax.default_backend()
 
 
 # LLVM's level 3 makes steps no faster, and delays the first one by half a second

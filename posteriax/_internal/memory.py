@@ -1,7 +1,7 @@
 """Memory: every byte budget of the package in one place, and how work is cut to fit one.
 
 A budget bounds what is held at once beside inputs and results. Each is far below the memory of a laptop, and large
-enough that starting a chunk costs no time to speak of.
+enough that the time to start a chunk is negligible.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ CHUNK_BYTES = 64 * MB  # of draws, or of batches from the host, that a run holds
 UNSAVED_BYTES = 64 * MB  # of draws in memory that a checkpoint does not have yet
 RESIDENT_BYTES = 2048 * MB  # of a data set on the device; larger ones are streamed from the host
 IMAGE_VALUES = 2**21  # corrupted at once: 8 MB an array, and programs hold about ten
-SCANNED_VALUES = 2**22  # of a data set that may be a memory map, looked through at once
+SCANNED_VALUES = 2**22  # of a data set, possibly a memory map, read at once
 PATCH_VALUES = 2**22  # of a convolution's patches, many times larger than the inputs they are cut from
 CURVATURE_BYTES = 256 * MB  # of a layer's patches and pushed vectors
 COVARIANCE_BYTES = 64 * MB  # of draws added to a covariance at once
-PRODUCT_MATRIX_BYTES = 2048 * MB  # of all draws' product matrices; beyond it, the user is told
+PRODUCT_MATRIX_BYTES = 2048 * MB  # of all draws' product matrices; beyond it, an error
 
 
 def fitting(budget: int, each: int, most: int | None = None) -> int:

@@ -4,6 +4,7 @@ Deriving from :class:`Savable` is all it takes for a class to be saved. Only cla
 loaded, so a file cannot cause anything to be imported or run.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self
@@ -12,7 +13,6 @@ import numpy as np
 import numpyro.distributions as dist
 
 _CLASSES: dict[str, type["Savable"]] = {}
-_NUMPYRO = ("Normal", "Laplace", "Logistic", "StudentT", "Cauchy", "Uniform")
 
 
 class Savable:
@@ -55,9 +55,10 @@ def to_plain(value: Any) -> Any:
         return value.to_plain()
     if isinstance(value, dist.Distribution):
         name = type(value).__name__
-        if name not in _NUMPYRO or type(value) is not getattr(dist, name):
+        if _numpyro_class(name) is not type(value):
             raise TypeError(
-                f"a posterior with the NumPyro prior {name} cannot be saved; savable: {', '.join(_NUMPYRO)}"
+                f"a posterior with the NumPyro prior {name} cannot be saved, because {name} is not defined by plain "
+                f"arrays: derive a prior from p.Prior that returns it"
             )
         arguments = {key: np.asarray(getattr(value, key)).tolist() for key in value.arg_constraints}
         return {"kind": f"numpyro.{name}", **arguments}
@@ -78,14 +79,24 @@ def from_plain(plain: Any) -> Any:
     kind = plain.pop("kind")
     if kind == "by path":
         return {pattern: from_plain(one) for pattern, one in plain["patterns"].items()}
-    if kind.startswith("numpyro.") and kind.removeprefix("numpyro.") in _NUMPYRO:
-        return getattr(dist, kind.removeprefix("numpyro."))(**{key: np.asarray(v) for key, v in plain.items()})
+    if kind.startswith("numpyro.") and (known := _numpyro_class(kind.removeprefix("numpyro."))):
+        return known(**{key: np.asarray(v) for key, v in plain.items()})
     if kind not in _CLASSES:
         module = kind.partition(".")[2].partition(":")[0] if ":" in kind else ""
         raise ValueError(
             f"unknown setting {kind!r}" + (f": import {module}, which defines it, before loading" if module else "")
         )
     return _CLASSES[kind].from_settings(**plain)
+
+
+def _numpyro_class(name: str) -> Any:
+    """The NumPyro distribution of that name, if its arguments are arrays and all of them define it; otherwise None."""
+    found: Any = getattr(dist, name, None)
+    if not (isinstance(found, type(dist.Distribution)) and issubclass(found, dist.Distribution)):
+        return None
+    arguments = {n: a.default for n, a in inspect.signature(found).parameters.items() if n != "validate_args"}
+    alternatives = None in arguments.values()  # one of several, as a covariance or its inverse
+    return found if set(arguments) == set(found.arg_constraints) and not alternatives else None
 
 
 def _number(value: Any) -> Any:

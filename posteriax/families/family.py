@@ -69,7 +69,7 @@ class Family(Savable, ABC, namespace="families"):
         Parameters without a unit move at a plain rate, and the check does not look at them; the trace says so if the
         family is random and does not write this method.
         """
-        return Units()
+        return Units(inferred=True)
 
     def natural_step(self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any) -> Any:
         """What a natural-gradient step adds to the parameters (:func:`px.natural_gradient`).
@@ -170,7 +170,7 @@ class Gaussian(Family):
     def units(self, variational: Variational) -> Units:
         """The parameter that `mean` returns unchanged, if there is one, in units of the standard deviations."""
         means = _same(variational, self.mean(variational))
-        return Units({name: jnp.sqrt(self.variance(variational)) for name in means})
+        return Units({name: jnp.sqrt(self.variance(variational)) for name in means}, inferred=True)
 
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
         return  # every prior has a density, or a closed-form cross-entropy with a Gaussian
@@ -212,8 +212,9 @@ class DiagonalGaussian(Gaussian):
     def units(self, variational: Variational) -> Units:
         """Known for a parameter that `moments` returns as the mean, or `log_scale` as the log scales, unchanged."""
         mean, scale = self.moments(variational)
+        means = dict.fromkeys(_same(variational, mean), scale)
         logs = _same(variational, self.log_scale(variational))
-        return Units(dict.fromkeys(_same(variational, mean), scale), dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0))
+        return Units(means, dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0), inferred=True)
 
     def plan_note(self, plan: Plan) -> str:
         return plan.note

@@ -24,6 +24,8 @@ class Units:
             scales.
         joint: the names of mean, log diagonal and lower triangle of a covariance L L' to be whitened as a whole, where
             L = diag(exp(log_diagonal)) (I + S) and S is stored row by row; the family then has no other parameters.
+        inferred: whether a base class worked them out because the family does not write `units`. The trace then names
+            the parameters without a unit.
 
     >>> from posteriax import families as q
     >>> q.Normal().units({"mean": jax.numpy.zeros(3), "log_scale": jax.numpy.zeros(3)}).scales
@@ -34,6 +36,7 @@ class Units:
     scales: Mapping[str, Any] = field(default_factory=dict)
     fisher: Mapping[str, float] = field(default_factory=dict)
     joint: tuple[str, str, str] | None = None
+    inferred: bool = False
 
     def cover(self, name: str) -> bool:
         """Whether the parameter has a unit."""

@@ -34,7 +34,7 @@ from posteriax.methods.mass import diagonal_metric, prior_metric, reference_scal
 from posteriax.methods.method import Task
 from posteriax.methods.standardised import Standardised
 from posteriax.posterior import Posterior, Trace
-from posteriax.priors import CorrelatedNormal
+from posteriax.priors import Whitening
 from posteriax.problem import Latents, Problem
 
 DIVERGENT = 1000.0  # nats of energy error
@@ -116,7 +116,7 @@ class HMC(FullBatchSampler):
     def _adapts_masses(self, problem: Problem) -> bool:
         """Whether masses are learned in warm-up, rather than taken from the priors."""
         priors = zip(problem.leaf_names, problem.leaf_priors, strict=True)
-        correlated = [name for name, prior in priors if isinstance(prior, CorrelatedNormal)]
+        correlated = [name for name, prior in priors if isinstance(prior, Whitening)]
         if self.masses == "adapted" and correlated:
             raise ValueError(
                 f'masses="adapted" learns one mass per weight, but the prior of {correlated[0]} has correlated '

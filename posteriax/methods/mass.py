@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.priors import CorrelatedNormal
+from posteriax.priors import Whitening
 from posteriax.problem import Problem
 
 
@@ -29,7 +29,7 @@ def prior_metric(problem: Problem) -> Any:
     scale = reference_scale(problem)
     return _metric(
         [
-            _matrix_mass(prior, scale) if isinstance(prior, CorrelatedNormal) else _scalar_mass(leaf_scale / scale)
+            _matrix_mass(prior, scale) if isinstance(prior, Whitening) else _scalar_mass(leaf_scale / scale)
             for prior, leaf_scale in zip(problem.leaf_priors, problem.leaf_scales, strict=True)
         ]
     )
@@ -78,7 +78,7 @@ def _entry_masses(variances: jax.Array) -> _Mass:
     return _Mass(lambda noise: noise * jax.lax.rsqrt(variances), lambda p: jnp.vdot(p, variances * p))
 
 
-def _matrix_mass(prior: CorrelatedNormal, scale: float) -> _Mass:
+def _matrix_mass(prior: Whitening, scale: float) -> _Mass:
     def square(p: jax.Array) -> jax.Array:
         speed = prior.unwhiten(p) / scale
         return jnp.vdot(speed, speed)

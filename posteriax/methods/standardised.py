@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 from jax.flatten_util import ravel_pytree
 
-from posteriax.priors import CorrelatedNormal
+from posteriax.priors import Whitening
 from posteriax.problem import Latents, Problem
 
 
@@ -20,14 +20,14 @@ class Standardised:
         self.problem = problem
         self.priors = problem.leaf_priors
         self.scales = [
-            problem.temperature**0.5 * (1.0 if isinstance(prior, CorrelatedNormal) else scale)
+            problem.temperature**0.5 * (1.0 if isinstance(prior, Whitening) else scale)
             for prior, scale in zip(self.priors, problem.leaf_scales, strict=True)
         ]
 
     def vector(self, latents: Latents) -> jax.Array:
         leaves, treedef = jax.tree.flatten(latents)
         standard = [
-            (prior.whiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) / scale
+            (prior.whiten(leaf) if isinstance(prior, Whitening) else leaf) / scale
             for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
         ]
         return ravel_pytree(jax.tree.unflatten(treedef, standard))[0]
@@ -47,7 +47,7 @@ class Standardised:
         def latents(vector: jax.Array) -> Latents:
             leaves, treedef = jax.tree.flatten(unravel(vector))
             own = [
-                (prior.unwhiten(leaf) if isinstance(prior, CorrelatedNormal) else leaf) * scale
+                (prior.unwhiten(leaf) if isinstance(prior, Whitening) else leaf) * scale
                 for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
             ]
             return jax.tree.unflatten(treedef, own)

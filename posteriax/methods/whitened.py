@@ -22,7 +22,7 @@ import numpy as np
 import optax
 
 from posteriax._internal import triangular
-from posteriax.families import DiagonalGaussian, Family, Gaussian, Units, Variational
+from posteriax.families import Family, Units, Variational
 
 MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3
 Leaf = Variational  # the variational parameters of one block, or their gradients
@@ -137,18 +137,18 @@ def whiten(family: Family, leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
 
 def plain_notes(families: Mapping[str, Family], variational: Mapping[str, Leaf]) -> tuple[str, ...]:
     """The parameters that move at the plain rate for want of a unit, in random families that do not write `units`."""
-    inherited = (Family.units, Gaussian.units, DiagonalGaussian.units)
-    notes = []
+
+    def without_unit(own: Leaf, family: Family) -> Leaf:
+        units = family.units(own)
+        return {key: leaf for key, leaf in own.items() if units.inferred and not units.cover(key)}
+
+    leaves: dict[tuple[str, str], list[str]] = {}
     for name, family in families.items():
-        if not family.random or type(family).units not in inherited:
-            continue
-        plain = jax.eval_shape(
-            lambda own, f=family: {key: leaf for key, leaf in own.items() if not f.units(own).cover(key)},
-            variational[name],
-        )
+        plain = family.random and jax.eval_shape(lambda own, f=family: without_unit(own, f), variational[name])
         if plain:
-            notes.append(
-                f"{name}: steps of {PLAIN_RATE} for {' and '.join(plain)}, and no check of convergence for them, "
-                f"because {type(family).__name__} gives no `units` for them"
-            )
-    return tuple(notes)
+            leaves.setdefault((type(family).__name__, " and ".join(plain)), []).append(name)
+    return tuple(
+        f"{', '.join(names)}: steps of {PLAIN_RATE} for {plain}, and no check of convergence for them, "
+        f"because {family} gives no `units` for them"
+        for (family, plain), names in leaves.items()
+    )

@@ -23,6 +23,7 @@ from posteriax.priors.leaf import Leaf
 from posteriax.priors.prior import GaussianCrossEntropy as GaussianCrossEntropy
 from posteriax.priors.prior import Given as Given
 from posteriax.priors.prior import Prior
+from posteriax.priors.prior import Whitening as Whitening
 from posteriax.priors.prior import as_prior as as_prior
 from posteriax.priors.standard import HeNormal, Laplace, Logistic, Normal, NormalMixture, StudentT
 from posteriax.priors.sweeps import family_sweep, scale_sweep

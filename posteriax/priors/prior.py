@@ -33,6 +33,20 @@ class GaussianCrossEntropy(Protocol):
         """Summed over the entries, whose marginal means and variances under q are given."""
 
 
+@runtime_checkable
+class Whitening(Protocol):
+    """A distribution of correlated weights that can make them independent, so that samplers need not learn it.
+
+    Both maps are linear and symmetric, C^-1/2 and C^1/2 of the covariance C, and allow leading axes.
+    """
+
+    def whiten(self, w: jax.Array) -> jax.Array:
+        """Independent standard normals, if w is a draw."""
+
+    def unwhiten(self, z: jax.Array) -> jax.Array:
+        """The inverse of `whiten`."""
+
+
 @dataclass(frozen=True)
 class Given(Prior):
     """A NumPyro distribution, used as it is."""

@@ -144,6 +144,22 @@ def test_what_has_no_units_is_said_and_the_rest_is_checked_for_convergence(by_de
     assert by_default.diagnose().verdict.startswith("converged")
 
 
+class GuessedByItself(LocRho):
+    """Writes `units`, but leaves them to its base class: that is said as well."""
+
+    def units(self, variational):
+        return super().units(variational)
+
+
+@pytest.mark.parametrize(("family", "plain"), [(LaplaceEntries(), "log_scale and mean"), (GuessedByItself(), "rho")])
+def test_leaves_without_units_share_a_note(family, plain):
+    train, _ = px.data.two_moons(train=40, test=20)
+    problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    notes = px.fit(problem, train, px.VI(family), steps=2, key=0).trace.notes
+    (note,) = (note for note in notes if "`units`" in note)
+    assert note.startswith(f"weight, bias: steps of 0.003 for {plain}, and no check of convergence")
+
+
 def test_by_any_name_a_normal_takes_the_same_steps():
     """Up to rounding: the default optimiser and its check of convergence, from the same seed."""
     own, normal = (
@@ -183,7 +199,7 @@ def test_it_predicts_evaluates_and_compares(fitted):
     assert "a stranger's" in str(px.compare({"a stranger's": posterior}, (x, y), draws=8))
     notes = " ".join(posterior.trace.notes)
     assert "KL estimated with one draw" in notes
-    assert "for log_scale and mean, and no check of convergence for them, because LaplaceEntries" in notes
+    assert "layers/0/weight: steps of 0.003 for log_scale and mean, and no check of convergence for them" in notes
 
 
 def test_it_is_saved_by_deriving_from_family(fitted, tmp_path):

@@ -1,7 +1,9 @@
 """Settings of a class derived from posteriax's own can be saved, wherever the class is defined."""
 
+import json
 from dataclasses import dataclass
 
+import numpy as np
 import numpyro.distributions as dist
 import pytest
 
@@ -37,6 +39,23 @@ def test_a_strangers_class_does_not_take_the_place_of_posteriaxs_own():
 def test_a_class_that_is_not_imported_is_named_with_its_module():
     with pytest.raises(ValueError, match=r"unknown setting 'priors.lab.priors:Odd': import lab.priors"):
         from_plain({"kind": "priors.lab.priors:Odd", "scale": 1.0})
+
+
+@pytest.mark.parametrize("prior", [dist.Cauchy(0.0, 0.3), dist.SoftLaplace(0.0, np.array([0.1, 0.2])), dist.Gumbel()])
+def test_numpyro_distributions_defined_by_arrays_are_saved(prior):
+    again = from_plain(json.loads(json.dumps(to_plain(prior))))
+    assert type(again) is type(prior)
+    np.testing.assert_allclose(again.log_prob(0.3), prior.log_prob(0.3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("prior", [dist.MultivariateNormal(np.zeros(2), np.eye(2)), dist.Normal().expand((3,))])
+def test_other_distributions_are_refused_when_saving_and_in_files(prior):
+    name = type(prior).__name__
+    with pytest.raises(TypeError, match=f"{name} is not defined by plain arrays: derive a prior from p.Prior"):
+        to_plain(prior)
+    for kind in (name, "Distribution", "kl_divergence", "constraints"):
+        with pytest.raises(ValueError, match="unknown setting"):
+            from_plain({"kind": f"numpyro.{kind}"})
 
 
 def test_what_does_not_derive_from_a_savable_class_says_what_to_do():

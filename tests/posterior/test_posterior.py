@@ -114,6 +114,7 @@ def test_reduced_regressions_keep_mean_and_std(moons):
     np.testing.assert_allclose(whole.std, reduced.std, rtol=1e-3)
     with pytest.raises(ValueError, match="log_prob needs the outputs of every draw"):
         reduced.log_prob(y)
+    assert px.evaluate(reduced, y) == pytest.approx({"rmse": px.evaluate(whole, y)["rmse"]}, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["MAP", "VI", "HMC"])

@@ -124,6 +124,33 @@ def test_labels_beyond_the_last_grade_are_named():
         Ordinal().check(jax.ShapeDtypeStruct((2, 1), jnp.float32), np.array([0, 4]))
 
 
+@dataclass(frozen=True)
+class FromNumPyro(px.NumberLikelihood):
+    """One of NumPyro's distributions, by its name, with the network's output as the log of its last parameter."""
+
+    name: str
+
+    def distribution(self, latents, outputs):
+        parameters = {"Gamma": (2.0,), "Beta": (2.0,), "NegativeBinomial2": (3.0,), "Uniform": (0.0,)}
+        return getattr(dist, self.name)(*parameters.get(self.name, ()), jnp.exp(outputs))
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("Gamma", -1.5), ("Beta", 1.5), ("NegativeBinomial2", -1), ("NegativeBinomial2", 2.5), ("HalfNormal", -0.1)],
+)
+def test_a_target_that_the_distribution_cannot_give_is_named(name, bad):
+    problem = px.Problem((lambda w, x: x @ w, jnp.zeros((1, 1))), FromNumPyro(name))
+    with pytest.raises(ValueError, match=f"the value {bad}, but FromNumPyro .* {name} .*, whose support is "):
+        px.fit(problem, (X[:3], np.array([1, bad, 1])), px.MAP(), steps=1, key=0)
+
+
+@pytest.mark.parametrize(("name", "y"), [("Exponential", 0.0), ("NegativeBinomial2", 0), ("Uniform", 5.0)])
+def test_ends_of_the_support_and_a_support_that_depends_on_parameters_are_allowed(name, y):
+    checked = FromNumPyro(name).check(jax.ShapeDtypeStruct((1, 1), jnp.float32), np.array([y]))
+    np.testing.assert_array_equal(checked, [[y]])
+
+
 def test_a_likelihood_that_calls_its_latents_unknowns_still_works():
     def unknowns(self):
         return {"log_scale": jnp.ones(())}

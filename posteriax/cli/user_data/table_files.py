@@ -1,6 +1,6 @@
 """Reading tables: CSV and its relatives, Parquet and Excel, each plain or gzipped.
 
-The format is told from the content, not from the file's name. Whatever can be wrong with a file has a message.
+The format is detected from the content, not from the file's name. Every way a file can be bad has its own message.
 """
 
 import csv

@@ -56,14 +56,14 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
         if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:
             targets = targets.reshape(targets.shape[0], *shape[1:])
         check_shape("targets", targets, shape)
+        self._check_support(self._for_one_example(outputs.shape[1:]), targets)
         return targets
 
     def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
         return sum_per_example(self.distribution(latents, outputs).log_prob(y))
 
     def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
-        one = jnp.zeros((1, *outputs.shape[2:]), outputs.dtype)
-        discrete = self.distribution(self.latents(), one).is_discrete
+        discrete = self._for_one_example(outputs.shape[2:]).is_discrete
         return (CountPredictive if discrete else NumberPredictive)(self, outputs, latents)
 
     def sums(self, latents: LikelihoodLatents, outputs: jax.Array) -> NumberSums:
@@ -71,6 +71,22 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
 
     def reduced_predictive(self, sums: NumberSums, output_shape: tuple[int, ...]) -> ReducedNumberPredictive:
         return ReducedNumberPredictive(self, sums, output_shape)
+
+    def _for_one_example(self, output_shape: tuple[int, ...]) -> dist.Distribution:
+        return self.distribution(self.latents(), jnp.zeros((1, *output_shape)))
+
+    def _check_support(self, distribution: dist.Distribution, targets: np.ndarray) -> None:
+        support = type(distribution).support
+        if support is None or isinstance(support, property):  # it depends on the parameters
+            return
+        # or next to it: of an open interval, such as an exponential's, the ends are allowed too
+        near = [targets, *(np.nextafter(targets, targets.dtype.type(end)) for end in (-np.inf, np.inf))]
+        outside = targets[~np.any([np.asarray(support(value)) for value in near], axis=0)]
+        if outside.size:
+            raise ValueError(
+                f"y has the value {outside[0]:g}, but {type(self).__name__} gives it a {type(distribution).__name__} "
+                f"distribution, whose support is {support}"
+            )
 
 
 Scale = float | Literal["learned", "predicted"]

@@ -196,6 +196,8 @@ class NumberPredictive(PredictsNumbers):
 class ReducedNumberPredictive(Reduced, PredictsNumbers):
     """Predictions of numbers for which only mean and variance were kept."""
 
+    scores: ClassVar[tuple[str, ...]] = ("rmse",)  # the others need every draw
+
     @property
     def mean(self) -> np.ndarray:
         """E[y | x, D], (N, D)."""
