@@ -57,7 +57,7 @@ def _channels_last(x: jax.Array, kernel: jax.Array, *, params: Mapping[str, Any]
 
 
 def _products_are_faster(params: Mapping[str, Any], kernel: Sequence[int], out: Sequence[int]) -> bool:
-    """Whether `_products` applies and is faster: by the rule that `posteriax bench convolutions` measures."""
+    """Whether `_products` applies and is faster: by a measured rule (docs/decisions, convolutions)."""
     numbers = params["dimension_numbers"]
     positions = prod(out[axis] for axis in numbers.out_spec[2:])
     window = prod(kernel[axis] for axis in numbers.rhs_spec[2:])

@@ -31,7 +31,8 @@ def _to_the_largest(gradient: jax.Array, x: jax.Array, *, params: Mapping[str, A
     inside = tuple(range(1, 2 * x.ndim, 2))  # the axes within windows
     place = jnp.arange(prod(window)).reshape([n for length in window for n in (1, length)])
     windows = covered.reshape(shape)
-    largest = windows == windows.max(axis=inside, keepdims=True)
+    # not less, instead of equal: a window with a NaN still passes its gradient on, so that it stays visible
+    largest = ~(windows < windows.max(axis=inside, keepdims=True))
     first = jnp.where(largest, place, place.size).min(axis=inside, keepdims=True)
     spread = jnp.where(place == first, gradient.reshape(first.shape), 0).reshape(covered.shape)
     return jnp.pad(spread, [(0, n - m) for n, m in zip(x.shape, covered.shape, strict=True)])

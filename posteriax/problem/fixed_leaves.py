@@ -104,7 +104,7 @@ def fix_leaves(net: "Network", patterns: str | Sequence[str]) -> "Network":
 
 def as_patterns(patterns: Any) -> tuple[str, ...]:
     """The patterns as a tuple, checked."""
-    given = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    given = tuple(patterns) if isinstance(patterns, list | tuple) else (patterns,)
     wrong = [pattern for pattern in given if not isinstance(pattern, str) or not pattern.removeprefix(ALL_BUT)]
     if wrong:
         raise TypeError(f'fixed must be a pattern of paths such as "encoder/**", or several, got {wrong[0]!r}')

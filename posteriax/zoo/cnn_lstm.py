@@ -10,6 +10,8 @@ from posteriax.zoo.parts.dense import Dense, Embedding, haiku_normal
 from posteriax.zoo.parts.lstm import LSTM
 from posteriax.zoo.parts.pooling import max_pool
 
+SHORTEST = 8  # words: four places for a convolution of five, which are pooled into one
+
 
 class CNNLSTM(eqx.Module):
     """Embeddings, a convolution of five words with ReLU, max-pooling of four, an LSTM, its last state."""
@@ -29,6 +31,8 @@ class CNNLSTM(eqx.Module):
         self.out = Dense(units, classes, init=haiku_normal, key=keys[3])
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
+        if len(tokens) < SHORTEST:
+            raise ValueError(f"it takes sequences of at least {SHORTEST} words, but got {len(tokens)}")
         words = max_pool(jax.nn.relu(self.convolution(self.embedding(tokens))), 4)
         return self.out(self.lstm(words)[-1])
 

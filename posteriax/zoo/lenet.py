@@ -7,6 +7,7 @@ import jax
 
 from posteriax.zoo.parts.convolution import Conv
 from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
+from posteriax.zoo.parts.image_shape import check_shape
 from posteriax.zoo.parts.pooling import max_pool
 
 
@@ -16,6 +17,7 @@ class LeNet(eqx.Module):
     convolutions: list[Conv]
     dense: Dense
     out: Dense
+    shape: tuple[int, int, int] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -35,8 +37,10 @@ class LeNet(eqx.Module):
         height, width = (((n - lost) // 2 - lost) // 2 for n in shape[:2])
         self.dense = Dense(height * width * channels[1], hidden, init=init, key=keys[2])
         self.out = Dense(hidden, classes, init=init, key=keys[3])
+        self.shape = shape
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        check_shape(x, self.shape)
         for convolution in self.convolutions:
             x = max_pool(jax.nn.relu(convolution(x)))
         return self.out(jax.nn.relu(self.dense(x.reshape(-1))))

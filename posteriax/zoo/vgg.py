@@ -8,6 +8,7 @@ import jax
 from posteriax.zoo.parts.batch_norm import BatchNorm
 from posteriax.zoo.parts.convolution import Conv
 from posteriax.zoo.parts.dense import Dense, glorot_uniform
+from posteriax.zoo.parts.image_shape import check_shape
 from posteriax.zoo.parts.pooling import max_pool
 from posteriax.zoo.wide_resnet import Stateful
 
@@ -25,6 +26,7 @@ class VGG(eqx.Module):
     dense_norm: BatchNorm
     out: Dense
     dropout: bool = eqx.field(static=True)
+    shape: tuple[int, int, int] = eqx.field(static=True)
 
     def __init__(self, width: int, channels: int, classes: int, size: int, dropout: bool, *, key: Any):
         if size % 32:
@@ -40,9 +42,10 @@ class VGG(eqx.Module):
         self.dense = Dense(inputs * (size // 32) ** 2, inputs, init=glorot_uniform, key=next(keys))
         self.dense_norm = BatchNorm(inputs, epsilon=EPSILON)
         self.out = Dense(inputs, classes, init=glorot_uniform, key=next(keys))
-        self.dropout = dropout
+        self.dropout, self.shape = dropout, (size, size, channels)
 
     def __call__(self, x: jax.Array, state: Any, *, key: Any = None) -> tuple[jax.Array, Any]:
+        check_shape(x, self.shape)
         keys = iter([None] * 16 if key is None else list(jax.random.split(key, 16)))
         for stage, (convolutions, norms) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             for i, (convolution, norm) in enumerate(zip(convolutions, norms, strict=True)):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from posteriax.zoo.parts.attention import SelfAttention
 from posteriax.zoo.parts.dense import Dense, Initializer
+from posteriax.zoo.parts.image_shape import check_shape
 from posteriax.zoo.parts.layer_norm import LayerNorm
 from posteriax.zoo.parts.repeated import Repeated
 
@@ -43,6 +44,7 @@ class ViT(eqx.Module):
     blocks: Repeated
     norm: LayerNorm
     out: Dense
+    shape: tuple[int, int, int] = eqx.field(static=True)
     patch: int = eqx.field(static=True)
 
     def __init__(
@@ -68,9 +70,10 @@ class ViT(eqx.Module):
         self.blocks = Repeated(lambda key: Block(features, heads, key=key), depth, remat=remat, key=keys[3])
         self.norm = LayerNorm(features)
         self.out = Dense(features, classes, init=narrow_normal, key=keys[4])
-        self.patch = patch
+        self.shape, self.patch = shape, patch
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        check_shape(x, self.shape)
         x = self.patches(self._cut(x))
         x = jnp.concatenate([self.token, x]) + self.positions
         return self.out(self.norm(self.blocks(x))[0])

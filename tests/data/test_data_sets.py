@@ -18,6 +18,7 @@ import pytest
 
 import posteriax as px
 from posteriax.data.sets import cifar, fetching, idx_images, imdb, physionet, uci
+from posteriax.data.sets.archive import read_archive
 from posteriax.data.sets.fetching import DataError, Remote, fetch
 
 BODY = np.random.default_rng(0).bytes(1_000_000)
@@ -25,7 +26,8 @@ MD5 = f"md5:{hashlib.md5(BODY).hexdigest()}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """/whole, /resumed (with ranges) and /cut, whose every answer ends after 300,000 bytes; nothing else is there."""
+    """/whole, which is compressed for who accepts that, /resumed (with ranges) and /cut, whose every answer ends after
+    300,000 bytes; nothing else is there."""
 
     seen: list
 
@@ -37,6 +39,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         ranged = first > 0 and self.path != "/whole"
         body = BODY[first:] if ranged else BODY
         self.send_response(206 if ranged else 200)
+        if self.path == "/whole" and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, 1)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         sent = {"/whole": len(body), "/cut": 300_000, "/resumed": 400_000}[self.path]
@@ -100,7 +105,7 @@ def test_without_a_network_it_says_which_file_to_put_where(tmp_path):
     with pytest.raises(DataError, match=rf"no connection. Put file.bin into {tmp_path} yourself"):
         fetch(Remote("file.bin", "http://127.0.0.1:9/file.bin", MD5), tmp_path)  # a port that nothing listens on
     with pytest.raises(DataError, match="no connection"):
-        fetch(Remote("file.bin", "http://127.0.0.1:9/file.bin", MD5), tmp_path / "new")
+        fetch(Remote("file.bin", "http://127.0.0.1:9/file.bin", MD5), tmp_path / "new" / "inside")
     assert os.listdir(tmp_path) == []
 
 
@@ -242,6 +247,9 @@ def test_damaged_arrays_are_named(name, tmp_path):
     (tmp_path / f"{stem}.npz").write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(DataError, match=rf"{stem}.npz is damaged and cannot be read"):
         px.data.load(name, folder=tmp_path)
+    (tmp_path / f"{stem}.npz").write_bytes(b"<html>Not found</html>")
+    with pytest.raises(DataError, match=rf"{stem}.npz is damaged and cannot be read \(not an NPZ file of plain arrays"):
+        px.data.load(name, folder=tmp_path)
 
 
 def archive(path, files):
@@ -250,6 +258,18 @@ def archive(path, files):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
+
+
+def test_an_archive_with_any_byte_changed_or_cut_off_is_never_read(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "files.tar.gz"
+    archive(path, {f"{i}.bin": rng.integers(40, size=3000, dtype=np.uint8).tobytes() for i in range(3)})
+    whole = path.read_bytes()
+    changed = [whole[:i] + bytes([whole[i] ^ 255]) + whole[i + 1 :] for i in range(20, len(whole), len(whole) // 50)]
+    for data in [*changed, *(whole[:-n] for n in (1, 8, 9, 100, len(whole) // 2))]:
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=r"files.tar.gz is damaged .*: delete it, and load again"):
+            list(read_archive(path, lambda name: name.endswith(".bin")))
 
 
 def test_cifar_is_read_from_its_binary_archive(tmp_path):

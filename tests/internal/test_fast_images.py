@@ -103,6 +103,41 @@ def test_any_convolution_and_its_gradients_stay_the_same(case):
     assert_same(output_and_gradients(**params), normal(*x), normal(*kernel, seed=1))
 
 
+CURVED = {
+    "plain": ({}, (2, 6, 5, 2), (3, 3, 2, 3)),
+    "strided, padded on one side": (
+        {"window_strides": (2, 3), "padding": [(0, 2), (3, 1)]},
+        (2, 6, 7, 2),
+        (3, 2, 2, 3),
+    ),
+    "dilated": ({"rhs_dilation": (2, 1)}, (2, 7, 5, 2), (3, 3, 2, 3)),
+    "transposed": ({"lhs_dilation": (2, 2), "padding": [(2, 2), (1, 3)]}, (2, 4, 4, 2), (3, 3, 2, 3)),
+    "grouped": ({"feature_group_count": 2}, (2, 5, 5, 4), (3, 3, 2, 6)),
+}
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_second_derivatives_stay_the_same(name, dtype):
+    """Forwards over backwards, as in kappa, and backwards over backwards; for one kernel and for several."""
+    params, x, kernel = CURVED[name]
+    params = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")} | params
+
+    def loss(x, kernel):
+        return jnp.sum(jnp.sin(lax.conv_general_dilated(x, kernel, **params)))
+
+    def curvature(x, kernel):
+        gradient = jax.grad(loss, (0, 1))
+        _, along = jax.jvp(gradient, (x, kernel), (jnp.cos(x), jnp.cos(kernel)))
+        return along, jax.grad(lambda *a: sum(jnp.sum(g**3) for g in gradient(*a)), (0, 1))(x, kernel)
+
+    with jax.enable_x64(dtype == "float64"):
+        rng = np.random.default_rng(0)
+        x, one, two = (jnp.asarray(rng.normal(size=s), dtype) for s in (x, kernel, (2, *kernel)))
+        assert_same(curvature, x, one)
+        assert_same(jax.vmap(curvature, (None, 0)), x, two)
+
+
 def test_members_with_their_own_kernels_stay_the_same():
     fun = output_and_gradients(window_strides=(2, 2), padding="SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
     assert_same(jax.vmap(fun), normal(2, 3, 4, 7, 6), normal(2, 5, 4, 3, 3, seed=1))
@@ -132,6 +167,24 @@ def test_pooling_gradients_go_to_the_first_of_equal_entries(size):
     old, new = jax.jit(jax.grad(pooled))(x), jax.jit(with_fast_images(jax.grad(pooled)))(x)
     np.testing.assert_array_equal(old, new)
     assert "select_and_scatter" not in str(jax.make_jaxpr(with_fast_images(jax.grad(pooled)))(x))
+
+
+def test_gradients_of_windows_with_nan_or_infinities_are_not_lost():
+    def pooled(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+    x = np.array(normal(2, 4, 4, 3))
+    x[0, :2, :2], x[0, 2, 2], x[1, 0, 0], x[1, 2:, 2:] = -np.inf, np.inf, np.nan, np.nan
+
+    def passed_on(x):
+        out, pull_back = jax.vjp(pooled, x)
+        return pull_back(1.0 + jnp.arange(out.size, dtype=out.dtype).reshape(out.shape))[0]
+
+    old, new = jax.jit(passed_on)(x), jax.jit(with_fast_images(passed_on))(x)
+    finite = ~np.isnan(x).reshape(2, 2, 2, 2, 2, 3).any(axis=(2, 4))
+    finite = finite.repeat(2, axis=1).repeat(2, axis=2)  # of whole windows: with a NaN, which entry gets it is open
+    np.testing.assert_array_equal(np.where(finite, new, 0), np.where(finite, old, 0))
+    np.testing.assert_array_equal(new.reshape(2, 2, 2, 2, 2, 3).sum((2, 4)).ravel(), 1.0 + np.arange(24))
 
 
 def test_overlapping_windows_are_left_alone():

@@ -58,9 +58,10 @@ def test_fixing_everything_is_refused():
         problem("**")
 
 
-def test_a_pattern_must_be_text():
-    with pytest.raises(TypeError, match="encoder"):
-        problem([3])
+@pytest.mark.parametrize("fixed", [3, [3], "", {"encoder": True}, True])
+def test_a_pattern_must_be_text(fixed):
+    with pytest.raises(TypeError, match=r'fixed must be a pattern of paths such as "encoder/\*\*", or several, got'):
+        problem(fixed)
 
 
 def test_params_keep_their_paths_and_count_only_inferred_leaves():

@@ -12,6 +12,7 @@ from posteriax.data import Normalise, channels_first
 KEY = jax.random.key(0)
 BYTES = np.random.default_rng(0).integers(256, size=(12, 8, 8, 3), dtype=np.uint8)
 LABELS = np.arange(12) % 3
+WORDS = np.zeros((len(LABELS), 7), np.int32)
 
 
 def convolution():
@@ -97,6 +98,21 @@ def resnet():
             r"takes one example of shape \(height, width, 3\), channels last, but got \(8, 8",
         ),
         (lambda: px.zoo.mlp(key=KEY), scaled(BYTES), "a dense layer takes 784 inputs, but got 192$"),
+        (
+            lambda: px.zoo.lenet5(key=KEY),
+            scaled(BYTES[..., 0]),
+            r"built for images of shape \(28, 28, 1\), channels last, but got \(8, 8\)$",
+        ),
+        (lambda: px.zoo.vgg_like(width=2, key=KEY), scaled(BYTES), r"of shape \(32, 32, 3\), .* got \(8, 8, 3\)$"),
+        (lambda: px.zoo.vit_tiny(key=KEY), scaled(BYTES), r"of shape \(32, 32, 3\), .* got \(8, 8, 3\)$"),
+        (
+            lambda: px.zoo.vit_tiny(shape=(8, 8, 3), key=KEY),
+            scaled(BYTES.transpose(0, 3, 1, 2)),
+            r"It takes its channels last: x.transpose\(0, 2, 3, 1\)$",
+        ),
+        (lambda: px.zoo.lstm(words=9, units=2, key=KEY), scaled(BYTES[:, 0, :, 0]), "an embedding takes whole numbers"),
+        (lambda: px.zoo.lstm(words=9, units=2, key=KEY), WORDS.reshape(-1, 7, 1), r"one sequence of shape \(time, 2\)"),
+        (lambda: px.zoo.CNNLSTM(9, 2, 2, 2, 2, key=KEY), WORDS, "sequences of at least 8 words, but got 7$"),
     ],
 )
 def test_images_that_a_network_cannot_take_are_explained_in_one_line(net, x, error):

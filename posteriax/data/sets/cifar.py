@@ -1,10 +1,10 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from their binary archives: reading them never runs code."""
 
-import tarfile
 from pathlib import Path
 
 import numpy as np
 
+from posteriax.data.sets.archive import read_archive
 from posteriax.data.sets.data_set import DataSet
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
 from posteriax.data.sets.image_set import Dtype, as_images, check_dtype
@@ -47,21 +47,11 @@ def load_cifar(name: str, folder: str | Path | None = None, *, dtype: Dtype = "f
     if arrays is None:
         file = f"cifar-{name.removeprefix('cifar')}-binary.tar.gz"
         path = fetch(Remote(file, f"{ADDRESS}/{file}", f"md5:{CHECKSUMS[name]}"), place)
-        contents = _read(path, name)
+        files = read_archive(path, lambda file: Path(file).name in (*TRAIN[name], *TEST[name]))
+        contents = {Path(file).name: data for file, data in files}
         train, test = (_records(contents, names, name) for names in (TRAIN[name], TEST[name]))
         arrays = dict(zip(PARTS, (*train, *test), strict=True))
     return as_images(name, arrays, (32, 32, 3), CLASSES[name], dtype)
-
-
-def _read(path: Path, name: str) -> dict[str, bytes]:
-    """The required files of the archive, in memory: nothing is unpacked to disk."""
-    wanted = {*TRAIN[name], *TEST[name]}
-    try:
-        with tarfile.open(path) as archive:
-            members = [m for m in archive.getmembers() if m.isfile() and Path(m.name).name in wanted]
-            return {Path(m.name).name: archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
 
 
 def _records(contents: dict[str, bytes], names: tuple[str, ...], name: str) -> tuple[np.ndarray, np.ndarray]:

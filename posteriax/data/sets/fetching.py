@@ -71,7 +71,9 @@ def _arrays_of(path: Path) -> Iterator[Any]:
     except DataError:
         raise
     except Exception as error:  # zip, zlib and NumPy each have their own for a damaged file
-        raise DataError(f"{path} is damaged and cannot be read ({error}): delete it") from error
+        # for what is not an archive at all, NumPy's says how to load it unsafely
+        said = "not an NPZ file of plain arrays" if "pickle" in str(error) else error
+        raise DataError(f"{path} is damaged and cannot be read ({said}): delete it") from error
 
 
 def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
@@ -93,7 +95,7 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
         raise DataError(
             f"{remote.name} is not in {folder}, and downloading needs pip install 'posteriax[data]'"
         ) from error
-    new = not folder.exists()
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         pooch.get_logger().setLevel("WARNING")
@@ -109,9 +111,9 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
     except OSError as error:
         raise DataError(f"{remote.name} cannot be written to {folder}: {error}") from error
     finally:
-        if new:  # and empty: nothing was downloaded
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        with contextlib.suppress(OSError):
+            for place in new:  # if it is empty: nothing was downloaded
+                place.rmdir()
     return path
 
 
@@ -162,7 +164,9 @@ class _Resuming:
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
         arrived = self._arrived
-        headers = {"Range": f"bytes={arrived}-"} if arrived else {}
+        headers = {"Accept-Encoding": "identity"}  # compressed on the way, its length would not be the file's
+        if arrived:
+            headers["Range"] = f"bytes={arrived}-"
         with requests.get(url, headers=headers, stream=True, timeout=30) as response:
             if response.status_code == 416:  # nothing is missing
                 return True

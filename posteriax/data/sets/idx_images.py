@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from posteriax.data.sets.archive import damaged
 from posteriax.data.sets.data_set import DataSet
-from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
+from posteriax.data.sets.fetching import Remote, data_folder, fetch, find_arrays
 from posteriax.data.sets.image_set import Dtype, as_images, check_dtype
 from posteriax.data.sets.registry import register
 
@@ -71,4 +72,4 @@ def read_idx(path: Path) -> np.ndarray:
             raise ValueError("not an IDX file of bytes")
         return np.frombuffer(data, np.uint8, int(shape.prod()), offset=4 + 4 * axes).reshape(shape)
     except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+        raise damaged(path, error) from error

@@ -1,7 +1,6 @@
 """IMDB: 25,000 film reviews for training and 25,000 for testing, half of them positive (Maas et al. 2011)."""
 
 import re
-import tarfile
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.checks import check_count
+from posteriax.data.sets.archive import damaged, read_archive
 from posteriax.data.sets.data_set import DataSet
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
 from posteriax.data.sets.registry import register
@@ -22,6 +22,7 @@ ARCHIVE = Remote(
 ARRAYS = ("tokens_train", "offsets_train", "y_train", "tokens_test", "offsets_test", "y_test")
 PADDING, START, UNKNOWN, FIRST_WORD = 0, 1, 2, 3
 WORDS = 20_000
+REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos)/\d+_\d+\.txt")
 
 
 @register("imdb")
@@ -67,15 +68,11 @@ def _from_archive(path: Path) -> dict[str, np.ndarray]:
     """The reviews, with words indexed by their frequency in the training reviews."""
     texts: dict[str, list[tuple[str, list[str], int]]] = {"train": [], "test": []}
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                found = re.fullmatch(r"aclImdb/(train|test)/(neg|pos)/(\d+_\d+)\.txt", member.name)
-                if found and member.isfile():
-                    text = archive.extractfile(member).read().decode()  # type: ignore[union-attr]
-                    review = (member.name, _split(text), int(found[2] == "pos"))
-                    texts[found[1]].append(review)
-    except (tarfile.TarError, EOFError, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+        for name, data in read_archive(path, REVIEW.fullmatch):
+            _, part, kind, _ = name.split("/")
+            texts[part].append((name, _split(data.decode()), int(kind == "pos")))
+    except UnicodeDecodeError as error:
+        raise damaged(path, error) from error
     counts = Counter(word for _, review, _ in texts["train"] for word in review)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[: WORDS - FIRST_WORD]
     number = {word: i for i, word in enumerate(ranked, FIRST_WORD)}

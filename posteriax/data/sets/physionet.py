@@ -5,12 +5,12 @@ Public records of the kind used to study mortality prediction: 4,000 stays for t
 """
 
 import io
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from posteriax.data.sets.archive import damaged, read_archive
 from posteriax.data.sets.data_set import DataSet, Scaling
 from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
 from posteriax.data.sets.registry import register
@@ -86,9 +86,9 @@ def _read_outcomes(path: Path) -> tuple[np.ndarray, np.ndarray]:
         table = np.genfromtxt(path, delimiter=",", names=True, deletechars="")
         ids, died = table["RecordID"].astype(int), table["In-hospital_death"].astype(int)
     except (OSError, ValueError, IndexError) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+        raise damaged(path, error) from error
     if not np.isin(died, (0, 1)).all():
-        raise DataError(f"{path} is damaged (deaths other than 0 and 1): delete it, and load again")
+        raise damaged(path, "deaths other than 0 and 1")
     return ids, died
 
 
@@ -96,13 +96,10 @@ def _read_stays(path: Path) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """By record, the hourly mean of every variable, and the static variables."""
     stays = {}
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if member.isfile() and member.name.endswith(".txt"):
-                    text = archive.extractfile(member).read().decode()  # type: ignore[union-attr]
-                    stays[int(Path(member.name).stem)] = read_stay(text)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it, and load again") from error
+        for name, data in read_archive(path, lambda name: name.endswith(".txt")):
+            stays[int(Path(name).stem)] = read_stay(data.decode())
+    except (ValueError, IndexError) as error:
+        raise damaged(path, error) from error
     return stays
 
 

@@ -54,4 +54,6 @@ class Embedding(eqx.Module):
         self.weight = init(key, (words, features), jnp.float32)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(tokens.dtype, jnp.integer):
+            raise ValueError(f"an embedding takes whole numbers, the indices of words, but got {tokens.dtype}")
         return self.weight[tokens]

@@ -52,7 +52,9 @@ class LSTM(eqx.Module):
         self.forget_offset = forget_offset
 
     def __call__(self, sequence: jax.Array) -> jax.Array:
-        units = self.recurrent.shape[0]
+        units, inputs = self.recurrent.shape[0], self.weight.shape[0]
+        if sequence.ndim != 2 or sequence.shape[1] != inputs or len(sequence) == 0:
+            raise ValueError(f"an LSTM takes one sequence of shape (time, {inputs}), but got {sequence.shape}")
         zeros = jnp.zeros(units, sequence.dtype)
 
         def advance(carry: tuple[jax.Array, jax.Array], of_input: jax.Array) -> tuple[Any, jax.Array]:
