@@ -433,3 +433,13 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block.replace("resnet20", "lenet"), str(page), "exec"), space)
     assert space["posterior"].predict(space["data"].test[0]).probs.shape == (32, 10)
+
+
+def test_all_missing_files_of_a_set_are_named(tmp_path, monkeypatch):
+    nowhere = {name: ("http://127.0.0.1:9/none", sums) for name, (_, sums) in idx_images.SOURCES.items()}
+    monkeypatch.setattr(idx_images, "SOURCES", nowhere)
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"here")
+    message = "Also missing there: train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz$"
+    with pytest.raises(DataError, match=message):
+        px.data.load("mnist", folder=tmp_path)

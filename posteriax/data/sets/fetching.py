@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,6 +115,18 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
             for place in new:  # if it is empty: nothing was downloaded
                 place.rmdir()
     return path
+
+
+def fetch_all(remotes: Sequence[Remote], folder: Path) -> list[Path]:
+    """The files of a set that has several; if one cannot be had, the message names all that are missing."""
+    paths = []
+    for remote in remotes:
+        try:
+            paths.append(fetch(remote, folder))
+        except DataError as error:
+            others = [one.name for one in remotes if one != remote and not (folder / one.name).exists()]
+            raise DataError(f"{error}. Also missing there: {', '.join(others)}" if others else str(error)) from error
+    return paths
 
 
 class _Resuming:

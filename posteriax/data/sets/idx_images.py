@@ -8,7 +8,7 @@ import numpy as np
 
 from posteriax.data.sets.archive import damaged
 from posteriax.data.sets.data_set import DataSet
-from posteriax.data.sets.fetching import Remote, data_folder, fetch, find_arrays
+from posteriax.data.sets.fetching import Remote, data_folder, fetch_all, find_arrays
 from posteriax.data.sets.image_set import Dtype, as_images, check_dtype
 from posteriax.data.sets.registry import register
 
@@ -55,10 +55,10 @@ def load_idx_images(name: str, folder: str | Path | None = None, *, dtype: Dtype
     arrays = find_arrays(place, [name], PARTS)
     if arrays is None:
         address, checksums = SOURCES[name]
-        arrays = {
-            part: read_idx(fetch(Remote(file, f"{address}/{file}", f"md5:{checksum}"), place / name))
-            for (part, file), checksum in zip(PARTS.items(), checksums, strict=True)
-        }
+        remotes = [
+            Remote(f, f"{address}/{f}", f"md5:{sum_}") for f, sum_ in zip(PARTS.values(), checksums, strict=True)
+        ]
+        arrays = dict(zip(PARTS, map(read_idx, fetch_all(remotes, place / name)), strict=True))
     return as_images(name, arrays, (28, 28), CLASSES[name], dtype)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from posteriax.data.sets.archive import damaged, read_archive
 from posteriax.data.sets.data_set import DataSet, Scaling
-from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
+from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch_all, find_arrays
 from posteriax.data.sets.registry import register
 
 ADDRESS = "https://physionet.org/files/challenge-2012/1.0.0"
@@ -67,7 +67,8 @@ def _check_shapes(arrays: dict[str, np.ndarray]) -> None:
 
 def _from_files(place: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {"variables": np.array(VARIABLES), "static_names": np.array(STATIC)}
-    files = {file: fetch(Remote(file, f"{ADDRESS}/{file}", checksum), place) for file, checksum in CHECKSUMS.items()}
+    remotes = [Remote(file, f"{ADDRESS}/{file}", checksum) for file, checksum in CHECKSUMS.items()]
+    files = dict(zip(CHECKSUMS, fetch_all(remotes, place), strict=True))
     for part in ("a", "b"):
         stays = _read_stays(files[f"set-{part}.tar.gz"])
         ids, died = _read_outcomes(files[f"Outcomes-{part}.txt"])
