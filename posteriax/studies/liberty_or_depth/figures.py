@@ -47,7 +47,7 @@ def two_moons(results: Results) -> Any:
     depths, colour = moons_cells.depths(results), colours(moons_cells.SLOPES)
     figure, (axes,) = subplots(1, 2, 4.4, 3.4)
     for axis, measure, label in ((axes[0], "w", "$E_W$"), (axes[1], "kl", "$E_{KL}$ (nats)")):
-        for place, name in enumerate(moons_cells.SLOPES):
+        for place, name in enumerate(moons_cells.activations(results)):
             values = [moons_cells.excess(results, measure, name, depth) for depth in depths]
             draw_means(axis, np.array(depths) + 0.04 * (place - 1.5), values, colour[name], name)
         axis.axhline(0.0, color="0.7", linewidth=1, zorder=0)

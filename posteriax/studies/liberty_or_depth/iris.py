@@ -91,7 +91,7 @@ def run(cell: Cell, settings: Iris, bench: Workbench) -> dict[str, Any]:
     )
     assert isinstance(posterior, VariationalPosterior)
     scores = [evaluate(one.predict(data.test[0], settings.draws, key=1), data.test[1]) for one in members(posterior)]
-    elbo = np.asarray(posterior.trace["elbo"])
+    elbo = np.atleast_2d(posterior.trace["elbo"])
     tenth = max(1, elbo.shape[1] // 10)
     return {
         "nll": np.mean([score["nll"] for score in scores]),

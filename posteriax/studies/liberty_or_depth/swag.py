@@ -96,11 +96,11 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Any]:
     run_length = {"epochs": settings.epochs, "batch_size": settings.batch_size}
     posterior = bench.fit(Problem(net, Categorical(), prior), (x, y), method, key=cell.seed, augment=augment, **run_length)
     assert isinstance(posterior, VariationalPosterior)
-    nll = np.asarray(posterior.trace["nll_per_example"])[0]
+    nll = np.ravel(posterior.trace["nll_per_example"])
     per_epoch = max(1, len(nll) // settings.epochs)
     found: dict[str, Any] = {
         "training_nll": nll[: per_epoch * settings.epochs].reshape(-1, per_epoch).mean(axis=1).round(4),
-        "snapshots": np.asarray(posterior.trace["snapshots"])[0, -1],
+        "snapshots": np.ravel(posterior.trace["snapshots"])[-1],
     }
     both: dict[str, Posterior] = {"low_rank": posterior, "diagonal": diagonal_of(posterior)}
     for kind, one in both.items():
