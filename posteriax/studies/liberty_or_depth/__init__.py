@@ -50,16 +50,28 @@ SMOKE = Settings(
         (3, 2), restarts=2, train=40, warmup=10, draws=60, max_doublings=3, points=20, activations=("ReLU", "linear")
     ),
     iris=iris.Iris(depths=(1, 2), splits=1, starts=2, steps=20, gradient_draws=1, draws=20),
-    swag=swag.PreResNets("made-up/cifar10", (8,), pixels=8, crop=1, epochs=2, collect=1.0, batch_size=32, rank=2, draws=2),
+    swag=swag.PreResNets(
+        "made-up/cifar10", (8,), pixels=8, crop=1, epochs=2, collect=1.0, batch_size=32, rank=2, draws=2
+    ),
 )
 LAPTOP = Settings(
     seeds=3,
     data=("fashion_mnist", "two_moons", "iris", "cifar10"),
     product_matrices=product_matrices.ProductMatrices("fashion_mnist", epochs=5),
-    two_moons=two_moons.TwoMoons((12, 5, 4, 3), restarts=4),  # 49, 51, 57 and 49 weights
-    iris=iris.Iris(),
+    two_moons=two_moons.TwoMoons((12, 5, 4, 3), restarts=4, draws=800, max_doublings=6),  # 49, 51, 57 and 49 weights
+    iris=iris.Iris(depths=(1, 2, 3)),
     swag=swag.PreResNets(
-        "cifar10", (8, 14, 20), train=2560, test=2000, pixels=16, crop=2, epochs=20, collect=0.5, rank=10
+        "cifar10",
+        (8, 14),
+        train=1920,
+        test=1000,
+        pixels=16,
+        crop=2,
+        epochs=20,
+        collect=0.5,
+        rank=10,
+        draws=10,
+        measured_on=640,
     ),
 )
 PAPER = Settings(
@@ -67,7 +79,7 @@ PAPER = Settings(
     data=("fashion_mnist", "two_moons", "iris", "cifar100"),
     product_matrices=product_matrices.ProductMatrices("fashion_mnist", gradient_draws=16),
     two_moons=two_moons.TwoMoons(  # about 1,000 weights
-        (250, 29, 21, 17, 15, 13, 12, 11, 10, 10), restarts=4, warmup=1000, draws=10_000, points=1000
+        (250, 29, 21, 17, 15, 13, 12, 11, 10, 10), restarts=4, warmup=1000, draws=10_000, max_doublings=10, points=1000
     ),
     iris=iris.Iris(splits=4, starts=1, steps=8000, batch_size=16, gradient_draws=1, learning_rate=1e-3, patience=30),
     swag=swag.PreResNets("cifar100", (8, 14, 20, 26, 32, 38, 56, 83, 110, 164)),
@@ -80,13 +92,11 @@ def one_step(settings: Settings) -> Settings:
 
 
 def cells(settings: Settings, seeds: int) -> list[Cell]:
-    return [
-        cell for name, module in EXPERIMENTS.items() for cell in module.cells(getattr(settings, name), seeds)
-    ]
+    return [cell for name, module in EXPERIMENTS.items() for cell in module.cells(getattr(settings, name), seeds)]
 
 
 def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
-    (name,) = (name for name, module in EXPERIMENTS.items() if module.NAME == cell.settings["experiment"])
+    (name,) = (name for name, module in EXPERIMENTS.items() if cell.settings["experiment"] == module.NAME)
     return EXPERIMENTS[name].run(cell, getattr(settings, name), bench)
 
 
@@ -99,10 +109,10 @@ Four experiments: the covariance of products of mean-field weight matrices (Fash
 mean-field in modes of the true posterior, sampled by NUTS (two moons, 100 points); full-covariance against mean-field VI
 (Iris); SWAG against SWAG-Diag (PreResNets). The paper's appendix with most settings was not available; where it is
 silent, choices are ours. At laptop scale, two-moons networks have about 50 weights at every depth instead of 1,000, with up
-to four hidden layers: E_KL needs many more draws than weights. Each chain is one restart, with trajectories of at most 127 steps.
+to four hidden layers: E_KL needs many more draws than weights. Each chain is one restart, with trajectories of at most 63 steps.
 Iris uses 120 training and 30 test examples, several splits, and VI trained until the ELBO no longer rises, rather than
-stopped early. SWAG uses 2,560 images of CIFAR-10 averaged down to 16 x 16 pixels, 20 epochs of which 10 are collected, and
-PreResNets of depth 8 to 20, instead of CIFAR-100, 300 epochs and depths up to 164; both Gaussians come from the same run."""
+stopped early. SWAG uses 1,920 images of CIFAR-10 averaged down to 16 x 16 pixels, 20 epochs of which 10 are collected, and
+PreResNets of depth 8 and 14, instead of CIFAR-100, 300 epochs and depths up to 164; both Gaussians come from the same run."""
 
 STUDY = Study(
     name="liberty-or-depth",

@@ -160,7 +160,11 @@ def tables(results: Results) -> list[Table]:
             where = {"experiment": NAME, "family": family, "depth": depth}
             nll, accuracy = (results.values(name, **where) for name in ("nll", "accuracy"))
             late = results.values("elbo", **where).mean() - results.values("elbo_before", **where).mean()
-            row += [with_error(nll), f"{accuracy.mean():.1%}", f"{results.values('elbo', **where).mean():.1f} ({late:+.2g})"]
+            row += [
+                with_error(nll),
+                f"{accuracy.mean():.1%}",
+                f"{results.values('elbo', **where).mean():.1f} ({late:+.2g})",
+            ]
         rows.append([*row, with_error(gap(results, depth))])
     columns = [f"{what}, {family}" for family in FAMILIES for what in ("test NLL", "accuracy", "ELBO")]
     caption = (

@@ -46,6 +46,7 @@ class PreResNets:
         collect: the last fraction of the run, with a snapshot after every epoch.
         rank: K.
         draws: for predictions, each with its own batch statistics.
+        measured_on: training images, on which these are measured; 0 for all.
     """
 
     data: str
@@ -62,6 +63,7 @@ class PreResNets:
     collect: float = 140 / 300
     rank: int = 20
     draws: int = 30
+    measured_on: int = 0
 
 
 def one_step(settings: PreResNets) -> PreResNets:
@@ -94,7 +96,9 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Any]:
     )
     augment = [RandomCrop(settings.crop), RandomFlip()] if settings.crop else None
     run_length = {"epochs": settings.epochs, "batch_size": settings.batch_size}
-    posterior = bench.fit(Problem(net, Categorical(), prior), (x, y), method, key=cell.seed, augment=augment, **run_length)
+    posterior = bench.fit(
+        Problem(net, Categorical(), prior), (x, y), method, key=cell.seed, augment=augment, **run_length
+    )
     assert isinstance(posterior, VariationalPosterior)
     nll = np.ravel(posterior.trace["nll_per_example"])
     per_epoch = max(1, len(nll) // settings.epochs)
@@ -104,8 +108,8 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Any]:
     }
     both: dict[str, Posterior] = {"low_rank": posterior, "diagonal": diagonal_of(posterior)}
     for kind, one in both.items():
-        predictive = with_batch_statistics(one, x, batch_size=settings.batch_size).predict(x_test, settings.draws, key=1)
-        scores = evaluate(predictive, y_test)
+        measured = with_batch_statistics(one, x[: settings.measured_on or None], batch_size=settings.batch_size)
+        scores = evaluate(measured.predict(x_test, settings.draws, key=1), y_test)
         found[kind] = {name: scores[name] for name in ("nll", "accuracy", "ece")}
     return found
 

@@ -61,7 +61,9 @@ def one_step(settings: TwoMoons) -> TwoMoons:
 def cells(settings: TwoMoons, seeds: int) -> list[Cell]:
     """All restarts of a network are one cell: its chains run side by side in one program."""
     return [
-        Cell({"experiment": NAME, "activation": name, "depth": depth, "restarts": settings.restarts * seeds}, 0, cost=20)
+        Cell(
+            {"experiment": NAME, "activation": name, "depth": depth, "restarts": settings.restarts * seeds}, 0, cost=20
+        )
         for name in settings.activations
         for depth in range(1, len(settings.widths) + 1)
     ]
