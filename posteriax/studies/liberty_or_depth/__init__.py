@@ -106,13 +106,14 @@ def tables(results: Results) -> list[Table]:
 
 SUMMARY = """\
 Four experiments: the covariance of products of mean-field weight matrices (Fashion-MNIST, all images); the cost of
-mean-field in modes of the true posterior, sampled by NUTS (two moons, 100 points); full-covariance against mean-field VI
-(Iris); SWAG against SWAG-Diag (PreResNets). The paper's appendix with most settings was not available; where it is
-silent, choices are ours. At laptop scale, two-moons networks have about 50 weights at every depth instead of 1,000, with up
-to four hidden layers: E_KL needs many more draws than weights. Each chain is one restart, with trajectories of at most 63 steps.
-Iris uses 120 training and 30 test examples, several splits, and VI trained until the ELBO no longer rises, rather than
-stopped early. SWAG uses 1,920 images of CIFAR-10 averaged down to 16 x 16 pixels, 20 epochs of which 10 are collected, and
-PreResNets of depth 8 and 14, instead of CIFAR-100, 300 epochs and depths up to 164; both Gaussians come from the same run."""
+mean-field in modes of the true posterior, sampled by NUTS (two moons, 100 points); full-covariance against mean-field
+VI (Iris); SWAG against SWAG-Diag (PreResNets). The paper's appendix with most settings was not available; where the
+text is silent, choices are ours. At laptop scale, two-moons networks have about 50 weights at every depth instead of
+1,000, and at most four hidden layers: E_KL needs many more draws than weights. Each chain is one restart, with
+trajectories of at most 63 steps. Iris uses 120 training and 30 test examples, several splits, and VI trained until the
+ELBO has levelled off, rather than stopped early. SWAG uses 1,920 images of CIFAR-10 averaged down to 16 x 16 pixels, 20
+epochs of which 10 are collected, and PreResNets of depth 8 and 14, instead of CIFAR-100, 300 epochs and depths up to
+164; both Gaussians come from the same run."""
 
 STUDY = Study(
     name="liberty-or-depth",

@@ -1,6 +1,7 @@
 """Independent weights, correlated products: covariances of product matrices on Fashion-MNIST (figure 1 of the paper).
 
-A network 784-16-...-16-10 is trained by mean-field VI. The matrix shown is the product of its L hidden-to-hidden layers,
+A network 784-16-...-16-10 is trained by mean-field VI. The matrix shown is the product of its L layers between hidden
+ones,
 
     linear        M = W_L ... W_1                         leaky ReLU       P(x) = W_L D_(L-1) W_(L-1) ... D_1 W_1
 
@@ -218,7 +219,8 @@ CLAIMS = (
         name="deep linear products are correlated everywhere",
         sentence="From three layers on, any two entries of a product of mean-field matrices can be correlated.",
         paper="figure 1b and c: off-diagonal covariance everywhere, with 5 and 10 layers",
-        quantity="share of pairs in different rows and columns that correlate beyond 0.05; the smaller of 5 and 10 layers",
+        quantity="share of pairs in different rows and columns that correlate beyond 0.05, with 5 or 10 layers, "
+        "whichever is smaller",
         measure=lambda r: deep(r, "linear"),
         above=0.1,
     ),
@@ -272,8 +274,8 @@ def tables(results: Results) -> list[Table]:
         "exact - sampled",
     ]
     caption = (
-        "Product matrices on Fashion-MNIST, means over seeds: share of pairs of entries that correlate beyond 0.05, the "
-        "same among pairs that share neither row nor column, test accuracy of the mean weights, and the root mean square "
-        "difference between exact and sampled correlations."
+        "Product matrices on Fashion-MNIST, means over seeds: share of pairs of entries that correlate beyond 0.05, "
+        "the same among pairs that share neither row nor column, test accuracy of the mean weights, and the root mean "
+        "square difference between exact and sampled correlations."
     )
     return [Table(caption, headings, rows)]

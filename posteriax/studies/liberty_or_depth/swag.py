@@ -153,7 +153,7 @@ def largest_difference(results: Results, score: str) -> np.ndarray:
 CLAIMS = (
     Claim(
         name="SWAG-Diag has the likelihood of SWAG",
-        sentence="In PreResNets of any depth there is no visible difference in log-likelihood between SWAG and SWAG-Diag.",
+        sentence="In PreResNets of any depth, SWAG and SWAG-Diag show no visible difference in log-likelihood.",
         paper="figure 4, by eye; CIFAR-100",
         quantity="test NLL, SWAG-Diag minus SWAG, at the depth where it differs most (nats)",
         measure=lambda r: largest_difference(r, "nll"),
@@ -185,7 +185,7 @@ def tables(results: Results) -> list[Table]:
         rows.append([*row, with_error(difference(results, "nll", depth)), f"{np.mean(last):.2f}"])
     columns = [f"{score}, {name}" for name in KINDS for score in ("NLL", "accuracy", "ECE")]
     caption = (
-        "PreResNets: test scores of both Gaussians, mean over seeds and its standard error, and the training NLL of the "
-        "last epoch."
+        "PreResNets: test scores of both Gaussians, mean over seeds and its standard error, and the training NLL of "
+        "the last epoch."
     )
     return [Table(caption, ["depth", *columns, "NLL, SWAG-Diag - SWAG", "training NLL"], rows)]

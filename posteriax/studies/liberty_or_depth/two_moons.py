@@ -5,9 +5,9 @@ are fitted to the draws of its dominant mode, and
 
     E_KL = KL(q_full || q_diag)            E_W = W2(draws, q_diag) - W2(draws, q_full)
 
-each minus its null, the same for draws whose weights have been made independent (`px.analysis.mean_field_cost`). The paper
-names the No-U-Turn Sampler but used a library whose version of it has trajectories of a fixed length and adapts only the
-step size; `px.NUTS` is the real one, and adapts a mass for every weight as well.
+each minus its null, the same for draws whose weights have been made independent (`px.analysis.mean_field_cost`). The
+paper names the No-U-Turn Sampler but used a library whose version of it has trajectories of a fixed length and adapts
+only the step size; `px.NUTS` chooses their length, and adapts a mass for every weight as well.
 """
 
 from dataclasses import dataclass, replace
@@ -157,17 +157,17 @@ CLAIMS = (
         sentence="The information lost by a mean-field approximation of a posterior mode almost disappears with depth, "
         "whatever the activation.",
         paper="figure 2b: large with one hidden layer, rapidly decreasing; about 1,000 weights, 20 restarts",
-        quantity="1 - E_KL(deepest) / E_KL(one hidden layer), null subtracted, by restart; the activation where it falls "
-        "least",
+        quantity="1 - E_KL(deepest) / E_KL(one hidden layer), null subtracted, by restart; the activation where it "
+        "falls least",
         measure=lambda r: fall(r, "kl"),
         above=0.5,
     ),
     Claim(
         name="E_W falls with depth",
-        sentence="The Wasserstein error of a mean-field approximation falls rapidly with depth, whatever the activation.",
+        sentence="The Wasserstein error of a mean-field approximation falls with depth, whatever the activation.",
         paper="figure 2a: large with one hidden layer, rapidly decreasing; about 1,000 weights, 20 restarts",
-        quantity="1 - E_W(deepest) / E_W(one hidden layer), null subtracted, by restart; the activation where it falls "
-        "least",
+        quantity="1 - E_W(deepest) / E_W(one hidden layer), null subtracted, by restart; the activation where it "
+        "falls least",
         measure=lambda r: fall(r, "w"),
         above=0.5,
     ),
