@@ -16,10 +16,11 @@ import jax
 import numpy as np
 import optax
 
+from posteriax import analysis
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax._internal.running_moments import mean_and_covariance
-from posteriax.analysis import ProductMatrix, product_matrix
+from posteriax.analysis import ProductMatrix
 from posteriax.methods import VI
 from posteriax.posterior import VariationalPosterior
 from posteriax.problem import Categorical, Problem
@@ -99,7 +100,7 @@ def run(cell: Cell, settings: ProductMatrices, bench: Workbench) -> dict[str, An
     found["sampled_correlated"] = sampled.correlated_share(CORRELATED)
     product = sampled
     if activation == "linear":
-        product = product_matrix(posterior, [f"layers/{i}/weight" for i in range(1, layers + 1)])
+        product = analysis.product_matrix(posterior, [f"layers/{i}/weight" for i in range(1, layers + 1)])
         found["difference"] = rms_difference(product, sampled)
     found["correlated"] = product.correlated_share(CORRELATED)
     found["outside_correlated"] = outside_correlated(product)

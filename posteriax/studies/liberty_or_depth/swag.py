@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax import zoo
 from posteriax.comparison import evaluate
 from posteriax.data import RandomCrop, RandomFlip
 from posteriax.methods import SWAG
@@ -26,7 +27,6 @@ from posteriax.studies.liberty_or_depth.iris import with_error
 from posteriax.studies.results import Results
 from posteriax.studies.study import Cell, Claim, Table
 from posteriax.studies.workbench import Workbench
-from posteriax.zoo import preresnet
 
 NAME = "SWAG"
 KINDS = {"SWAG-Diag": "diagonal", "SWAG": "low_rank"}
@@ -86,7 +86,7 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Any]:
     x, x_test = average_down(x, settings.pixels), average_down(x_test, settings.pixels)
     mean, scale = x.mean(axis=(0, 1, 2)), x.std(axis=(0, 1, 2))
     x, x_test = (x - mean) / scale, (x_test - mean) / scale
-    net = preresnet(int(cell.settings["depth"]), classes=len(data.classes), key=jax.random.key(cell.seed))
+    net = zoo.preresnet(int(cell.settings["depth"]), classes=len(data.classes), key=jax.random.key(cell.seed))
     prior = p.Normal(scale=1 / math.sqrt(settings.weight_decay * len(x)))  # weight decay is per example
     method = SWAG(
         learning_rate=settings.learning_rate,

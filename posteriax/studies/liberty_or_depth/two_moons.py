@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from posteriax import analysis
 from posteriax import priors as p
-from posteriax.analysis import mean_field_cost
 from posteriax.comparison import evaluate
 from posteriax.methods import NUTS
 from posteriax.problem import Bernoulli, Problem
@@ -79,7 +79,7 @@ def run(cell: Cell, settings: TwoMoons, bench: Workbench) -> dict[str, Any]:
     method = NUTS(warmup=settings.warmup, max_doublings=settings.max_doublings)
     chains = int(cell.settings["restarts"])
     posterior = bench.fit(problem, data.train, method, draws=settings.draws, chains=chains, key=cell.seed)
-    cost = mean_field_cost(posterior, points=settings.points)
+    cost = analysis.mean_field_cost(posterior, points=settings.points)
     diagnosis = posterior.diagnose(data.test[0][:100])
     kept = {name: np.atleast_2d(posterior.trace[name])[:, settings.warmup :] for name in ("acceptance", "divergent")}
     assert diagnosis.predictions is not None
