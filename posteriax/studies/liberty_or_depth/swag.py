@@ -100,7 +100,7 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Any]:
         Problem(net, Categorical(), prior), (x, y), method, key=cell.seed, augment=augment, **run_length
     )
     assert isinstance(posterior, VariationalPosterior)
-    nll = np.ravel(posterior.trace["nll_per_example"])
+    nll = np.ravel(posterior.trace["nll_per_example"]).astype(np.float64)
     per_epoch = max(1, len(nll) // settings.epochs)
     found: dict[str, Any] = {
         "training_nll": nll[: per_epoch * settings.epochs].reshape(-1, per_epoch).mean(axis=1).round(4),
