@@ -55,7 +55,7 @@ class TwoMoons:
 
 
 def one_step(settings: TwoMoons) -> TwoMoons:
-    return replace(settings, restarts=2, warmup=2, draws=8, max_doublings=1)
+    return replace(settings, restarts=2, warmup=20, draws=8, max_doublings=3)
 
 
 def cells(settings: TwoMoons, seeds: int) -> list[Cell]:
