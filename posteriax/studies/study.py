@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from posteriax.studies.results import Results
 from posteriax.studies.workbench import Workbench
 
@@ -55,7 +57,7 @@ class Claim:
     sentence: str
     paper: str
     quantity: str
-    measure: Callable[[Results], Sequence[float]]
+    measure: Callable[[Results], Sequence[float] | np.ndarray]
     above: float = float("-inf")
     below: float = float("inf")
     remark: str = ""

@@ -36,7 +36,7 @@ class Verdict:
     rule: str
 
 
-def judge(values: Sequence[float], above: float, below: float, decides: bool = True) -> Verdict:
+def judge(values: Sequence[float] | np.ndarray, above: float, below: float, decides: bool = True) -> Verdict:
     """The verdict on a quantity that should lie between `above` and `below`.
 
     >>> judge([0.30, 0.34, 0.32], above=0.1, below=math.inf).word

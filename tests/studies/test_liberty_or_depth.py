@@ -1,0 +1,157 @@
+"""Liberty or Depth: every claim, table and figure comes out of a smoke run, and its own numbers are right."""
+
+import json
+from dataclasses import asdict, replace
+
+import jax
+import matplotlib
+import numpy as np
+import optax
+import pytest
+
+import posteriax as px
+from posteriax import families as q
+from posteriax.studies.liberty_or_depth import EXPERIMENTS, PAPER, SMOKE, STUDY, iris, product_matrices, swag, two_moons
+from posteriax.studies.results import CellResult, Results, plain
+from posteriax.studies.workbench import Workbench
+
+matplotlib.use("Agg")
+
+
+def stored(cells, scale="smoke"):
+    """Results as they come back from a file."""
+    found = [CellResult(c.settings, c.seed, json.loads(json.dumps(plain(result)))) for c, result in cells]
+    return Results(STUDY.name, scale, 1, plain(asdict(SMOKE)), found, {}, {}, True)
+
+
+@pytest.fixture(scope="module")
+def smoke():
+    loaded = {}
+    cells = STUDY.cells(SMOKE, SMOKE.seeds)
+    return stored([(cell, STUDY.run(cell, SMOKE, Workbench(loaded=loaded))) for cell in cells])
+
+
+def test_every_claim_is_measured_at_smoke_scale(smoke):
+    for claim in STUDY.claims:
+        values = np.asarray(claim.measure(smoke), np.float64)
+        assert values.ndim == 1, claim.name
+        if claim.name != "shallow kinks behave as linear":  # needs four activations, smoke has two
+            assert len(values) >= 1, claim.name
+
+
+def test_tables_have_a_cell_for_every_heading(smoke):
+    tables = STUDY.tables(smoke)
+    assert len(tables) == len(EXPERIMENTS)
+    for table in tables:
+        assert table.rows
+        assert all(len(row) == len(table.headings) and all(isinstance(text, str) for text in row) for row in table.rows)
+
+
+@pytest.mark.parametrize("name", STUDY.figures)
+def test_figures_are_drawn_from_results_alone(smoke, name, tmp_path):
+    STUDY.figures[name](smoke).savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_a_cell_gives_the_same_result_twice(smoke):
+    cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == iris.NAME)
+    again = json.loads(json.dumps(plain(STUDY.run(cell, SMOKE, Workbench()))))
+    assert again == smoke.of(**cell.settings)[0].result
+
+
+def test_cells_have_distinct_names():
+    for settings in STUDY.scales.values():
+        names = [cell.name for cell in STUDY.cells(settings, settings.seeds)]
+        assert len(set(names)) == len(names)
+
+
+def test_local_product_of_a_linear_network_is_its_product_matrix():
+    """Without kinks the local product does not depend on the input, and its moments are those of the recursion."""
+    net = px.zoo.MLP((6, 3, 3, 3, 3, 2), activation=product_matrices.identity, key=jax.random.key(0))
+    x, y = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32), np.arange(20) % 2
+    posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.VI(q.Normal(0.3)), steps=1, key=0)
+    draws = 20_000
+    local = product_matrices.sampled_products(posterior, x[0], 1.0, draws, seed=0)
+    exact = px.analysis.product_matrix(posterior, [f"layers/{i}/weight" for i in (1, 2, 3)])
+    spread = np.sqrt(np.einsum("abab->ab", exact.covariance) / draws)
+    assert (np.abs(local.mean - exact.mean) < 5 * spread).all()
+    assert product_matrices.rms_difference(exact, local) < 3 / np.sqrt(draws)
+
+
+def test_local_products_are_the_jacobians_of_the_network():
+    """With hardly any noise, every draw's product is the Jacobian of the last hidden pre-activations."""
+    net = px.zoo.MLP((4, 3, 3, 3, 3, 2), activation=product_matrices.leaky_relu, key=jax.random.key(1))
+    x = np.array([[1.0, -2.0, 0.5, 3.0]], np.float32)
+    problem = px.Problem(net, px.Categorical())
+    posterior = px.fit(problem, (x, np.array([0])), px.VI(q.Normal(1e-6), optimizer=optax.sgd(0.0)), steps=1, key=0)
+    found = product_matrices.sampled_products(posterior, x[0], product_matrices.SLOPE, 3, seed=0).mean
+
+    def later(units):
+        for layer in net.layers[1:-2]:
+            units = product_matrices.leaky_relu(layer(units))
+        return net.layers[-2](units)
+
+    expected = jax.jacrev(later)(product_matrices.leaky_relu(net.layers[0](x[0])))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_swag_diag_from_the_snapshots_of_swag_is_swag_diag():
+    (x, y), _ = px.data.two_moons(train=64)
+    problem = px.Problem(px.zoo.MLP((2, 4, 2), key=jax.random.key(0)), px.Categorical())
+    low_rank, diagonal = (px.fit(problem, (x, y), px.SWAG(rank=rank), epochs=8, key=0) for rank in (3, 0))
+    found = swag.diagonal_of(low_rank)
+    assert found.families == diagonal.families
+    for path, expected in diagonal.variational.items():
+        for name, value in expected.items():
+            np.testing.assert_allclose(found.variational[path][name], value, rtol=1e-4, atol=1e-5)
+
+
+def moons_cells(costs):
+    """Made-up results: E_KL and E_W by activation, depth and restart, with a null of 1."""
+    cells = []
+    for name in two_moons.SLOPES:
+        for depth, values in enumerate(costs[name], 1):
+            with_null = (np.array(values) + 1).tolist()
+            one = [1.0] * len(values)
+            result = {"kl": with_null, "kl_null": one, "w": with_null, "w_null": one}
+            settings = {"experiment": two_moons.NAME, "activation": name, "depth": depth, "restarts": len(values)}
+            cells.append(CellResult(settings, 0, result))
+    return Results(STUDY.name, "smoke", 1, {}, cells, {}, {}, True)
+
+
+def test_the_fall_is_that_of_the_activation_that_falls_least():
+    same = [[4.0, 4.0], [2.0, 2.0], [1.0, 1.0]]
+    results = moons_cells(dict.fromkeys(two_moons.SLOPES, same) | {"linear": [[4.0, 4.0], [3.0, 3.0], [2.0, 3.0]]})
+    np.testing.assert_allclose(two_moons.fall(results, "kl"), [0.5, 0.25])
+
+
+def test_shallow_kinks_are_compared_with_both_kinds():
+    linear, sharp = [[4.0, 4.0], [2.0, 2.0]], [[8.0, 8.0], [6.0, 6.0]]
+    close = {"linear": linear, "LeakyReLU 0.95": linear, "LeakyReLU 0.5": sharp, "ReLU": sharp}
+    np.testing.assert_allclose(two_moons.closer_to_linear(moons_cells(close)), [4.0, 4.0])
+    swapped = close | {"LeakyReLU 0.95": sharp}
+    np.testing.assert_allclose(two_moons.closer_to_linear(moons_cells(swapped)), [-4.0, -4.0])
+
+
+def test_more_seeds_are_more_restarts_and_splits():
+    of = lambda name, seeds: [c for c in STUDY.cells(PAPER, seeds) if c.settings["experiment"] == name]  # noqa: E731
+    assert {c.settings["restarts"] for c in of(two_moons.NAME, 5)} == {20}  # the paper's 20 restarts per point
+    assert len(of(iris.NAME, 2)) == 2 * len(of(iris.NAME, 1))
+
+
+def test_paper_networks_of_two_moons_have_about_a_thousand_weights():
+    for depth, width in enumerate(PAPER.two_moons.widths, 1):
+        net = px.zoo.MLP((2, *[width] * depth, 1), key=jax.random.key(0))
+        assert 900 < sum(leaf.size for leaf in jax.tree.leaves(net)) < 1100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_paper_scale_builds_and_takes_a_step(name):
+    short = STUDY.one_step(PAPER)
+    cells = [c for c in STUDY.cells(short, 1) if c.settings["experiment"] == EXPERIMENTS[name].NAME]
+    result = plain(STUDY.run(cells[0], short, Workbench(trial=True)))
+    assert json.loads(json.dumps(result)) == result
+    if name == "swag":  # the deepest one has bottlenecks
+        deep = replace(short, swag=replace(short.swag, depths=(56,)))
+        STUDY.run(STUDY.cells(deep, 1)[-1], deep, Workbench(trial=True))
