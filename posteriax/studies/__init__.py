@@ -2,6 +2,7 @@
 
 import difflib
 
+from posteriax.studies.liberty_or_depth import STUDY as LIBERTY_OR_DEPTH
 from posteriax.studies.page import counts_of as counts_of
 from posteriax.studies.page import front_page as front_page
 from posteriax.studies.page import write_page as write_page
@@ -19,7 +20,7 @@ from posteriax.studies.study import Table as Table
 from posteriax.studies.verdict import Verdict as Verdict
 from posteriax.studies.workbench import Workbench as Workbench
 
-_ALL: tuple[Study, ...] = ()
+_ALL: tuple[Study, ...] = (LIBERTY_OR_DEPTH,)
 STUDIES = {study.name: study for study in _ALL}
 
 
