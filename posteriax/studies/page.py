@@ -1,7 +1,6 @@
 """The page of a study, in Markdown, with its figures: all drawn from the file of results, nothing is run again."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +19,23 @@ FRONT_TITLE = "What the papers claim, and what holds here"
 def write_page(study: Study, folder: Path) -> Results:
     """Write README.md and the figures beside a folder's ``results.json``; returns the results."""
     results = read_results(folder)
-    names = [name for name in study.figures if _draw(study, results, name, folder)]
-    text = page(study, results, names)
-    (folder / "README.md").write_text(text)
+    if results.complete:
+        _draw(study, results, folder)
+    (folder / "README.md").write_text(page(study, results))
     return results
 
 
-def page(study: Study, results: Results, figures: Sequence[str] = ()) -> str:
-    """The text of the page."""
+def page(study: Study, results: Results) -> str:
+    """The text of the page; without tables and figures while the study is not finished."""
     judged = verdicts(study, results)
     parts = [f"# {study.title}", study.summary, f"Paper: {study.paper}", _provenance(results)]
     if not results.complete:
         parts.append("**Not complete**: some cells have not run yet. The same command runs them.")
     parts += ["## Claims", counts_of(judged.values()), _table(_claims_table(study, judged))]
     parts += [f"**{claim.name}.** {claim.remark}" for claim in study.claims if claim.remark]
-    with contextlib.suppress(*(() if results.complete else (KeyError, IndexError))):
-        tables = study.tables(results)
-        parts += ["## Results", *(f"{table.caption}\n\n{_table(table)}" for table in tables)]
-    parts += [f"![{name.replace('_', ' ')}]({name}.png)" for name in figures]
+    if results.complete:
+        parts += ["## Results", *(f"{table.caption}\n\n{_table(table)}" for table in study.tables(results))]
+        parts += [f"![{name.replace('_', ' ')}]({name}.png)" for name in study.figures]
     parts += ["## Settings", _settings(results.settings)]
     return "\n\n".join(parts) + "\n"
 
@@ -119,26 +117,14 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-@contextlib.contextmanager
-def _without_screen() -> Iterator[Any]:
+def _draw(study: Study, results: Results, folder: Path) -> None:
     plt = pyplot()
     backend = plt.get_backend()
-    plt.switch_backend("Agg")
+    plt.switch_backend("Agg")  # no screen is needed
     try:
-        yield plt
+        for name, draw in study.figures.items():
+            figure = draw(results)
+            figure.savefig(folder / f"{name}.png", dpi=DPI)
+            plt.close(figure)
     finally:
         plt.switch_backend(backend)
-
-
-def _draw(study: Study, results: Results, name: str, folder: Path) -> bool:
-    """Draw a figure; returns whether the cells that it needs are finished."""
-    with _without_screen() as plt:
-        try:
-            figure = study.figures[name](results)
-        except (KeyError, IndexError, ValueError):
-            if results.complete:
-                raise
-            return False
-        figure.savefig(folder / f"{name}.png", dpi=DPI)
-        plt.close(figure)
-    return True

@@ -33,7 +33,7 @@ def test_the_published_page_is_what_its_results_give(study):
     assert results.complete and results.scale == "laptop"
     from posteriax.studies.page import page
 
-    assert (folder / "README.md").read_text() == page(study, results, list(study.figures))
+    assert (folder / "README.md").read_text() == page(study, results)
     stored = json.loads((folder / "results.json").read_text())["verdicts"]
     found = studies.verdicts(study, results)
     assert {verdict["claim"]: (verdict["word"], verdict["rule"]) for verdict in stored} == {
