@@ -71,8 +71,8 @@ def run_study(
     cells = study.cells(settings, seeds)
     identity = {"study": study.name, "scale": scale, "settings": plain(asdict(settings))}
     with open_folder(out, identity) as folder:
-        if not all(folder.finished(cell) for cell in cells):
-            _write_results(study, folder, cells, identity, seeds, command)  # a study that was complete is so no longer
+        about = {**identity, "seeds": seeds, "made_by": made_by(command)}
+        _write_results(study, folder, cells, about)
         clock = _Clock(cells, report)
         for number, cell in enumerate(cells):
             if folder.finished(cell):
@@ -84,8 +84,8 @@ def run_study(
             result = study.run(cell, settings, bench)
             seconds = time.monotonic() - began
             folder.keep(cell, result, {"seconds": seconds, **bench.times})
+            _write_results(study, folder, cells, about)
             clock.finish(cell, seconds)
-        _write_results(study, folder, cells, identity, seeds, command)
     return read_results(out)
 
 
@@ -110,22 +110,19 @@ def verdicts(study: Study, results: Results) -> dict[str, Verdict]:
     }
 
 
-def _write_results(
-    study: Study, folder: StudyFolder, cells: list[Cell], identity: Mapping[str, Any], seeds: int, command: str
-) -> None:
+def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: Mapping[str, Any]) -> None:
+    """Write what is finished so far."""
     done = [(cell, stored) for cell in cells if (stored := folder.finished(cell))]
     content = {
         "format": FORMAT,
         "version": VERSION,
-        **identity,
-        "seeds": seeds,
+        **about,
         "complete": len(done) == len(cells),
         "cells": [
             {"name": cell.name, "settings": dict(cell.settings), "seed": cell.seed, "result": stored["result"]}
             for cell, stored in done
         ],
         "times": {cell.name: stored["times"] for cell, stored in done},
-        "made_by": made_by(command),
     }
     results = Results(
         cells=[CellResult(cell["settings"], cell["seed"], cell["result"]) for cell in content["cells"]],

@@ -147,3 +147,17 @@ def test_missing_data_is_said_before_anything_runs(tmp_path, monkeypatch):
         studies.run_study(study, tmp_path / "out", scale="smoke")
     assert len(missing.value.messages) == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_an_unfinished_study_decides_nothing(tmp_path):
+    def run(cell, settings, bench):
+        if cell.seed == 1:
+            raise RuntimeError("the power went out")
+        return {"nll": 0.1}
+
+    with pytest.raises(RuntimeError, match="power"):
+        studies.run_study(replace(STUDY, run=run), tmp_path, scale="laptop")
+    results = studies.write_page(STUDY, tmp_path)
+    assert not results.complete
+    assert {verdict.word for verdict in studies.verdicts(STUDY, results).values()} == {UNDECIDED}
+    assert "**Not complete**" in (tmp_path / "README.md").read_text()
