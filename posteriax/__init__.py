@@ -1,5 +1,13 @@
 """Bayesian neural networks for JAX: one network, every posterior, and a measure of how far each is from the truth."""
 
+import os as _os
+import sys as _sys
+
+if _os.path.basename(_sys.argv[0]) == "posteriax":
+    # The command line caches compiled programs, and on some machines XLA logs two long lines about machine features for
+    # each one that it loads. XLA reads the level when JAX is imported, which is below: only here it can still be set.
+    _os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 from posteriax import analysis as analysis
 from posteriax import data as data
 from posteriax import diagnostics as diagnostics
