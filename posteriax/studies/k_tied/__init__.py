@@ -3,14 +3,14 @@
     mean-field    W_ij ~ N(M_ij, A_ij^2)          A = sum_r gamma_r u_r v_r'       share of r: gamma_r^2 / sum gamma^2
     k-tied        the same with A = U V',         U (m x k), V (n x k) positive, learned as their logarithms
 
-The paper trains mean-field posteriors of an MLP on MNIST, a LeNet on CIFAR-100 and an LSTM on IMDB, looks at the singular
-values of A and of the means M, truncates A to rank k, and then trains k-tied posteriors from scratch. Here:
+The paper trains mean-field posteriors of an MLP on MNIST, a LeNet on CIFAR-100 and an LSTM on IMDB, looks at the
+singular values of A and of the means M, truncates A to rank k, and then trains k-tied posteriors from scratch. Here:
 
 - one cell for each network, family and seed trains to convergence and measures scores, parameters and, if mean-field,
   spectra and truncations;
-- cells of the MLP also repeat the paper's first steps (Adam, standard deviations of 0.01, one draw per batch), for the
-  signal-to-noise ratio of gradients and -ELBO by step, and the time of a step;
-- the MLP is trained once more with the He-scaled prior of the paper's appendix B, which the paper does with a ResNet-18.
+- cells of the MLP begin with the paper's first steps (Adam, standard deviations of 0.01, one draw per batch), for the
+  signal-to-noise ratio of gradients, -ELBO by step and the time of a step, and go on from there;
+- the MLP is trained once more with the He-scaled prior of the paper's appendix B, which has it for a ResNet-18.
 """
 
 from collections.abc import Mapping
@@ -59,10 +59,10 @@ class Settings:
 SMOKE = Settings(
     seeds=1,
     data=("fashion_small",),
-    mlp=Training("fashion_small", 256, 64, batch_size=64, steps=20, annealing=0.5, families=ALL),
-    lenet=Training("made-up/cifar100", 64, 32, batch_size=32, steps=3),
-    lstm=Training("made-up/imdb", 64, 32, batch_size=32, steps=3),
-    sizes=Sizes(hidden=(16, 16), pool=4, units=4, words=200, length=5),
+    mlp=Training("fashion_small", 256, 64, batch_size=64, steps=20),
+    lenet=Training("made-up/cifar100", 64, 32, batch_size=32, steps=3, families=(MEAN_FIELD,)),
+    lstm=Training("made-up/imdb", 64, 32, batch_size=32, steps=3, families=(MEAN_FIELD,)),
+    sizes=Sizes(hidden=(16,), pool=4, units=4, words=200, length=5),
     draws=4,
     first_rate=3e-3,
     first_every=10,
@@ -72,18 +72,18 @@ SMOKE = Settings(
 LAPTOP = Settings(
     seeds=3,
     data=("mnist", "cifar100", "imdb"),
-    mlp=Training("mnist", 50_000, 10_000, batch_size=512, steps=1000, annealing=0.5, families=ALL),
-    lenet=Training("cifar100", 10_000, 2_000, batch_size=128, steps=500, annealing=0.5),
-    lstm=Training("imdb", 20_000, 2_000, batch_size=128, steps=400, annealing=0.5),
-    sizes=Sizes(pool=2, units=64, words=5_000, length=80),
-    draws=50,
+    mlp=Training("mnist", 50_000, 10_000, batch_size=512, steps=1000, families=ALL),
+    lenet=Training("cifar100", 10_000, 2_000, batch_size=128, steps=300, annealing=0.5),
+    lstm=Training("imdb", 20_000, 2_000, batch_size=128, steps=200, annealing=0.5),
+    sizes=Sizes(pool=2, units=64, words=5_000, length=50),
+    draws=30,
     first_rate=3e-3,
     first_every=100,
     first_last=900,
     first_batch_size=512,
 )
-# 14,700 steps are 300 epochs of MNIST; the learning rate of the first steps is the one of the paper's four that reproduces
-# its -ELBO by step
+# 14,700 steps are 300 epochs of MNIST. The paper does not say which of its four learning rates it used: the one of the
+# first steps is that which reproduces its -ELBO by step.
 PAPER = Settings(
     seeds=3,
     data=("mnist", "cifar100", "imdb"),
@@ -111,7 +111,7 @@ def training_of(network: str, settings: Settings) -> Training:
 
 def cells(settings: Settings, seeds: int) -> list[Cell]:
     """All cells, seed by seed. Costs are seconds at laptop scale."""
-    costs = {MLP: 46.0, HE: 46.0, LENET: 30.0, LSTM: 20.0}
+    costs = {MLP: 58.0, HE: 65.0, LENET: 28.0, LSTM: 20.0}
     plan = [(network, family) for network in (MLP, LENET, LSTM) for family in training_of(network, settings).families]
     listed = [
         Cell({"network": network, "family": family}, seed, costs[network])
@@ -131,11 +131,11 @@ def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
     if family == POINT:
         measuring.point_steps(problem, train, *first)
         return {"parameters": problem.network.num_parameters}
-    posterior = measuring.train(network, family, problem, train, training, seed, bench)
-    result = measuring.measure_converged(network, family, posterior, test, len(train[1]), settings.draws)
-    if network == MLP:
-        result["first_steps"] = measuring.first_steps(family, problem, train, *first)
-    return result
+    early, result = None, {}
+    if network in (MLP, HE):
+        early, result["first_steps"] = measuring.first_steps(family, problem, train, *first)
+    posterior = measuring.train(network, family, problem, train, training, seed, bench, early)
+    return result | measuring.measure_converged(network, family, posterior, test, len(train[1]), settings.draws)
 
 
 STUDY = Study(
@@ -143,13 +143,19 @@ STUDY = Study(
     title="The k-tied Normal: standard deviations of rank two",
     paper=(
         "J. Swiatkowski, K. Roth, B. S. Veeling, L. Tran, J. V. Dillon, J. Snoek, S. Mandt, T. Salimans, R. Jenatton, "
-        "S. Nowozin (2020). The k-tied Normal Distribution: A Compact Parameterization of Gaussian Mean Field Posteriors "
-        "in Bayesian Neural Networks. ICML."
+        "S. Nowozin (2020). The k-tied Normal Distribution: A Compact Parameterization of Gaussian Mean Field "
+        "Posteriors in Bayesian Neural Networks. ICML."
     ),
     summary=(
         "The matrices of standard deviations that mean-field VI learns are nearly of rank two. The study looks at "
         "their singular values, truncates them after training, trains posteriors that are tied to rank k from scratch, "
-        "and measures how much signal their gradients have."
+        "and measures how much signal their gradients have. At laptop scale: all of MNIST, with Adam at ten times the "
+        "paper's learning rate for a tenth of its steps, in batches of 512 instead of 1024, then 1000 steps of "
+        "posteriax's own optimiser with noise per example, which ends near the paper's figures for 300 epochs; 10,000 "
+        "images of CIFAR-100 at half the resolution for the LeNet, and 20,000 reviews of 50 words for an LSTM of 64 "
+        "units that knows 5000 words, both with short runs and only mean-field and 2-tied, so that their absolute "
+        "figures do not compare with the paper's. KL annealing is used for these two alone. The paper's ResNet-18 is "
+        "left out; its He-scaled prior is tried with the MLP."
     ),
     claims=CLAIMS,
     scales={"smoke": SMOKE, "laptop": LAPTOP, "paper": PAPER},

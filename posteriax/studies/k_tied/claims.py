@@ -28,13 +28,12 @@ def truncation_ratio(score: str, k: int, network: str) -> Measure:
     return measure
 
 
-def paired(
-    results: Results, path: str, one: tuple[str, str], other: tuple[str, str]
-) -> list[tuple[float, float]]:
+def paired(results: Results, path: str, one: tuple[str, str], other: tuple[str, str]) -> list[tuple[float, float]]:
     """An entry in two cells, (network, family) each, for every seed that both have.
 
     >>> from posteriax.studies.results import CellResult
-    >>> cells = [CellResult({"network": "MLP", "family": f}, s, {"nll": s + 1}) for f, s in (("a", 0), ("a", 1), ("b", 1))]
+    >>> seeds = (("a", 0), ("a", 1), ("b", 1))
+    >>> cells = [CellResult({"network": "MLP", "family": f}, s, {"nll": s + 1}) for f, s in seeds]
     >>> paired(Results("k-tied", "smoke", 2, {}, cells, {}, {}, True), "nll", ("MLP", "a"), ("MLP", "b"))
     [(2, 2)]
     """
@@ -73,12 +72,17 @@ def at_step(entry: str, place: int) -> Callable[[Results, str], dict[int, float]
     }
 
 
+def _of_tied(entry: str, place: int, results: Results) -> list[dict[int, float]]:
+    found = [at_step(entry, place)(results, family) for family in TIED]
+    return [by_seed for by_seed in found if by_seed] or [{}]
+
+
 def signal_ratio(place: int) -> Measure:
     """The signal-to-noise ratio of tied scales divided by that of mean-field: the smallest over k."""
 
     def measure(results: Results) -> Sequence[float]:
         untied = at_step("signal", place)(results, MEAN_FIELD)
-        tied = [at_step("signal", place)(results, family) for family in TIED]
+        tied = _of_tied("signal", place, results)
         seeds = [seed for seed in untied if all(seed in found for found in tied)]
         return [min(found[seed] for found in tied) / untied[seed] for seed in seeds]
 
@@ -87,15 +91,13 @@ def signal_ratio(place: int) -> Measure:
 
 def signal_converges(results: Results) -> Sequence[float]:
     """The last signal ratio divided by the first."""
-    return [
-        late / early for early, late in zip(signal_ratio(1)(results), signal_ratio(-1)(results), strict=True)
-    ]
+    return [late / early for early, late in zip(signal_ratio(1)(results), signal_ratio(-1)(results), strict=True)]
 
 
 def late_elbo_ratio(results: Results) -> Sequence[float]:
     """-ELBO of mean-field divided by the largest one among the tied families, at the last window."""
     untied = at_step("negative_elbo", -1)(results, MEAN_FIELD)
-    tied = [at_step("negative_elbo", -1)(results, family) for family in TIED]
+    tied = _of_tied("negative_elbo", -1, results)
     seeds = [seed for seed in untied if all(seed in found for found in tied)]
     return [untied[seed] / max(found[seed] for found in tied) for seed in seeds]
 
@@ -241,10 +243,22 @@ CLAIMS: tuple[Claim, ...] = (
     # the He-scaled prior
     *_spectra(HE, "three dense layers")[:1],
     _truncation(
-        HE, 1, "Truncation to rank 1 hurts under the He-scaled prior too.", "1.485 / 0.638 = 2.3, ResNet-18", 1.2, INF, "nll"
+        HE,
+        1,
+        "Truncation to rank 1 hurts under the He-scaled prior too.",
+        "1.485 / 0.638 = 2.3, ResNet-18",
+        1.2,
+        INF,
+        "nll",
     ),
     _truncation(
-        HE, 2, "Truncation to rank 2 does not, under the He-scaled prior.", "0.648 / 0.638 = 1.02, ResNet-18", 0.9, 1.1, "nll"
+        HE,
+        2,
+        "Truncation to rank 2 does not, under the He-scaled prior.",
+        "0.648 / 0.638 = 1.02, ResNet-18",
+        0.9,
+        1.1,
+        "nll",
     ),
     Claim(
         "MLP: worse with He prior",

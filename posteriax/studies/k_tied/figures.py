@@ -61,49 +61,57 @@ def truncation(results: Results) -> Any:
 def first_steps(results: Results) -> Any:
     """Signal-to-noise ratio and -ELBO in the first steps, by family; means over seeds."""
     figure, (axes,) = subplots(1, 2, 4.4, 3.4)
-    panels = (("signal", "signal to noise, scales of layer 2  (1: noise)"), ("negative_elbo", "-ELBO (nats per example)"))
+    panels = (
+        ("signal", "signal to noise, scales of layer 2  (1: noise)"),
+        ("negative_elbo", "-ELBO (nats per example)"),
+    )
     for axis, (entry, label) in zip(axes, panels, strict=True):
         ends = {}
         for family, colour in COLOURS.items():
             runs = [cell.result["first_steps"] for cell in results.of(network=MLP, family=family)]
+            if not runs:
+                continue
+            steps = runs[0]["step"]
             values = np.array([run[entry] for run in runs], float)
-            axis.plot(runs[0]["step"], values.T, color=colour, linewidth=0.7, alpha=0.5)
-            axis.plot(runs[0]["step"], np.exp(np.log(values).mean(axis=0)), color=colour, linewidth=2)
+            axis.plot(steps, values.T, color=colour, linewidth=0.7, alpha=0.5)
+            axis.plot(steps, np.exp(np.log(values).mean(axis=0)), color=colour, linewidth=2)
             ends[family] = float(np.exp(np.log(values[:, -1]).mean()))
         axis.set(yscale="log", xlabel="step", ylabel=label)
-        _label_ends(axis, ends, runs[0]["step"][-1])
+        _label_ends(axis, ends, steps[-1])
     axes[0].axhline(1.0, color="0.6", linewidth=1)
     return figure
 
 
 def convergence(results: Results) -> Any:
-    """-ELBO of the training examples in the runs to convergence, by network and family."""
-    figure, (axes,) = subplots(1, 3, 3.4, 3.0)
+    """-ELBO of the training examples in the runs to convergence; for the LSTM up to a constant."""
+    figure, (axes,) = subplots(1, 3, 3.6, 3.0)
     for axis, network in zip(axes, (MLP, LENET, LSTM), strict=True):
-        ends = {}
-        for family, colour in COLOURS.items():
-            runs = [cell.result["curve"] for cell in results.of(network=network, family=family)]
+        found = {
+            family: [cell.result["curve"] for cell in results.of(network=network, family=family)] for family in COLOURS
+        }
+        found = {family: runs for family, runs in found.items() if runs}
+        for family, runs in found.items():
             for run in runs:
-                axis.plot(run["step"], run["negative_elbo"], color=colour, linewidth=1.0, alpha=0.8)
-            if runs:
-                ends[family] = float(np.mean([run["negative_elbo"][-1] for run in runs]))
-                last = runs[0]["step"][-1]
+                axis.plot(run["step"], run["negative_elbo"], color=COLOURS[family], linewidth=1.0, alpha=0.8)
+        ends = {family: float(np.mean([run["negative_elbo"][-1] for run in runs])) for family, runs in found.items()}
+        low = min(min(run["negative_elbo"]) for runs in found.values() for run in runs)
+        tails = [run["negative_elbo"][len(run["step"]) // 5] for runs in found.values() for run in runs]
+        high = max(tails)
         axis.set_title(network, fontsize="medium")
-        axis.set(yscale="log", xlabel="step")
-        _label_ends(axis, ends, last)
-    axes[0].set_ylabel("-ELBO (nats per example)")
+        axis.set(xlabel="step", ylim=(low - 0.05 * (high - low), high + 0.02 * (high - low)))
+        _label_ends(axis, ends, max(runs[0]["step"][-1] for runs in found.values()))
+    axes[0].set_ylabel("-ELBO (nats per training example)")
     return figure
 
 
 def _label_ends(axis: Any, ends: dict[str, float], step: float) -> None:
     """Name each line at its right end, with the names moved apart where lines are close."""
-    low, high = np.log(axis.get_ylim())
+    scale, back = (np.log, np.exp) if axis.get_yscale() == "log" else (float, float)
+    low, high = map(scale, axis.get_ylim())
     gap, place = 0.07 * (high - low), -np.inf
     for family, value in sorted(ends.items(), key=lambda item: item[1]):
-        place = max(np.log(value), place + gap)
-        axis.text(
-            step, np.exp(place), f"  {family}", color=COLOURS[family], fontsize="small", va="center", clip_on=False
-        )
+        place = max(scale(value), place + gap)
+        axis.text(step, back(place), f"  {family}", color=COLOURS[family], fontsize="small", va="center", clip_on=False)
 
 
 def _plain_ticks(axis: Any) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 
 from posteriax.analysis import gradient_noise, spectra, truncate
+from posteriax.analysis.variational_leaves import change_leaves
 from posteriax.comparison import evaluate
 from posteriax.methods import MAP, VI
 from posteriax.posterior import Posterior, VariationalPosterior
@@ -30,9 +31,16 @@ EVALUATION_KEY = 1  # draws for predictions: the same noise for every truncation
 
 
 def train(
-    network: str, family: str, problem: Problem, data: Any, training: Training, seed: int, bench: Workbench
+    network: str,
+    family: str,
+    problem: Problem,
+    data: Any,
+    training: Training,
+    seed: int,
+    bench: Workbench,
+    first: Posterior | None,
 ) -> VariationalPosterior:
-    """The run to convergence."""
+    """The run to convergence, from where the first steps ended, if there are any."""
     ramp = max(1.0, training.annealing * training.steps)
     method = VI(
         family_of(network, family),
@@ -40,6 +48,7 @@ def train(
         kl_schedule=(lambda step: jnp.minimum(1.0, (step + 1) / ramp)) if training.annealing else None,
         # one draw of the weights for the whole batch, as in the paper, or noise per example: the optimum is the same
         estimator="weight" if training.rate else "auto",
+        start="network" if first is None else first,
     )
     batch_size = min(training.batch_size, len(data[1]))
     posterior = bench.fit(problem, data, method, steps=training.steps, batch_size=batch_size, key=seed)
@@ -60,7 +69,9 @@ def kl_of_random(posterior: VariationalPosterior) -> float:
 def scores(posterior: VariationalPosterior, test: Any, examples: int, draws: int) -> dict[str, float]:
     """-ELBO, NLL and accuracy in per cent on the test examples."""
     x, y = test
-    predictive: Any = posterior.predict(x, draws, key=EVALUATION_KEY)
+    # all families and truncations as mean-field: one compiled program draws from all of them
+    untied = change_leaves(posterior, "**", lambda leaf, mean, scale: (mean, scale))
+    predictive: Any = untied.predict(x, draws, key=EVALUATION_KEY)
     found = evaluate(predictive, y, scores=("nll", "accuracy"))
     return {
         "negative_elbo": kl_of_random(posterior) / examples + expected_nll(predictive, y),
@@ -121,12 +132,12 @@ def first_steps(
     batch_size: int,
     seed: int,
     bench: Workbench,
-) -> dict[str, Any]:
-    """Signal-to-noise ratio of the second layer's scales and -ELBO during the first steps, with Adam as in the paper.
+) -> tuple[Posterior, dict[str, Any]]:
+    """The posterior after the first steps with Adam, as in the paper; signal-to-noise ratio and -ELBO on the way.
 
-    Windows of ten batches begin at steps 0, `every`, ..., `last`. There is no annealing, and one draw of the weights for
-    each batch. The ratio is sum E[g^2] / sum Var[g] over the parameters of the layer's scales: an average of ratios is
-    dominated by units that have died, whose gradient is that of the KL alone and hardly varies.
+    Windows of ten batches begin at steps 0, `every`, ..., `last`. There is no annealing, and one draw of the weights
+    for each batch. The ratio is sum E[g^2] / sum Var[g] over the parameters of the second layer's scales: an average of
+    ratios is dominated by units that have died, whose gradient is that of the KL alone and hardly varies.
     """
     method = VI(family_of("MLP", family), optimizer=optax.adam(rate), estimator="weight")
     posterior = _timed_fit(problem, data, method, last + WINDOW, every, batch_size, seed, bench)
@@ -134,12 +145,15 @@ def first_steps(
     names = [name for name in signal.pooled if name.startswith(DENSE_2) and not name.endswith("/mean")]
     elbo = np.asarray(posterior.trace["elbo"], np.float64).reshape(-1)
     begins = np.asarray(signal.steps) - WINDOW
-    return {
-        "step": begins.tolist(),
-        "signal": np.mean([signal.pooled[name] for name in names], axis=0),  # log u and log v have as many entries
-        "mean_ratio": np.mean([signal.paper[name] for name in names], axis=0),
-        "negative_elbo": [-elbo[begin : begin + WINDOW].mean() / len(data[1]) for begin in begins],
-    }
+    return (
+        posterior,
+        {
+            "step": begins.tolist(),
+            "signal": np.mean([signal.pooled[name] for name in names], axis=0),  # log u and log v have as many entries
+            "mean_ratio": np.mean([signal.paper[name] for name in names], axis=0),
+            "negative_elbo": [-elbo[begin : begin + WINDOW].mean() / len(data[1]) for begin in begins],
+        },
+    )
 
 
 def point_steps(

@@ -4,7 +4,8 @@
     LeNet  two convolutions and two dense layers, CIFAR-100   dense layers tied; the rest mean-field
     LSTM   embeddings and states of 128, IMDB                 both matrices of the LSTM tied; the rest point estimates
 
-Biases are never tied. Priors are N(0, 0.2^2), one of the two scales that the paper chose from, or He's N(0, 2 / fan_in).
+Biases are never tied. Priors are N(0, 0.2^2), one of the two scales that the paper chose from, or He's,
+N(0, 2 / fan_in).
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax.data import DataSet
 from posteriax.problem import Bernoulli, Categorical, Problem
+from posteriax.problem import network as with_example
 from posteriax.studies.workbench import Workbench
 from posteriax.zoo import lenet, lstm, mlp
 
@@ -112,16 +114,16 @@ def build_problem(network: str, data: DataSet, example: np.ndarray, sizes: Sizes
     if network == LSTM:
         return Problem(lstm(words=sizes.words, units=sizes.units, key=key), Bernoulli(), prior=prior)
     net = mlp(inputs=example.size, hidden=sizes.hidden, classes=len(data.classes), key=key)
-    return Problem(net, Categorical(), prior=prior)
+    return Problem(with_example(net, example=example), Categorical(), prior=prior)
 
 
 def family_of(network: str, name: str) -> Any:
     """The variational family: mean-field, or tied in the network's own places.
 
     >>> family_of(MLP, "2-tied"), family_of(LENET, "mean-field")["**"]
-    (KTied(k=2, scale=0.01), Normal(scale=0.01, scatter=0.1))
+    (KTied(k=2, scale=0.01), Normal(scale=0.01))
     """
-    untied = q.Normal(0.01, scatter=0.1)
+    untied = q.Normal(0.01)
     own = q.KTied(TIED[name]) if name in TIED else untied
     if network == LENET:
         return {"convolutions/**": untied, "**": own}

@@ -22,7 +22,12 @@ TRUNCATED = {
 TRAINED = {
     MLP: ("0.501, 0.133, 96.8, 957", "0.539, 0.155, 96.1, 482", "0.520, 0.129, 96.8, 484", "0.497, 0.120, 96.9, 486"),
     LENET: ("3.72, 2.16, 43.9, 4405", "3.65, 2.12, 45.5, 2262", "3.76, 2.15, 44.3, 2268", "3.73, 2.13, 44.3, 2273"),
-    LSTM: ("0.538, 0.478, 79.5, 2823", "0.592, 0.512, 77.6, 2693", "0.560, 0.484, 78.2, 2694", "0.550, 0.491, 78.8, 2695"),
+    LSTM: (
+        "0.538, 0.478, 79.5, 2823",
+        "0.592, 0.512, 77.6, 2693",
+        "0.560, 0.484, 78.2, 2694",
+        "0.550, 0.491, 78.8, 2695",
+    ),
 }
 # signal-to-noise ratio and -ELBO at steps 1000, 5000 and 9000; figure 6
 FIRST_STEPS = {
@@ -64,8 +69,8 @@ def spectra_table(results: Results) -> Table:
             rows.append((network, leaf, size, *shown, show([one[leaf]["mean_scale"] for one in found])))
     headings = ("network", "matrix", "size", "scales, 1", "scales, 2", "means, 1", "means, 2", "mean scale")
     caption = (
-        "Share of squares that the first one and two singular values hold, of trained standard deviations (scales) and of "
-        "means, and the mean standard deviation."
+        "Share of squares that the first one and two singular values hold, of trained standard deviations (scales) and "
+        "of means, and the mean standard deviation."
     )
     return Table(caption, headings, rows)
 
@@ -95,8 +100,8 @@ def training_table(results: Results) -> Table:
             settled = show(results.values("settling", network=network, family=family))
             rows.append((network, family, *shown, f"{found[0].result['parameters']:,}", settled, paper))
     caption = (
-        "Training with tied scales; parameters are those of the posterior. The last fall is how much the training -ELBO "
-        "still fell between the last two tenths of the run. The paper: -ELBO, NLL, accuracy, thousands of parameters."
+        "Training with tied scales; parameters are those of the posterior. The last fall is how much the training "
+        "-ELBO still fell between the last two tenths of the run. The paper: -ELBO, NLL, accuracy, thousands of parameters."
     )
     headings = ("network", "family", "-ELBO", "NLL", "accuracy", "parameters", "last fall", "the paper")
     return Table(caption, headings, rows)
@@ -116,7 +121,8 @@ def first_steps_table(results: Results) -> Table:
     caption = (
         "The first steps of the MLP with Adam: signal-to-noise ratio of the gradients of the second layer's scales, "
         "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise), and -ELBO in nats per training example. The "
-        f"paper's figures are those at steps 1000, 5000 and 9000; the learning rate here is {results.settings['first_rate']:g}."
+        "paper's figures are those at steps 1000, 5000 and 9000; the learning rate here is "
+        f"{results.settings['first_rate']:g}."
     )
     return Table(caption, ("family", *at, "SNR, the paper", "-ELBO, the paper"), rows)
 
