@@ -102,6 +102,15 @@ def test_point_estimates_have_no_kl():
     assert measuring.kl_of_random(posterior) == pytest.approx(kl.sum(), rel=1e-5)
 
 
+def test_untied_is_the_same_distribution():
+    posterior, *_ = linear_posterior(q.KTied(1))
+    same = measuring.untied(posterior)
+    assert type(same.families["layers/0/weight"]) is q.Normal
+    for name, found in px.analysis.spectra(posterior).items():
+        np.testing.assert_allclose(px.analysis.spectra(same)[name].scale, found.scale, rtol=1e-5)
+    assert measuring.kl_of_random(same) == pytest.approx(measuring.kl_of_random(posterior), rel=1e-5)
+
+
 def test_expected_nll_averages_over_draws_and_examples():
     predictive = px.ClassPredictive(px.Categorical(), np.log([[[0.5, 0.5], [0.25, 0.75]], [[0.1, 0.9], [0.5, 0.5]]]))
     expected = -np.log([0.5, 0.75, 0.1, 0.5]).mean()

@@ -15,7 +15,7 @@ FULL = "scores"  # the posterior as trained
 
 def values(path: str, network: str, family: str = MEAN_FIELD) -> Measure:
     """An entry of the results of a network and family, by seed."""
-    return lambda results: results.values(path, network=network, family=family)
+    return lambda results: results.values(path, network=network, family=family).tolist()
 
 
 def truncation_ratio(score: str, k: int, network: str) -> Measure:
@@ -23,7 +23,8 @@ def truncation_ratio(score: str, k: int, network: str) -> Measure:
 
     def measure(results: Results) -> Sequence[float]:
         after = results.values(f"truncation.{k}.{score}", network=network, family=MEAN_FIELD)
-        return after / results.values(f"{FULL}.{score}", network=network, family=MEAN_FIELD)
+        before = results.values(f"{FULL}.{score}", network=network, family=MEAN_FIELD)
+        return (after / before).tolist()
 
     return measure
 
@@ -108,7 +109,7 @@ def prior_ratio(results: Results) -> Sequence[float]:
 
 
 def _relative_scale(network: str) -> Measure:
-    return lambda results: results.values("mean_scale", network=network, family=MEAN_FIELD) / PRIOR_SCALE
+    return lambda results: [one / PRIOR_SCALE for one in values("mean_scale", network)(results)]
 
 
 def _spectra(network: str, place: str) -> tuple[Claim, ...]:

@@ -6,6 +6,7 @@ as in the paper's tables, in nats per example; point estimates have no KL. The N
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from posteriax.analysis import gradient_noise, spectra, truncate
-from posteriax.analysis.variational_leaves import change_leaves
+from posteriax import analysis
+from posteriax import families as q
 from posteriax.comparison import evaluate
 from posteriax.methods import MAP, VI
 from posteriax.posterior import Posterior, VariationalPosterior
@@ -66,12 +67,20 @@ def kl_of_random(posterior: VariationalPosterior) -> float:
     return total
 
 
+def untied(posterior: VariationalPosterior) -> VariationalPosterior:
+    """The same distribution as mean-field: one compiled program then draws from all families and truncations."""
+    families, variational = dict(posterior.families), dict(posterior.variational)
+    for name, family in posterior.families.items():
+        if isinstance(family, q.KTied):
+            mean, scale = jax.vmap(family.moments)(variational[name])
+            families[name], variational[name] = q.Normal(), {"mean": mean, "log_scale": jnp.log(scale)}
+    return replace(posterior, families=families, variational=variational)
+
+
 def scores(posterior: VariationalPosterior, test: Any, examples: int, draws: int) -> dict[str, float]:
     """-ELBO, NLL and accuracy in per cent on the test examples."""
     x, y = test
-    # all families and truncations as mean-field: one compiled program draws from all of them
-    untied = change_leaves(posterior, "**", lambda leaf, mean, scale: (mean, scale))
-    predictive: Any = untied.predict(x, draws, key=EVALUATION_KEY)
+    predictive: Any = untied(posterior).predict(x, draws, key=EVALUATION_KEY)
     found = evaluate(predictive, y, scores=("nll", "accuracy"))
     return {
         "negative_elbo": kl_of_random(posterior) / examples + expected_nll(predictive, y),
@@ -89,7 +98,7 @@ def expected_nll(predictive: Any, y: np.ndarray) -> float:
 def low_rank(network: str, posterior: VariationalPosterior, test: Any, examples: int, draws: int) -> dict[str, Any]:
     """Spectra of a mean-field posterior's matrices, and its scores once their scales are truncated."""
     leaves = LEAVES[network]
-    found = spectra(posterior, leaves)
+    found = analysis.spectra(posterior, leaves)
     return {
         "spectra": {
             name: {
@@ -101,7 +110,7 @@ def low_rank(network: str, posterior: VariationalPosterior, test: Any, examples:
             for name, one in found.items()
         },
         "mean_scale": float(np.concatenate([one.scale.ravel() for one in found.values()]).mean()),
-        "truncation": {str(k): scores(truncate(posterior, k, leaves), test, examples, draws) for k in RANKS},
+        "truncation": {str(k): scores(analysis.truncate(posterior, k, leaves), test, examples, draws) for k in RANKS},
     }
 
 
@@ -141,7 +150,7 @@ def first_steps(
     """
     method = VI(family_of("MLP", family), optimizer=optax.adam(rate), estimator="weight")
     posterior = _timed_fit(problem, data, method, last + WINDOW, every, batch_size, seed, bench)
-    signal = gradient_noise(posterior)
+    signal = analysis.gradient_noise(posterior)
     names = [name for name in signal.pooled if name.startswith(DENSE_2) and not name.endswith("/mean")]
     elbo = np.asarray(posterior.trace["elbo"], np.float64).reshape(-1)
     begins = np.asarray(signal.steps) - WINDOW

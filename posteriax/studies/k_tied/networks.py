@@ -16,11 +16,11 @@ import numpy as np
 
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax import zoo
 from posteriax.data import DataSet
 from posteriax.problem import Bernoulli, Categorical, Problem
 from posteriax.problem import network as with_example
 from posteriax.studies.workbench import Workbench
-from posteriax.zoo import lenet, lstm, mlp
 
 MLP, LENET, LSTM, HE = "MLP", "LeNet", "LSTM", "MLP with He prior"
 MEAN_FIELD = "mean-field"
@@ -82,7 +82,7 @@ def load_parts(network: str, training: Training, sizes: Sizes, bench: Workbench)
             order = np.random.default_rng(number).permutation(len(y))
             x, y = x[order], y[order]
         parts.append((_prepare(network, x[:count], sizes), y[:count]))
-    return data, *parts
+    return data, parts[0], parts[1]
 
 
 def _prepare(network: str, x: np.ndarray, sizes: Sizes) -> np.ndarray:
@@ -110,10 +110,10 @@ def build_problem(network: str, data: DataSet, example: np.ndarray, sizes: Sizes
     key = jax.random.key(seed)
     prior: Any = p.HeNormal() if network == HE else p.Normal(scale=PRIOR_SCALE)
     if network == LENET:
-        return Problem(lenet(shape=example.shape, classes=len(data.classes), key=key), Categorical(), prior=prior)
+        return Problem(zoo.lenet(shape=example.shape, classes=len(data.classes), key=key), Categorical(), prior=prior)
     if network == LSTM:
-        return Problem(lstm(words=sizes.words, units=sizes.units, key=key), Bernoulli(), prior=prior)
-    net = mlp(inputs=example.size, hidden=sizes.hidden, classes=len(data.classes), key=key)
+        return Problem(zoo.lstm(words=sizes.words, units=sizes.units, key=key), Bernoulli(), prior=prior)
+    net = zoo.mlp(inputs=example.size, hidden=sizes.hidden, classes=len(data.classes), key=key)
     return Problem(with_example(net, example=example), Categorical(), prior=prior)
 
 

@@ -101,7 +101,8 @@ def training_table(results: Results) -> Table:
             rows.append((network, family, *shown, f"{found[0].result['parameters']:,}", settled, paper))
     caption = (
         "Training with tied scales; parameters are those of the posterior. The last fall is how much the training "
-        "-ELBO still fell between the last two tenths of the run. The paper: -ELBO, NLL, accuracy, thousands of parameters."
+        "-ELBO still fell between the last two tenths of the run. The paper: -ELBO, NLL, accuracy, thousands of "
+        "parameters."
     )
     headings = ("network", "family", "-ELBO", "NLL", "accuracy", "parameters", "last fall", "the paper")
     return Table(caption, headings, rows)
