@@ -100,9 +100,10 @@ PAPER = Settings(
 
 
 def one_step(settings: Settings) -> Settings:
-    """One step of every run to convergence, and one window of the first steps."""
+    """One step of every run to convergence, and two windows of the first steps."""
     mlp, lenet, lstm = (replace(one, steps=1) for one in (settings.mlp, settings.lenet, settings.lstm))
-    return replace(settings, mlp=mlp, lenet=lenet, lstm=lstm, draws=2, first_every=measuring.WINDOW, first_last=0)
+    every = measuring.WINDOW
+    return replace(settings, mlp=mlp, lenet=lenet, lstm=lstm, draws=2, first_every=every, first_last=every)
 
 
 def training_of(network: str, settings: Settings) -> Training:
