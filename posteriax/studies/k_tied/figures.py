@@ -51,8 +51,9 @@ def truncation(results: Results) -> Any:
             axis.plot(RANKS, np.array(PAPER_NLL[network][1:]) / PAPER_NLL[network][0], "x", color="0.3")
         axis.axhline(1.0, color="0.6", linewidth=1)
         axis.set_title(network, fontsize="medium")
-        axis.set(xlabel="rank of the scales", xticks=RANKS, xlim=(0.5, 3.5), yscale="log")
-        _plain_ticks(axis)
+        axis.set(xlabel="rank of the scales", xticks=RANKS, xlim=(0.5, 3.5))
+        low, high = axis.get_ylim()
+        axis.set_ylim(min(low, 0.9), max(high, 1.1))  # small differences are noise
     axes[0].set_ylabel("NLL / NLL as trained")
     axes[0].text(1.15, PAPER_NLL[MLP][1] / PAPER_NLL[MLP][0], "the paper", color="0.3", va="center", fontsize="small")
     return figure
@@ -112,14 +113,6 @@ def _label_ends(axis: Any, ends: dict[str, float], step: float) -> None:
     for family, value in sorted(ends.items(), key=lambda item: item[1]):
         place = max(scale(value), place + gap)
         axis.text(step, back(place), f"  {family}", color=COLOURS[family], fontsize="small", va="center", clip_on=False)
-
-
-def _plain_ticks(axis: Any) -> None:
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
-
-    axis.yaxis.set_major_formatter(ScalarFormatter())
-    low, high = axis.get_ylim()
-    axis.yaxis.set_minor_formatter(ScalarFormatter() if high / low < 8 else NullFormatter())
 
 
 FIGURES = {"spectra": spectra, "truncation": truncation, "first_steps": first_steps, "convergence": convergence}
