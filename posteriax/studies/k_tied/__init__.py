@@ -155,8 +155,8 @@ STUDY = Study(
         "posteriax's own optimiser with noise per example, which ends near the paper's figures for 300 epochs; 10,000 "
         "images of CIFAR-100 at half the resolution for the LeNet, and 20,000 reviews of 50 words for an LSTM of 64 "
         "units that knows 5000 words, both with short runs and only mean-field and 2-tied, so that their absolute "
-        "figures do not compare with the paper's: with 100 images per class, mean-field VI prunes most of the LeNet. KL "
-        "annealing is used for these two alone. The paper's ResNet-18 is "
+        "figures do not compare with the paper's: with 100 images per class, mean-field VI prunes most of the LeNet. "
+        "KL annealing is used for these two alone. The paper's ResNet-18 is "
         "left out; its He-scaled prior is tried with the MLP."
     ),
     claims=CLAIMS,

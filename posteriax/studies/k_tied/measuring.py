@@ -128,6 +128,8 @@ def settling(posterior: Posterior, examples: int) -> float:
     """How much -ELBO still fell between the last two tenths of a run, in nats per example."""
     values = -np.asarray(posterior.trace["elbo"], np.float64).reshape(-1) / examples
     tenth = max(1, len(values) // 10)
+    if len(values) < 2:
+        return float("nan")
     return float(values[-2 * tenth : -tenth].mean() - values[-tenth:].mean())
 
 
