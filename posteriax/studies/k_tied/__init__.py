@@ -72,9 +72,9 @@ SMOKE = Settings(
 LAPTOP = Settings(
     seeds=3,
     data=("mnist", "cifar100", "imdb"),
-    mlp=Training("mnist", 50_000, 10_000, batch_size=512, steps=1000, families=ALL),
-    lenet=Training("cifar100", 10_000, 1_000, batch_size=128, steps=300, annealing=0.5),
-    lstm=Training("imdb", 20_000, 1_000, batch_size=128, steps=200, annealing=0.5),
+    mlp=Training("mnist", 50_000, 10_000, batch_size=512, steps=1200, families=ALL),
+    lenet=Training("cifar100", 10_000, 500, batch_size=128, steps=200, annealing=0.5),
+    lstm=Training("imdb", 20_000, 500, batch_size=128, steps=150, annealing=0.5),
     sizes=Sizes(pool=2, units=64, words=5_000, length=50),
     draws=30,
     first_rate=3e-3,
@@ -151,7 +151,7 @@ STUDY = Study(
         "The matrices of standard deviations that mean-field VI learns are nearly of rank two. The study looks at "
         "their singular values, truncates them after training, trains posteriors that are tied to rank k from scratch, "
         "and measures how much signal their gradients have. At laptop scale: all of MNIST, with Adam at ten times the "
-        "paper's learning rate for a tenth of its steps, in batches of 512 instead of 1024, then 1000 steps of "
+        "paper's learning rate for a tenth of its steps, in batches of 512 instead of 1024, then 1200 steps of "
         "posteriax's own optimiser with noise per example, which ends near the paper's figures for 300 epochs; 10,000 "
         "images of CIFAR-100 at half the resolution for the LeNet, and 20,000 reviews of 50 words for an LSTM of 64 "
         "units that knows 5000 words, both with short runs and only mean-field and 2-tied, so that their absolute "
