@@ -52,7 +52,11 @@ def test_steps_are_timed_outside_of_the_results(results):
 def made_up(entries):
     """Results of the first steps of the MLP, by family and seed."""
     made = [
-        CellResult({"network": MLP, "family": family}, seed, {"first_steps": {"signal": s, "negative_elbo": e}})
+        CellResult(
+            {"network": MLP, "family": family},
+            seed,
+            {"first_steps": {"signal": s, "mean_ratio": s, "negative_elbo": e}},
+        )
         for (family, seed), (s, e) in entries.items()
     ]
     return Results("k-tied", "smoke", 2, {}, made, {}, {}, False)

@@ -115,13 +115,16 @@ def first_steps_table(results: Results) -> Table:
     for family, (signal, elbo) in FIRST_STEPS.items():
         found = [cell.result["first_steps"] for cell in results.of(network=MLP, family=family)]
         shown = [
-            show([one[entry][place] for one in found]) for entry in ("signal", "negative_elbo") for place in places
+            show([one[entry][place] for one in found])
+            for entry in ("signal", "mean_ratio", "negative_elbo")
+            for place in places
         ]
         rows.append((family, *shown, signal, elbo))
-    at = [f"{name}, step {steps[place]}" for name in ("SNR", "-ELBO") for place in places]
+    at = [f"{name}, step {steps[place]}" for name in ("SNR", "averaged ratio", "-ELBO") for place in places]
     caption = (
         "The first steps of the MLP with Adam: signal-to-noise ratio of the gradients of the second layer's scales, "
-        "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise), and -ELBO in nats per training example. The "
+        "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise); the average over parameters of E[g^2] / Var[g], which is the "
+        "paper's; and -ELBO in nats per training example. The "
         "paper's figures are those at steps 1000, 5000 and 9000; the learning rate here is "
         f"{results.settings['first_rate']:g}."
     )
