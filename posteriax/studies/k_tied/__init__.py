@@ -157,7 +157,8 @@ STUDY = Study(
         "units that knows 5000 words, both with short runs and only mean-field and 2-tied, so that their absolute "
         "figures do not compare with the paper's: with 100 images per class, mean-field VI prunes most of the LeNet. "
         "KL annealing is used for these two alone. The paper's ResNet-18 is "
-        "left out; its He-scaled prior is tried with the MLP. Signal to noise is a ratio of sums over a layer; the paper "
+        "left out; its He-scaled prior is tried with the MLP. Signal to noise is a ratio of sums over a layer; "
+        "the paper "
         "averages ratios, which here units that have died dominate, so both are judged. Bounds and training were "
         "settled with the help of trial runs of one seed, scored on the test set."
     ),

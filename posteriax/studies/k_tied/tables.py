@@ -123,7 +123,8 @@ def first_steps_table(results: Results) -> Table:
     at = [f"{name}, step {steps[place]}" for name in ("SNR", "averaged ratio", "-ELBO") for place in places]
     caption = (
         "The first steps of the MLP with Adam: signal-to-noise ratio of the gradients of the second layer's scales, "
-        "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise); the average over parameters of E[g^2] / Var[g], which is the "
+        "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise); the average over parameters of E[g^2] / "
+        "Var[g], which is the "
         "paper's; and -ELBO in nats per training example. The "
         "paper's figures are those at steps 1000, 5000 and 9000; the learning rate here is "
         f"{results.settings['first_rate']:g}."
