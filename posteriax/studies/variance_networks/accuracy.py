@@ -41,7 +41,7 @@ def run_accuracy(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, 
         layers = settings.variance_layers if whole and method == "layer" else LAYER
         problem, families = lenet_problem(method, settings, cell.seed, layers)
     watch = watched_accuracies(test, settings) if method == "layer" else None
-    schedule = {"epochs": epochs, "batch_size": batch_size, "key": cell.seed}
+    schedule: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "key": cell.seed}
     posterior = train(bench, method, problem, families, training, settings, **schedule, watch=watch)
     found = measure(posterior, training, test, settings)
     return found if watch is None else found | {"curve": curve(posterior)}

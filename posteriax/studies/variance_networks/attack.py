@@ -39,7 +39,7 @@ def run_attack(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, An
                 (problem, families), epochs = vgg_problem(method, 10, settings, key), settings.vgg_epochs
             else:
                 (problem, families), epochs = lenet_problem(method, settings, key), settings.subset_epochs
-            schedule = {"epochs": epochs, "batch_size": settings.subset_batch}
+            schedule: dict[str, Any] = {"epochs": epochs, "batch_size": settings.subset_batch}
             members.append(train(bench, method, problem, families, training, settings, **schedule, key=key))
         trained[method] = members
     predictors: dict[str, Posterior] = {

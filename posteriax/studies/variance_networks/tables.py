@@ -8,7 +8,7 @@ from posteriax.studies.results import Results
 from posteriax.studies.study import Table
 
 # stochastic, deterministic, ensemble accuracy in per cent
-PAPER_ACCURACIES = {
+PAPER_ACCURACIES: dict[tuple[str, ...], tuple[float | None, ...]] = {
     ("LeNet-5", "mnist", "dropout"): (99.1, 99.4, 99.4),
     ("LeNet-5", "mnist", "layer"): (95.9, 10.1, 99.3),
     ("LeNet-5", "mnist", "zero-mean"): (None, None, 99.2),
