@@ -16,7 +16,7 @@ from posteriax.studies.variance_networks.accuracy import above_chance, elbo
 from posteriax.studies.variance_networks.attack import attacked, join
 from posteriax.studies.variance_networks.settings import PAPER, SMOKE, one_step
 from posteriax.studies.variance_networks.toy import four_gaussians
-from posteriax.studies.variance_networks.training import COARSE, kl_weights, lenet_problem, load_images, train
+from posteriax.studies.variance_networks.training import COARSE, lenet_problem, load_images, train
 from posteriax.studies.workbench import Workbench
 
 matplotlib.use("Agg")
@@ -129,12 +129,6 @@ def test_joined_networks_predict_the_average_of_their_predictions() -> None:
     one, two = (px.fit(problem, train_set, px.VI(q.Point()), steps=20 + 50 * key, key=key) for key in range(2))
     both = join([one, two]).predict(x, draws=2).probs
     assert np.allclose(both, (one.predict(x, draws=1).probs + two.predict(x, draws=1).probs) / 2, atol=1e-6)
-
-
-def test_the_kl_counts_once_at_the_end() -> None:
-    weights = kl_weights(SMOKE, 100)
-    assert weights is not None
-    assert [float(weights(step)) for step in (0, 40, 99)] == [1.0, SMOKE.push, 1.0]
 
 
 def test_coarse_labels_group_the_fine_ones_by_fives() -> None:

@@ -30,13 +30,13 @@ from posteriax.studies.workbench import Workbench
 
 SUMMARY = """\
 LeNet-5 on MNIST, with pixels in [0, 1] and without augmentation or batch normalisation; only its first dense layer
-(800 x 500 weights) is random. The accuracy table is trained on all 60,000 images: dropout of the hidden units for three
-epochs, and a zero-mean layer with |.| behind it, from scratch, for ten (the paper: 200 epochs, and noise in all layers).
-All other experiments use the first 6,000 images for a few hundred steps. So short a run would not reach the phase
-transition: log alpha has a learning rate of its own, chosen so that it can move as far as the paper's common rate lets
-it in 94,000 steps, and the KL counts more in the middle of the run; from then on it counts once, so what is trained is
-the ELBO. Every parameterisation is trained the same way. Attacks are on MNIST instead of CIFAR-10, on 100 images, with
-ensembles of three networks instead of five. The VGG-like network and CIFAR are left to the paper scale.
+(800 x 500 weights) is random. The accuracy table is trained on all 60,000 images: dropout of the hidden units for
+three epochs, and a zero-mean layer with |.| behind it, from scratch, for ten (the paper: 200 epochs). All other
+experiments use the first 6,000 images for a few hundred steps. So short a run reaches the phase transition because
+log alpha has a learning rate of its own, which lets it move about as far as the paper's common rate in 94,000 steps,
+and an Adam with a short memory; every parameterisation is trained the same way. Attacks are on MNIST instead of
+CIFAR-10, on 100 images, with ensembles of three networks instead of five. The VGG-like network and CIFAR are left to
+the paper scale.
 """
 
 PARAMETERISATIONS = ("layer", "neuron", "weight", "additive", "student-t")

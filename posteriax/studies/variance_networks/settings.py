@@ -18,7 +18,7 @@ class Settings:
         rate, momentum: Adam's; the rate falls to 0 linearly.
         log_alpha, travel: log alpha starts there, and its own rate, which falls to 0 linearly, would move it by
             `travel` over the run if all gradients had the same sign. (The paper's common rate: 47 in 94,000 steps.)
-        push: weight of the KL in the middle of a run; 1 before and after.
+        memory: b2 of Adam for log alpha and log scales.
         scale_rate: rate of the log scales of a zero-mean layer.
         test, subset_test, draws: test examples (0: all) of the accuracy table and of the other experiments, and
             draws of an ensemble.
@@ -48,7 +48,7 @@ class Settings:
     momentum: float = 0.9
     log_alpha: float = -5.0
     travel: float = 30.0
-    push: float = 10.0
+    memory: float = 0.9
     scale_rate: float = 2e-2
     test: int = 0
     subset_test: int = 2000
@@ -116,7 +116,7 @@ PAPER = Settings(
     momentum=0.95,
     log_alpha=-10.0,
     travel=47.0,
-    push=1.0,
+    memory=0.999,
     scale_rate=1e-3,
     subset_test=0,
     draws=100,
