@@ -38,8 +38,7 @@ def run_accuracy(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, 
         problem, families = vgg_problem(method, classes, settings, cell.seed)
         epochs = settings.vgg_epochs
     else:
-        layers = settings.variance_layers if whole and method == "layer" else LAYER
-        problem, families = lenet_problem(method, settings, cell.seed, layers)
+        problem, families = lenet_problem(method, settings, cell.seed, whole=whole)
     watch = watched_accuracies(test, settings) if method == "layer" else None
     schedule: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "key": cell.seed}
     posterior = train(bench, method, problem, families, training, settings, **schedule, watch=watch)

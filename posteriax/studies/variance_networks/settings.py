@@ -10,11 +10,11 @@ class Settings:
     Args:
         data: data sets; the first is the one for LeNet-5.
         seeds: repetitions by default.
-        channels, hidden: of LeNet-5.
+        channels, hidden: of LeNet-5 in the accuracy table.
         variance_layers: pattern of the weights that share an alpha per layer in the variance LeNet-5.
         table, examples, epochs, dropout_epochs: rows of the accuracy table, and their training; 0 examples are all.
         batch_size: of these.
-        subset, subset_epochs, subset_batch: the other experiments.
+        subset, subset_epochs, subset_batch, subset_channels, subset_hidden: the same in the other experiments.
         rate, momentum: Adam's; the rate falls to 0 linearly.
         log_alpha, travel: log alpha starts there, and its own rate, which falls to 0 linearly, would move it by
             `travel` over the run if all gradients had the same sign. (The paper's common rate: 47 in 94,000 steps.)
@@ -44,6 +44,8 @@ class Settings:
     subset: int = 6000
     subset_epochs: int = 6
     subset_batch: int = 64
+    subset_channels: tuple[int, int] = (20, 50)
+    subset_hidden: int = 500
     rate: float = 2e-3
     momentum: float = 0.9
     log_alpha: float = -5.0
@@ -83,6 +85,8 @@ SMOKE = Settings(
     subset_epochs=3,
     batch_size=64,
     subset_batch=64,
+    subset_channels=(4, 8),
+    subset_hidden=32,
     test=100,
     subset_test=100,
     draws=5,

@@ -73,12 +73,13 @@ def load_images(bench: Workbench, name: str, examples: int, test: int) -> tuple[
     return both[0], both[1]
 
 
-def lenet_problem(method: str, settings: Settings, seed: int, layers: str = LAYER) -> tuple[Problem, dict[str, Any]]:
-    """LeNet-5 and the families of its leaves."""
+def lenet_problem(method: str, settings: Settings, seed: int, *, whole: bool = False) -> tuple[Problem, dict[str, Any]]:
+    """LeNet-5 and the families of its leaves; `whole` is the network of the accuracy table."""
     chosen = layer(method, settings)
+    layers = settings.variance_layers if whole and method == "layer" else LAYER
     net = zoo.lenet5(
-        channels=settings.channels,
-        hidden=settings.hidden,
+        channels=settings.channels if whole else settings.subset_channels,
+        hidden=settings.hidden if whole else settings.subset_hidden,
         activation=chosen.activation,
         key=jax.random.key(seed),
     )
