@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax.analysis import accuracies, at_mean, permute, phase_transition, zero_mean
+from posteriax import analysis
 from posteriax.families import DiagonalGaussian
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.studies.study import Cell
@@ -49,7 +49,7 @@ def run_accuracy(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, 
 def watched_accuracies(test: Examples, settings: Settings) -> Any:
     """What is measured along a run, on some of the test examples."""
     few = settings.watched_test or None
-    return accuracies((test[0][:few], test[1][:few]), draws=min(settings.draws, WATCHED_DRAWS))
+    return analysis.accuracies((test[0][:few], test[1][:few]), draws=min(settings.draws, WATCHED_DRAWS))
 
 
 def measure(posterior: VariationalPosterior, training: Examples, test: Examples, settings: Settings) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def measure(posterior: VariationalPosterior, training: Examples, test: Examples,
     variances."""
     x, y = test
     predictive: Any = posterior.predict(x, settings.draws)
-    fixed: Any = at_mean(posterior).predict(x)
+    fixed: Any = analysis.at_mean(posterior).predict(x)
     found = {
         "stochastic": (predictive.log_probs_per_draw.argmax(axis=-1) == y).mean(),
         "deterministic": (fixed.probs.argmax(axis=-1) == y).mean(),
@@ -73,8 +73,8 @@ def measure(posterior: VariationalPosterior, training: Examples, test: Examples,
         few = (x[: settings.subset_test or None], y[: settings.subset_test or None])
         changed = {
             "kept": posterior,
-            "without_means": zero_mean(posterior, LAYER),
-            "shuffled": permute(posterior, LAYER),
+            "without_means": analysis.zero_mean(posterior, LAYER),
+            "shuffled": analysis.permute(posterior, LAYER),
         }
         found |= {name: ensemble_accuracy(own, few, settings.draws) for name, own in changed.items()}
     return found
@@ -126,7 +126,7 @@ def ensemble_accuracy(posterior: Posterior, test: Examples, draws: int) -> float
 
 def curve(posterior: Posterior) -> dict[str, Any]:
     """The accuracies along the run."""
-    found = phase_transition(posterior)
+    found = analysis.phase_transition(posterior)
     return {
         "step": found.steps,
         "stochastic": found.stochastic,

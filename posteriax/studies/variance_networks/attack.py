@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax.analysis import at_mean
+from posteriax import analysis
 from posteriax.comparison import FGSM
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.studies.study import Cell
@@ -43,9 +43,9 @@ def run_attack(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, An
             members.append(train(bench, method, problem, families, training, settings, **schedule, key=key))
         trained[method] = members
     predictors: dict[str, Posterior] = {
-        "dropout, means": at_mean(trained["dropout"][0]),
+        "dropout, means": analysis.at_mean(trained["dropout"][0]),
         "dropout": trained["dropout"][0],
-        "deep ensemble": at_mean(join(trained["dropout"])),
+        "deep ensemble": analysis.at_mean(join(trained["dropout"])),
         "variance": trained["layer"][0],
         "variance ensemble": join(trained["layer"]),
     }

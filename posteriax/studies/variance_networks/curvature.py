@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.analysis import kappa, sparse_ensemble
+from posteriax import analysis
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks.accuracy import curve, ensemble_accuracy, watched_accuracies
 from posteriax.studies.variance_networks.settings import Settings
@@ -39,12 +39,12 @@ def run_curvature(cell: Cell, settings: Settings, bench: Workbench) -> dict[str,
         key=cell.seed,
         watch=watch,
     )
-    trace, found = posterior.trace, kappa(posterior, _some(training, settings), LAYER)
+    trace, found = posterior.trace, analysis.kappa(posterior, _some(training, settings), LAYER)
     accuracy_by_share: dict[str, list[float]] = {"zero": [], "mean": []}
     for share in settings.shares:
         threshold = found.threshold(keep=1 - share)
         for rest, values in accuracy_by_share.items():
-            sparse = sparse_ensemble(posterior, found, threshold, rest).posterior  # type: ignore[arg-type]
+            sparse = analysis.sparse_ensemble(posterior, found, threshold, rest).posterior  # type: ignore[arg-type]
             values.append(ensemble_accuracy(sparse, test, settings.draws))
     return {
         "curve": curve(posterior) | {"above": trace["above"]},
@@ -61,7 +61,7 @@ def _some(training: Examples, settings: Settings) -> Examples:
 
 def _kappa(posterior: Any, training: Examples, settings: Settings) -> np.ndarray:
     some = _some(training, settings)
-    return np.abs(kappa(posterior, some, LAYER)[LAYER]) * len(training[1]) / len(some[1])
+    return np.abs(analysis.kappa(posterior, some, LAYER)[LAYER]) * len(training[1]) / len(some[1])
 
 
 def _bins() -> list[str]:

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from posteriax import analysis
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.analysis import at_mean
 from posteriax.methods import VI
 from posteriax.posterior import VariationalPosterior
 from posteriax.problem import Categorical, Problem
@@ -79,7 +79,7 @@ def run_toy(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, Any]:
     )
     assert isinstance(posterior, VariationalPosterior)
     predictive: Any = posterior.predict(x, DRAWS)
-    fixed: Any = at_mean(posterior).predict(x)
+    fixed: Any = analysis.at_mean(posterior).predict(x)
     scales = jnp.exp(jnp.asarray(posterior.variational[weights]["log_scale"][0]))
     shown = np.concatenate([np.flatnonzero(y == label)[:SHOWN] for label in range(4)])
     features = jax.vmap(posterior.network.params.features)(jnp.asarray(x[shown]))
