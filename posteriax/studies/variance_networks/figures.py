@@ -22,6 +22,8 @@ def phase_transition(results: Results) -> Any:
     """Accuracies and log alpha along the runs with one alpha for the layer; one line per seed."""
     figure, ((top,), (bottom,)) = subplots(2, 1, 5.6, 2.7, sharex=True)
     cells = results.of(experiment="parameterisation", method="layer")
+    if not cells:
+        return figure
     for cell in cells:
         curve, last = cell.result["curve"], cell is cells[-1]
         for name, (colour, style) in WAYS.items():
@@ -64,16 +66,17 @@ def sparse_ensembles(results: Results) -> Any:
     """Accuracy against the share of weights removed."""
     figure, ((axis,),) = subplots(1, 1, 5.2, 3.2)
     cells = results.of(experiment="curvature")
+    if not cells:
+        return figure
     for cell in cells:
         left = 100 * (1 - np.asarray(cell.result["removed"], float))
         for colour, rest, words in ((0, "mean", "others at their means"), (2, "zero", "others at 0")):
             label = words if cell is cells[-1] else None
             axis.plot(left, cell.result[rest], "o-", color=PALETTE[colour], label=label, markersize=4)
         axis.axhline(cell.result["ensemble"], color=PALETTE[3], linewidth=1, zorder=0)
-    if cells:
-        axis.text(axis.get_xlim()[0], cells[0].result["ensemble"], "all weights random", va="bottom", fontsize="small")
-        axis.set_xscale("log")
-        axis.invert_xaxis()
+    axis.text(axis.get_xlim()[0], cells[0].result["ensemble"], "all weights random", va="bottom", fontsize="small")
+    axis.set_xscale("log")
+    axis.invert_xaxis()
     axis.set(xlabel="weights of the layer that stay random (%)", ylabel="ensemble accuracy")
     axis.legend(frameon=False, fontsize="small", loc="lower left")
     return figure
@@ -83,7 +86,9 @@ def attacks(results: Results) -> Any:
     """Success rates and entropies by iteration, averaged over seeds."""
     figure, ((left, right),) = subplots(1, 2, 4.6, 3.4)
     cells = results.of(experiment="attack")
-    for name, (colour, style) in ATTACKED.items() if cells else ():
+    if not cells:
+        return figure
+    for name, (colour, style) in ATTACKED.items():
         for axis, quantity in ((left, "success"), (right, "entropy")):
             values = np.mean([_numbers(cell.result[name][quantity]) for cell in cells], axis=0)
             axis.plot(range(len(values)), values, style, color=PALETTE[colour], label=name)

@@ -38,7 +38,7 @@ class Settings:
     variance_layers: str = "dense/weight"
     table: tuple[str, ...] = ("dropout", "zero-mean")
     examples: int = 0
-    epochs: int = 10
+    epochs: int = 12
     dropout_epochs: int = 3
     batch_size: int = 128
     subset: int = 6000
@@ -65,7 +65,7 @@ class Settings:
     iterations: int = 10
     step: float = 0.03
     attack_draws: int = 12
-    toy_steps: int = 1500
+    toy_steps: int = 2000
     toy_rate: float = 1e-3
     toy_width: int = 100
     toy_points: int = 500
