@@ -80,7 +80,7 @@ def test_above_chance_is_0_for_guesses_and_large_for_knowledge() -> None:
 
 def test_the_elbo_counts_the_kl_of_the_variance_layer_alone() -> None:
     training, _ = load_images(Workbench(), "fashion_small", 64, 10)
-    slow = dataclasses.replace(SMOKE, travel=0.5)  # alpha stays small, so that the KL is large
+    slow = dataclasses.replace(SMOKE, noise_rate=0.5, held=0.0)  # alpha stays small, so that the KL is large
     problem, families = lenet_problem("layer", slow, 0)
     posterior = train(
         Workbench(progress=False), "layer", problem, families, training, slow, epochs=1, batch_size=64, key=0

@@ -16,8 +16,8 @@ class Settings:
         batch_size: of these.
         subset, subset_epochs, subset_batch, subset_channels, subset_hidden: the same in the other experiments.
         rate, momentum: Adam's; the rate falls to 0 linearly.
-        log_alpha, travel: log alpha starts there, and its own rate, which falls to 0 linearly, would move it by
-            `travel` over the run if all gradients had the same sign. (The paper's common rate: 47 in 94,000 steps.)
+        log_alpha, held, noise_rate: log alpha starts there, is held for this share of the run, and then has this rate,
+            which falls to 0 linearly.
         memory: b2 of Adam for log alpha and log scales.
         scale_rate: rate of the log scales of a zero-mean layer.
         test, subset_test, draws: test examples (0: all) of the accuracy table and of the other experiments, and
@@ -49,7 +49,8 @@ class Settings:
     rate: float = 2e-3
     momentum: float = 0.9
     log_alpha: float = -5.0
-    travel: float = 30.0
+    held: float = 0.2
+    noise_rate: float = 1.0
     memory: float = 0.9
     scale_rate: float = 2e-2
     test: int = 0
@@ -119,7 +120,8 @@ PAPER = Settings(
     rate=1e-3,
     momentum=0.95,
     log_alpha=-10.0,
-    travel=47.0,
+    held=0.0,
+    noise_rate=1e-3,
     memory=0.999,
     scale_rate=1e-3,
     subset_test=0,

@@ -110,17 +110,21 @@ def vgg_problem(method: str, classes: int, settings: Settings, seed: int) -> tup
 
 def rates(method: str, settings: Settings, steps: int) -> optax.GradientTransformation:
     """Adam with rates that fall to 0 linearly, and one of its own for log alpha or log scales."""
-    quick = 2 * settings.travel / steps
-    noise = settings.scale_rate if method == "zero-mean" else quick / 2 if method == "additive" else quick
+    own = method == "zero-mean"  # log scales, with no transition to pass
+    noise = settings.scale_rate if own else settings.noise_rate / (2 if method == "additive" else 1)
+    held = 0 if own else settings.held * steps
 
-    def adam(rate: float, b2: float) -> optax.GradientTransformation:
-        return optax.adam(optax.linear_schedule(rate, 0.0, steps), b1=settings.momentum, b2=b2)
+    def falling(rate: float, start: float = 0) -> optax.Schedule:
+        return lambda step: jnp.where(step < start, 0.0, rate * (1 - step / steps))
+
+    quick = optax.adam(falling(noise, held), b1=settings.momentum, b2=settings.memory)
+    usual = optax.adam(falling(settings.rate), b1=settings.momentum)
 
     def kinds(tree: Any) -> Any:
         named = {"log_alpha": "noise", "log_scale": "noise"}
         return {leaf: {name: named.get(name, "weights") for name in own} for leaf, own in tree.items()}
 
-    return optax.multi_transform({"noise": adam(noise, settings.memory), "weights": adam(settings.rate, 0.999)}, kinds)
+    return optax.multi_transform({"noise": quick, "weights": usual}, kinds)
 
 
 def train(
