@@ -38,11 +38,11 @@ class Settings:
     variance_layers: str = "dense/weight"
     table: tuple[str, ...] = ("dropout", "zero-mean")
     examples: int = 0
-    epochs: int = 12
+    epochs: int = 10
     dropout_epochs: int = 3
     batch_size: int = 128
     subset: int = 6000
-    subset_epochs: int = 6
+    subset_epochs: int = 5
     subset_batch: int = 64
     subset_channels: tuple[int, int] = (20, 50)
     subset_hidden: int = 500
@@ -56,10 +56,10 @@ class Settings:
     test: int = 0
     subset_test: int = 2000
     draws: int = 20
-    watched: int = 12
+    watched: int = 10
     watched_test: int = 500
     elbo_examples: int = 1000
-    kappa_examples: int = 200
+    kappa_examples: int = 100
     shares: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
     members: int = 3
     attacked: int = 100

@@ -1,9 +1,11 @@
 """The networks of the study, the posteriors of their layers, and how they are trained.
 
-Weights outside of the variance layers are point estimates under N(0, 1). Two settings let a run of a few hundred
-steps pass through the phase transition, which takes the paper's runs many thousands. log alpha has a rate of its own.
-And its Adam has a shorter memory of squared gradients (b2): the KL's gradient falls as 1 / alpha, and with the usual
-memory of a thousand steps the first gradients would keep all later steps small.
+Weights outside of the variance layers are point estimates under N(0, 1). A short run passes through the phase
+transition, which takes the paper's runs many thousands of steps, because log alpha is held first, so that the means
+learn, and then has a large rate and an Adam with a short memory of squared gradients (b2): the gradient of the KL
+falls as 1 / alpha, and with the usual memory of a thousand steps the first gradients would keep all later steps
+small. If log alpha rises slowly instead, the weights keep signs that agree within a unit, and the means go on
+predicting well although the noise does too.
 """
 
 from collections.abc import Callable
