@@ -77,4 +77,6 @@ def _summary(values: np.ndarray) -> dict[str, float]:
     """
     logs = np.log10(np.maximum(values.reshape(-1), 1e-25))
     counts, _ = np.histogram(np.clip(logs, EDGES[0], EDGES[-1]), EDGES)
-    return {"above": float((values > THRESHOLD).mean())} | dict(zip(_bins(), counts / values.size, strict=True))
+    return {"above": float((values > THRESHOLD).mean())} | dict(
+        zip(_bins(), (counts / values.size).tolist(), strict=True)
+    )
