@@ -10,7 +10,6 @@ from posteriax.zoo.parts.convolution import Conv
 from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
 from posteriax.zoo.parts.pooling import max_pool
 
-
 Activation = Callable[[jax.Array], jax.Array]
 
 
