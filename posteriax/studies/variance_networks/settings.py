@@ -18,6 +18,8 @@ class Settings:
         rate, momentum: Adam's; the rate falls to 0 linearly.
         log_alpha, held, noise_rate: log alpha starts there, is held for this share of the run, and then has this rate,
             which falls to 0 linearly.
+        free_rate: the same for one alpha, or one variance, per weight: their gradients are those of single weights, and
+            larger steps would carry all of them beyond any use.
         memory: b2 of Adam for log alpha and log scales.
         scale_rate: rate of the log scales of a zero-mean layer.
         test, subset_test, draws: test examples (0: all) of the accuracy table and of the other experiments, and
@@ -51,14 +53,15 @@ class Settings:
     log_alpha: float = -5.0
     held: float = 0.2
     noise_rate: float = 1.0
+    free_rate: float = 0.1
     memory: float = 0.9
     scale_rate: float = 2e-2
     test: int = 0
-    subset_test: int = 2000
-    draws: int = 20
+    subset_test: int = 1000
+    draws: int = 10
     watched: int = 10
     watched_test: int = 500
-    elbo_examples: int = 1000
+    elbo_examples: int = 500
     kappa_examples: int = 100
     shares: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
     members: int = 3
@@ -122,6 +125,7 @@ PAPER = Settings(
     log_alpha=-10.0,
     held=0.0,
     noise_rate=1e-3,
+    free_rate=1e-3,
     memory=0.999,
     scale_rate=1e-3,
     subset_test=0,

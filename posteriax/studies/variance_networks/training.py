@@ -113,7 +113,8 @@ def vgg_problem(method: str, classes: int, settings: Settings, seed: int) -> tup
 def rates(method: str, settings: Settings, steps: int) -> optax.GradientTransformation:
     """Adam with rates that fall to 0 linearly, and one of its own for log alpha or log scales."""
     own = method == "zero-mean"  # log scales, with no transition to pass
-    noise = settings.scale_rate if own else settings.noise_rate / (2 if method == "additive" else 1)
+    free = {"weight": settings.free_rate, "additive": settings.free_rate / 2}  # log alpha is twice a log scale
+    noise = settings.scale_rate if own else free.get(method, settings.noise_rate)
     held = 0 if own else settings.held * steps
 
     def falling(rate: float, start: float = 0) -> optax.Schedule:
