@@ -76,6 +76,8 @@ def sparse_ensembles(results: Results) -> Any:
         axis.axhline(cell.result["ensemble"], color=PALETTE[3], linewidth=1, zorder=0)
     axis.text(axis.get_xlim()[0], cells[0].result["ensemble"], "all weights random", va="bottom", fontsize="small")
     axis.set_xscale("log")
+    axis.minorticks_off()
+    axis.set_xticks(left, [f"{share:.2g}" for share in left])
     axis.invert_xaxis()
     axis.set(xlabel="weights of the layer that stay random (%)", ylabel="ensemble accuracy")
     axis.legend(frameon=False, fontsize="small", loc="lower left")
@@ -110,6 +112,7 @@ def toy(results: Results) -> Any:
             axis.plot(*own.T, "osv^"[label], color=PALETTE[label], markersize=4)
             axis.annotate(f"class {label}", own.mean(axis=0), fontsize="small")
         axis.set(xscale="log", yscale="log", xlabel="sd of unit 1", ylabel="sd of unit 2")
+        axis.tick_params(which="minor", labelbottom=False, labelleft=False)
     return figure
 
 
