@@ -40,8 +40,8 @@ class Settings:
     variance_layers: str = "dense/weight"
     table: tuple[str, ...] = ("dropout", "zero-mean")
     examples: int = 0
-    epochs: int = 10
-    dropout_epochs: int = 3
+    epochs: int = 9
+    dropout_epochs: int = 2
     batch_size: int = 128
     subset: int = 6000
     subset_epochs: int = 5
@@ -59,7 +59,7 @@ class Settings:
     test: int = 0
     subset_test: int = 1000
     draws: int = 10
-    watched: int = 10
+    watched: int = 8
     watched_test: int = 500
     elbo_examples: int = 500
     kappa_examples: int = 100
