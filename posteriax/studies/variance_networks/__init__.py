@@ -35,10 +35,14 @@ epochs, and a zero-mean layer with |.| behind it, from scratch, for nine (the pa
 experiments use the first 6,000 images for some 500 steps and 1,000 test images. So short a run passes through the
 phase transition because log alpha is held at -5 for a fifth of the run and then moves quickly: its learning rate is
 1, falling to 0, and its Adam forgets squared gradients after ten steps. With the usual memory of a thousand steps the
-first gradients of the KL, which falls as 1 / alpha, would keep all later steps small. Free parameters of single
-weights have a rate of 0.1; all else is the same for every parameterisation. Attacks are on MNIST instead of CIFAR-10,
-on 100 images, with ensembles of three networks instead of five. The VGG-like network and CIFAR are left to the paper
-scale.
+first gradients of the KL, which falls as 1 / alpha, would keep all later steps small. This schedule was chosen
+because the transition shows with it, after 18 others, on images held out from training: with slower ones log alpha
+rose to 7.8 and the means could be set to 0 without loss, yet the mean weights still predicted 98 % of the images. So
+the claims on the transition say that it can happen, not that it must. Free parameters of single weights have a rate
+of 0.1, not 1: with the larger one, tried once with additive noise, log alpha ended at 19.5, the means at 13 % and the
+ensemble at 84 %. What is said here about flexible parameterisations depends on that choice. Attacks are on MNIST
+instead of CIFAR-10, on 100 images, with ensembles of three networks instead of five. The VGG-like network and CIFAR
+are left to the paper scale.
 """
 
 PARAMETERISATIONS = ("layer", "neuron", "weight", "additive", "student-t")
