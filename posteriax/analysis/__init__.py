@@ -31,3 +31,4 @@ from posteriax.analysis.spectra import spectra as spectra
 from posteriax.analysis.truncation import truncate as truncate
 from posteriax.analysis.truncation_table import TruncationTable as TruncationTable
 from posteriax.analysis.truncation_table import truncation_table as truncation_table
+from posteriax.analysis.variational_leaves import at_mean as at_mean

@@ -60,7 +60,15 @@ def mean_latents(posterior: Posterior) -> Latents:
 
 
 def at_mean(posterior: Posterior) -> DrawsPosterior:
-    """The network at its posterior mean weights, as a posterior with one draw per member."""
+    """The network at its posterior mean weights, as a posterior with one draw per member.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(), steps=10, key=0)
+    >>> px.analysis.at_mean(posterior).predict(x).log_probs_per_draw.shape
+    (1, 500, 2)
+    """
     if isinstance(posterior, VariationalPosterior):
         means = [mean_of(posterior, member) for member in range(posterior.members)]
         draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)

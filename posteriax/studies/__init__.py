@@ -2,6 +2,7 @@
 
 import difflib
 
+from posteriax.studies.k_tied import STUDY as K_TIED
 from posteriax.studies.liberty_or_depth import STUDY as LIBERTY_OR_DEPTH
 from posteriax.studies.page import counts_of as counts_of
 from posteriax.studies.page import front_page as front_page
@@ -17,10 +18,11 @@ from posteriax.studies.study import Cell as Cell
 from posteriax.studies.study import Claim as Claim
 from posteriax.studies.study import Study as Study
 from posteriax.studies.study import Table as Table
+from posteriax.studies.variance_networks import STUDY as VARIANCE_NETWORKS
 from posteriax.studies.verdict import Verdict as Verdict
 from posteriax.studies.workbench import Workbench as Workbench
 
-_ALL: tuple[Study, ...] = (LIBERTY_OR_DEPTH,)
+_ALL: tuple[Study, ...] = (LIBERTY_OR_DEPTH, K_TIED, VARIANCE_NETWORKS)
 STUDIES = {study.name: study for study in _ALL}
 
 
