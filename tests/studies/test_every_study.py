@@ -3,48 +3,64 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from posteriax import studies
+from posteriax.studies.page import front_page, page
 from posteriax.studies.verdict import UNDECIDED
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
+every_study = pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
 
 
-@pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
-def test_the_smoke_scale_runs_and_can_be_shown(study, tmp_path):
-    results = studies.run_study(study, tmp_path, scale="smoke")
+@every_study
+def test_the_smoke_scale_runs_and_can_be_shown(study, smoke_folder):
+    folder = smoke_folder(study.name)
+    results = studies.write_page(study, folder)
     assert results.complete
+    for claim in study.claims:
+        values = np.asarray(claim.measure(results), float)
+        assert values.ndim == 1 and np.isfinite(values).all(), claim.name
     assert {verdict.word for verdict in studies.verdicts(study, results).values()} == {UNDECIDED}
-    studies.write_page(study, tmp_path)
-    assert all((tmp_path / f"{name}.png").stat().st_size > 1000 for name in study.figures)
+    for table in study.tables(results):
+        assert table.rows and all(len(row) == len(table.headings) for row in table.rows), table.caption
+    assert all((folder / f"{name}.png").stat().st_size > 5000 for name in study.figures)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
+@every_study
 def test_the_paper_scale_builds_and_takes_a_step(study, tmp_path):
     assert studies.run_study(study, tmp_path, scale="paper", seeds=1, trial=True).complete
 
 
-@pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
-def test_the_published_page_is_what_its_results_give(study):
-    folder = RESULTS / study.name
-    results = studies.read_results(folder)
-    assert results.complete and results.scale == "laptop"
-    from posteriax.studies.page import page
-
-    assert (folder / "README.md").read_text() == page(study, results)
-    stored = json.loads((folder / "results.json").read_text())["verdicts"]
-    found = studies.verdicts(study, results)
-    assert {verdict["claim"]: (verdict["word"], verdict["rule"]) for verdict in stored} == {
-        name: (verdict.word, verdict.rule) for name, verdict in found.items()
-    }
-
-
-@pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
-def test_claims_are_complete_sentences_with_bounds(study):
+@every_study
+def test_cells_and_claims_have_names_of_their_own(study):
+    for settings in study.scales.values():
+        names = [cell.name for cell in study.cells(settings, settings.seeds)]
+        assert len(set(names)) == len(names)
     names = [claim.name for claim in study.claims]
     assert len(set(names)) == len(names)
     for claim in study.claims:
-        assert claim.above > float("-inf") or claim.below < float("inf")
+        assert claim.above < claim.below and np.isfinite([claim.above, claim.below]).any()
         assert claim.sentence and claim.paper and claim.quantity
+
+
+@pytest.mark.parametrize("folder", sorted(PUBLISHED.glob("*/results.json")), ids=lambda path: path.parent.name)
+def test_a_published_page_is_what_its_results_give(folder):
+    results = studies.read_results(folder)
+    study = studies.STUDIES[results.study]
+    assert results.complete and results.scale == "laptop"
+    assert (folder.parent / "README.md").read_text() == page(study, results)
+    stored = {
+        verdict["claim"]: (verdict["word"], verdict["rule"]) for verdict in json.loads(folder.read_text())["verdicts"]
+    }
+    assert stored == {name: (found.word, found.rule) for name, found in studies.verdicts(study, results).items()}
+
+
+def test_the_front_page_is_what_the_published_results_give():
+    pages = {}
+    for path in sorted(PUBLISHED.glob("*/results.json")):
+        results = studies.read_results(path)
+        pages[path.parent.name] = studies.STUDIES[results.study], results
+    assert (PUBLISHED / "README.md").read_text() == front_page(pages)

@@ -10,38 +10,16 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.studies import Cell, Workbench, run_study
+from posteriax.studies import Cell, Workbench, read_results
 from posteriax.studies.k_tied import PAPER, STUDY, cells, measuring, networks, run
-from posteriax.studies.k_tied.claims import CLAIMS, late_elbo_ratio, signal_converges, signal_ratio, truncation_ratio
+from posteriax.studies.k_tied.claims import late_elbo_ratio, signal_converges, signal_ratio, truncation_ratio
 from posteriax.studies.k_tied.networks import HE, LENET, LSTM, MEAN_FIELD, MLP, TIED
 from posteriax.studies.results import CellResult, Results, plain
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return run_study(STUDY, tmp_path_factory.mktemp("k_tied"), scale="smoke")
-
-
-def test_every_claim_table_and_figure_follows_from_the_cells(results):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    plt.switch_backend("Agg")
-    assert results.complete
-    for claim in CLAIMS:
-        values = claim.measure(results)
-        left_out = "trained" in claim.name and "MLP: trained 2-tied" not in claim.name  # families not trained here
-        assert len(values) == (0 if left_out else 1), claim.name
-        assert np.isfinite(values).all(), claim.name
-    for table in STUDY.tables(results):
-        assert table.rows and all(len(row) == len(table.headings) for row in table.rows)
-        assert all(isinstance(entry, str) for row in table.rows for entry in row)
-    for draw in STUDY.figures.values():
-        figure = draw(results)
-        figure.canvas.draw()
-        plt.close(figure)
-
-
-def test_names_of_claims_are_unique():
-    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
+@pytest.fixture
+def results(smoke_folder):
+    return read_results(smoke_folder("k-tied"))
 
 
 def test_steps_are_timed_outside_of_the_results(results):

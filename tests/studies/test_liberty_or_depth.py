@@ -1,10 +1,9 @@
 """Liberty or Depth: every claim, table and figure comes out of a smoke run, and its own numbers are right."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import jax
-import matplotlib
 import numpy as np
 import optax
 import pytest
@@ -12,57 +11,19 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax.studies.liberty_or_depth import EXPERIMENTS, PAPER, SMOKE, STUDY, iris, product_matrices, swag, two_moons
-from posteriax.studies.results import CellResult, Results, plain
+from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.workbench import Workbench
 
-matplotlib.use("Agg")
 
-
-def stored(cells, scale="smoke"):
-    """Results as they come back from a file."""
-    found = [CellResult(c.settings, c.seed, json.loads(json.dumps(plain(result)))) for c, result in cells]
-    return Results(STUDY.name, scale, 1, plain(asdict(SMOKE)), found, {}, {}, True)
-
-
-@pytest.fixture(scope="module")
-def smoke():
-    loaded = {}
-    cells = STUDY.cells(SMOKE, SMOKE.seeds)
-    return stored([(cell, STUDY.run(cell, SMOKE, Workbench(loaded=loaded))) for cell in cells])
-
-
-def test_every_claim_is_measured_at_smoke_scale(smoke):
-    for claim in STUDY.claims:
-        values = np.asarray(claim.measure(smoke), np.float64)
-        assert values.ndim == 1, claim.name
-        if claim.name != "shallow kinks behave as linear":  # needs four activations, smoke has two
-            assert len(values) >= 1, claim.name
-
-
-def test_tables_have_a_cell_for_every_heading(smoke):
-    tables = STUDY.tables(smoke)
-    assert len(tables) == len(EXPERIMENTS)
-    for table in tables:
-        assert table.rows
-        assert all(len(row) == len(table.headings) and all(isinstance(text, str) for text in row) for row in table.rows)
-
-
-@pytest.mark.parametrize("name", STUDY.figures)
-def test_figures_are_drawn_from_results_alone(smoke, name, tmp_path):
-    STUDY.figures[name](smoke).savefig(tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 5000
+@pytest.fixture
+def smoke(smoke_folder):
+    return read_results(smoke_folder("liberty-or-depth"))
 
 
 def test_a_cell_gives_the_same_result_twice(smoke):
     cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == iris.NAME)
     again = json.loads(json.dumps(plain(STUDY.run(cell, SMOKE, Workbench()))))
     assert again == smoke.of(**cell.settings)[0].result
-
-
-def test_cells_have_distinct_names():
-    for settings in STUDY.scales.values():
-        names = [cell.name for cell in STUDY.cells(settings, settings.seeds)]
-        assert len(set(names)) == len(names)
 
 
 def test_local_product_of_a_linear_network_is_its_product_matrix():

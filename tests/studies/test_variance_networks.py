@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.studies.results import CellResult, Results, plain
+from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks import STUDY
 from posteriax.studies.variance_networks.accuracy import above_chance, elbo
@@ -32,26 +32,8 @@ def _run(cells: list[Cell], settings: Any, scale: str, *, trial: bool) -> Result
     return Results(STUDY.name, scale, 1, dataclasses.asdict(settings), found, {}, {}, True)
 
 
-@pytest.fixture(scope="module")
-def smoke() -> Results:
-    return _run(STUDY.cells(SMOKE, 1), SMOKE, "smoke", trial=False)
-
-
-@pytest.mark.slow
-def test_every_claim_table_and_figure_comes_from_the_results_of_smoke(smoke: Results) -> None:
-    for claim in STUDY.claims:
-        values = claim.measure(smoke)
-        assert len(values) == 1 and np.isfinite(values).all(), claim.name
-        assert claim.above < claim.below and np.isfinite([claim.above, claim.below]).any()
-    for table in STUDY.tables(smoke):
-        assert table.rows and all(len(row) == len(table.headings) for row in table.rows), table.caption
-    for draw in STUDY.figures.values():
-        assert draw(smoke).axes
-    assert len({claim.name for claim in STUDY.claims}) == len(STUDY.claims)
-
-
-@pytest.mark.slow
-def test_a_zero_mean_layer_is_exactly_at_chance_with_its_means(smoke: Results) -> None:
+def test_a_zero_mean_layer_is_exactly_at_chance_with_its_means(smoke_folder) -> None:
+    smoke = read_results(smoke_folder("variance-networks"))
     assert smoke.values("above_chance", method="zero-mean", experiment="accuracy").tolist() == [0.0]
 
 
