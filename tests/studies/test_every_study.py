@@ -63,4 +63,5 @@ def test_the_front_page_is_what_the_published_results_give():
     for path in sorted(PUBLISHED.glob("*/results.json")):
         results = studies.read_results(path)
         pages[path.parent.name] = studies.STUDIES[results.study], results
-    assert (PUBLISHED / "README.md").read_text() == front_page(pages)
+    published = (PUBLISHED / "README.md").read_text() if (PUBLISHED / "README.md").exists() else None
+    assert published == (front_page(pages) if pages else None)

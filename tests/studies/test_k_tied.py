@@ -22,6 +22,7 @@ def results(smoke_folder):
     return read_results(smoke_folder("k-tied"))
 
 
+@pytest.mark.slow  # another smoke run
 def test_steps_are_timed_outside_of_the_results(results):
     assert results.times["MLP, 2-tied, seed 0"]["seconds_per_step"] > 0
     assert "clock" not in json.dumps([plain(cell.result) for cell in results.cells])

@@ -20,6 +20,7 @@ def smoke(smoke_folder):
     return read_results(smoke_folder("liberty-or-depth"))
 
 
+@pytest.mark.slow  # another smoke run
 def test_a_cell_gives_the_same_result_twice(smoke):
     cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == iris.NAME)
     again = json.loads(json.dumps(plain(STUDY.run(cell, SMOKE, Workbench()))))

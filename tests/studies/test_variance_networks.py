@@ -32,6 +32,7 @@ def _run(cells: list[Cell], settings: Any, scale: str, *, trial: bool) -> Result
     return Results(STUDY.name, scale, 1, dataclasses.asdict(settings), found, {}, {}, True)
 
 
+@pytest.mark.slow  # another smoke run
 def test_a_zero_mean_layer_is_exactly_at_chance_with_its_means(smoke_folder) -> None:
     smoke = read_results(smoke_folder("variance-networks"))
     assert smoke.values("above_chance", method="zero-mean", experiment="accuracy").tolist() == [0.0]

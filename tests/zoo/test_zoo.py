@@ -204,7 +204,7 @@ METHODS = {
     "rank-1": (px.VI(q.Rank1(components=2)), {"steps": 1}),
     "SWAG": (px.SWAG(), {"epochs": 4}),
 }
-# every network once and every method several times; the other pairs are slow
+# nearly every network once and every method several times; the other pairs are slow
 QUICK = {
     "mlp": "rank-1",
     "uci": "mean-field",
@@ -217,8 +217,6 @@ QUICK = {
     "WRN-10-1": "rank-1",
     "PreResNet-8": "SWAG",
     "ResNet-18": "MAP",
-    "ResNet-14": "MAP",
-    "VGG": "MAP",
     "ViT": "k-tied",
 }
 LIKELIHOODS = {"LSTM": px.Bernoulli(), "mortality": px.Bernoulli(), "uci": px.Normal(scale="predicted")}
