@@ -35,4 +35,5 @@ minutes = (time.monotonic() - began) / 60
 processor = sum(os.times()[:2]) / 60  # minutes of all cores: what counts on a machine that does other work as well
 x_test, y_test = cifar.test
 scores = px.evaluate(posterior.predict(x_test), y_test)
-print(f"{len(cifar.train[1]):,} images, {epochs} epochs in {minutes:.1f} minutes ({processor:.1f} of processor time): {scores}")
+took = f"{minutes:.1f} minutes ({processor:.1f} of processor time)"
+print(f"{len(cifar.train[1]):,} images, {epochs} epochs in {took}: {scores}")
