@@ -48,7 +48,7 @@ def plan_program(
             stacked = jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((draws, *s), dtype) for s, dtype in one_draw])
             rows_of = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in one_example])
             count = jax.ShapeDtypeStruct((), jnp.int32)
-            fast = cpu_tuning.with_fast_images(partial(program, problem))
+            fast = cpu_tuning.with_fast_operations(partial(program, problem))
             run = jit(fast).lower(stacked, rows_of, count).compile()
             known[asked] = run, needed_bytes(run)
         return known[asked]

@@ -63,14 +63,16 @@ class Program:
         )
         # for most methods the start only draws and copies
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
-        self.start = jit(cpu_tuning.with_fast_images(start, self.platform), compiler_options=quick)
+        self.start = jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
         chunk = spread(
             self._take_steps,
             in_specs=(split, split, examples, everywhere, everywhere),
             out_specs=(split, split, split, second, second),
         )
         options = cpu_tuning.options_for_steps(self.platform)
-        self.chunk = jit(cpu_tuning.with_fast_images(chunk, self.platform), donate_argnums=1, compiler_options=options)
+        self.chunk = jit(
+            cpu_tuning.with_fast_operations(chunk, self.platform), donate_argnums=1, compiler_options=options
+        )
 
     def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
         """The members' keys and their states before the first step, from the run's key."""

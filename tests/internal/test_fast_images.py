@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import jaxprs_in_params
 
 from posteriax._internal import cpu_tuning
-from posteriax._internal.cpu_tuning import with_fast_images
+from posteriax._internal.cpu_tuning import with_fast_operations
 
 
 def primitives_in(jaxpr) -> list:
@@ -31,7 +31,7 @@ def normal(*shape, seed=0):
 
 def assert_same(fun, *args):
     """To 1e-5 of the largest entry, for every output."""
-    before, after = jax.jit(fun)(*args), jax.jit(with_fast_images(fun))(*args)
+    before, after = jax.jit(fun)(*args), jax.jit(with_fast_operations(fun))(*args)
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         assert old.shape == new.shape and old.dtype == new.dtype
         np.testing.assert_allclose(new, old, atol=1e-5 * max(float(jnp.abs(old).max()), 1e-3), rtol=0)
@@ -145,7 +145,7 @@ def test_members_with_their_own_kernels_stay_the_same():
 
 def test_inside_a_loop_every_convolution_is_channels_last():
     fun = output_and_gradients(window_strides=(1, 1), padding="SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
-    program = jax.make_jaxpr(with_fast_images(fun))(normal(2, 3, 9, 9), normal(4, 3, 3, 3)).jaxpr
+    program = jax.make_jaxpr(with_fast_operations(fun))(normal(2, 3, 9, 9), normal(4, 3, 3, 3)).jaxpr
     found = [eqn for eqn in primitives_in(program) if eqn.primitive.name == "conv_general_dilated"]
     fast = lax.ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     assert len(found) == 3 and all(eqn.params["dimension_numbers"] == fast for eqn in found)
@@ -153,7 +153,7 @@ def test_inside_a_loop_every_convolution_is_channels_last():
 
 def test_the_gradient_of_a_strided_kernel_is_a_product():
     fun = output_and_gradients(window_strides=(2, 2), padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    program = jax.make_jaxpr(with_fast_images(fun))(normal(2, 8, 8, 3), normal(3, 3, 3, 4)).jaxpr
+    program = jax.make_jaxpr(with_fast_operations(fun))(normal(2, 8, 8, 3), normal(3, 3, 3, 4)).jaxpr
     names = [eqn.primitive.name for eqn in primitives_in(program)]
     assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 9
 
@@ -164,9 +164,9 @@ def test_pooling_gradients_go_to_the_first_of_equal_entries(size):
         return jnp.sum(jnp.cos(lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")))
 
     x = jnp.maximum(normal(3, size, size, 2), 0)  # a ReLU makes ties
-    old, new = jax.jit(jax.grad(pooled))(x), jax.jit(with_fast_images(jax.grad(pooled)))(x)
+    old, new = jax.jit(jax.grad(pooled))(x), jax.jit(with_fast_operations(jax.grad(pooled)))(x)
     np.testing.assert_array_equal(old, new)
-    assert "select_and_scatter" not in str(jax.make_jaxpr(with_fast_images(jax.grad(pooled)))(x))
+    assert "select_and_scatter" not in str(jax.make_jaxpr(with_fast_operations(jax.grad(pooled)))(x))
 
 
 def test_gradients_of_windows_with_nan_or_infinities_are_not_lost():
@@ -180,7 +180,7 @@ def test_gradients_of_windows_with_nan_or_infinities_are_not_lost():
         out, pull_back = jax.vjp(pooled, x)
         return pull_back(1.0 + jnp.arange(out.size, dtype=out.dtype).reshape(out.shape))[0]
 
-    old, new = jax.jit(passed_on)(x), jax.jit(with_fast_images(passed_on))(x)
+    old, new = jax.jit(passed_on)(x), jax.jit(with_fast_operations(passed_on))(x)
     finite = ~np.isnan(x).reshape(2, 2, 2, 2, 2, 3).any(axis=(2, 4))
     finite = finite.repeat(2, axis=1).repeat(2, axis=2)  # of whole windows: with a NaN, which entry gets it is open
     np.testing.assert_array_equal(np.where(finite, new, 0), np.where(finite, old, 0))
@@ -192,7 +192,7 @@ def test_overlapping_windows_are_left_alone():
         return jnp.sum(jnp.cos(lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")))
 
     x = jnp.maximum(normal(3, 8, 8, 2), 0)
-    assert "select_and_scatter" in str(jax.make_jaxpr(with_fast_images(jax.grad(pooled)))(x))
+    assert "select_and_scatter" in str(jax.make_jaxpr(with_fast_operations(jax.grad(pooled)))(x))
     assert_same(jax.grad(pooled), x)
 
 
@@ -207,7 +207,7 @@ def test_branches_scans_and_inner_functions_are_rewritten():
 
     x, w = normal(2, 3, 6), normal(3, 3, 3, seed=1)
     assert_same(fun, x, w)
-    program = jax.make_jaxpr(with_fast_images(fun))(x, w).jaxpr
+    program = jax.make_jaxpr(with_fast_operations(fun))(x, w).jaxpr
     found = [eqn for eqn in primitives_in(program) if eqn.primitive.name == "conv_general_dilated"]
     assert len(found) == 4
     assert all(eqn.params["dimension_numbers"].lhs_spec == (0, 2, 1) for eqn in found)
@@ -216,11 +216,11 @@ def test_branches_scans_and_inner_functions_are_rewritten():
 def test_a_program_without_images_is_unchanged():
     fun = lambda x, w: lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=3)[0]  # noqa: E731
     args = normal(2, 3), normal(3, 3)
-    assert str(jax.make_jaxpr(with_fast_images(fun))(*args)) == str(jax.make_jaxpr(fun)(*args))
+    assert str(jax.make_jaxpr(with_fast_operations(fun))(*args)) == str(jax.make_jaxpr(fun)(*args))
 
 
 def test_accelerators_and_the_switch_keep_the_program(monkeypatch):
     fun = lambda x: x  # noqa: E731
-    assert with_fast_images(fun, "tpu") is fun
-    monkeypatch.setenv(cpu_tuning.SWITCH, cpu_tuning.IMAGES)
-    assert with_fast_images(fun, "cpu") is fun
+    assert with_fast_operations(fun, "tpu") is fun
+    monkeypatch.setenv(cpu_tuning.SWITCH, ",".join(cpu_tuning.NAMES))
+    assert with_fast_operations(fun, "cpu") is fun

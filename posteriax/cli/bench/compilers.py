@@ -24,6 +24,7 @@ CASES = (
     "step of LeNet, mean-field VI (local)",
     "leapfrog, hand-written",
     "leapfrog, HMC",
+    "leapfrog of a last layer, HMC",
 )
 
 
@@ -76,6 +77,14 @@ def make_case(name: str) -> Callable[[], float]:
         problem = px.Problem(network, px.Categorical(), p.Normal(scale=0.3))
         return Driver(problem, method, (images, y[: len(images)]), batch_size=64).seconds_per_step(2)
 
+    def of_last_layer(leapfrogs: int = 10) -> Callable[[], float]:
+        features = jax.nn.relu(jax.random.normal(jax.random.key(4), (10_000, 500)))
+        problem = px.Problem(px.zoo.Dense(500, 10, key=jax.random.key(0)), px.Categorical(), p.Normal(scale=0.1))
+        hmc = px.HMC(step_size=1e-3, trajectory=1e-3 * leapfrogs, masses="prior", start="network")
+        labels = jax.random.randint(jax.random.key(5), (len(features),), 0, 10)
+        transition = Driver(problem, hmc, (features, labels), warmup=0, thin=1).seconds_per_step(1)
+        return lambda: transition() / leapfrogs
+
     makers: dict[str, Callable[[], Callable[[], float]]] = {
         CASES[0]: lambda: step.hand_written(x, y, mean_field=False),
         CASES[1]: lambda: step.driver(x, y, px.VI(q.Normal(), estimator="weight")).seconds_per_step(5),
@@ -83,6 +92,7 @@ def make_case(name: str) -> Callable[[], float]:
         CASES[3]: lambda: of_lenet(px.VI(q.Normal(), estimator="local")),
         CASES[4]: lambda: leapfrog.hand_written(two_x, two_y),
         CASES[5]: lambda: leapfrog.through_driver(two_x, two_y, 1),
+        CASES[6]: of_last_layer,
     }
     return makers[name]()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.cpu_tuning import IMAGES, LLVM_LEVELS, NOISE_ONCE, SWITCH, UNROLLED_BITS
+from posteriax._internal.cpu_tuning import IMAGES, LLVM_LEVELS, NARROW, NOISE_ONCE, SWITCH, UNROLLED_BITS
 from posteriax.cli.bench.start import FIRST_STEP, seconds_of_process
 from posteriax.cli.bench.timing import interleave, ratio_table
 from posteriax.cli.bench.worker import Worker
@@ -18,6 +18,7 @@ from posteriax.cli.bench.worker import Worker
 STEPS = {
     "step of the MLP, mean-field VI": ("all on", NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS),
     "step of LeNet, MAP": ("all on", IMAGES),
+    "leapfrog of a last layer, HMC": ("all on", NARROW),
 }
 STARTS = ("all on", LLVM_LEVELS)
 
