@@ -2,7 +2,7 @@
 
 python examples/last_layer_hmc.py [draws of each chain]
 
-About nine minutes of processor time for 2 x 1,000 draws: the rest of the network is computed once. Trains first, by MAP.
+About nine minutes of processor time for 2 x 1,000 draws: the rest of the network is computed once. First trains by MAP.
 """
 
 import os
