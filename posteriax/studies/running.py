@@ -46,7 +46,7 @@ def run_study(
     Args:
         study: which one.
         out: the folder; the same call again resumes a run that was killed, with the same results.
-        scale: "smoke" (seconds, no data), "laptop" (at most half an hour on two cores) or "paper" (the whole).
+        scale: "smoke" (a minute, no data), "laptop" (sized for half an hour on two cores) or "paper" (the whole).
         seeds: how many repetitions; by default those of the scale. More than before adds the missing ones.
         trial: the shortest possible run of every cell on made-up data, to see that the scale builds.
         command: what to quote on the page as the way to get these results.

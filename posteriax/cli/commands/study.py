@@ -34,7 +34,7 @@ def list_studies() -> None:
 
 def run(
     name: str = typer.Argument(help="A study; `posteriax study list` has the names."),
-    scale: str = typer.Option("laptop", help="smoke (seconds, no data), laptop (half an hour), paper (everything)."),
+    scale: str = typer.Option("laptop", help="smoke (a minute, no data), laptop (half an hour, real data), paper."),
     seeds: int | None = typer.Option(None, min=1, help="Repetitions; by default those of the scale."),
     out: Path | None = typer.Option(None, help="The folder for the results; by default studies/NAME-SCALE."),
     trial: bool = typer.Option(False, "--trial", help="One step of everything, on made-up data: does it build?"),
