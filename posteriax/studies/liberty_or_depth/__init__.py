@@ -47,7 +47,7 @@ SMOKE = Settings(
     data=("fashion_small", "two_moons", "iris", "made-up/cifar10"),
     product_matrices=product_matrices.ProductMatrices("fashion_small", train=256, layers=(1, 3), epochs=1, draws=100),
     two_moons=two_moons.TwoMoons(
-        (3, 2), restarts=2, train=40, warmup=10, draws=60, max_doublings=3, points=20, activations=("ReLU", "linear")
+        (3, 2), restarts=2, train=40, warmup=10, draws=60, max_doublings=3, points=20, activations=("ReLU",)
     ),
     iris=iris.Iris(depths=(1, 2), splits=1, starts=2, steps=20, gradient_draws=1, draws=20),
     swag=swag.PreResNets(
