@@ -31,7 +31,8 @@ from posteriax.studies.workbench import Workbench
 SUMMARY = """\
 LeNet-5 on MNIST, with pixels in [0, 1] and without augmentation or batch normalisation; only its first dense layer
 (800 x 500 weights) is random. The accuracy table is trained on all 60,000 images: dropout of the hidden units for two
-epochs, and a zero-mean layer with |.| behind it, from scratch, for nine (the paper: 200 epochs). All other
+epochs, and a zero-mean layer with |.| behind it, from scratch, for nine (the paper: 200 epochs), in batches of 64,
+which on images held out from training had fewer errors than 128 in the same time. All other
 experiments use the first 6,000 images for some 500 steps and 1,000 test images. So short a run passes through the
 phase transition because log alpha is held at -5 for a fifth of the run and then moves quickly: its learning rate is
 1, falling to 0, and its Adam forgets squared gradients after ten steps. With the usual memory of a thousand steps the

@@ -42,7 +42,7 @@ class Settings:
     examples: int = 0
     epochs: int = 9
     dropout_epochs: int = 2
-    batch_size: int = 128
+    batch_size: int = 64
     subset: int = 6000
     subset_epochs: int = 5
     subset_batch: int = 64
@@ -58,7 +58,7 @@ class Settings:
     scale_rate: float = 2e-2
     test: int = 0
     subset_test: int = 1000
-    draws: int = 10
+    draws: int = 30
     watched: int = 8
     watched_test: int = 500
     elbo_examples: int = 500
