@@ -91,9 +91,16 @@ def draw_means(axis: Any, x: np.ndarray, values: list[np.ndarray], colour: str, 
 
 def label_lines(axis: Any) -> None:
     """The name of each line in its colour, on top: the upper line at its last point comes first."""
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, high + 0.25 * (high - low))  # room for the names
     handles, labels = axis.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: -handles[i].lines[0].get_ydata()[-1])
     legend = axis.legend(
-        [handles[i] for i in order], [labels[i] for i in order], frameon=False, fontsize="small", labelcolor="linecolor"
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        frameon=False,
+        fontsize="small",
+        labelcolor="linecolor",
+        loc="upper right",
     )
     legend.set_zorder(0)

@@ -148,6 +148,9 @@ CLAIMS = (
         quantity="the gap with one hidden layer minus the mean gap with more (nats), by split",
         measure=lambda r: gap(r, 1) - deeper_gap(r),
         above=0.0,
+        remark="There is hardly a gap to close: 0.008 nats of 0.11 with one hidden layer, and as much with more. The "
+        "paper stops early, after 30 epochs without improvement; here both families are trained until the ELBO has "
+        "levelled off.",
     ),
 )
 

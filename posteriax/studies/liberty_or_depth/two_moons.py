@@ -151,6 +151,15 @@ def closer_to_linear(results: Results) -> np.ndarray:
     return min(shallow, sharp, key=lambda values: float(values.mean()))
 
 
+NARROW = (
+    "It does for slopes of 0.95 and 1 (E_KL from 1.7 to 0.8 nats, E_W from 0.12 to 0.04), and for all four from one to "
+    "two hidden layers: to 0.54, 0.31, 0.43 and 0.45 of E_KL. With ReLU and slope 0.5 it rises again at three and four "
+    "layers. Networks of the same size are narrow there, with 4 and 3 units: their chains fall into four to five "
+    "components instead of one, 3 to 7 % of the transitions diverge, R-hat of the weights reaches 1.55, and the mode "
+    "is left with 240 to 360 draws for some 50 weights, whose null is four times what remains. A Gaussian is no "
+    "description of such a posterior, whatever its covariance; networks of 1,000 weights, as in the paper, are about "
+    "15 to 20 units wide at these depths."
+)
 CLAIMS = (
     Claim(
         name="E_KL falls with depth",
@@ -161,6 +170,7 @@ CLAIMS = (
         "falls least",
         measure=lambda r: fall(r, "kl"),
         above=0.5,
+        remark=NARROW,
     ),
     Claim(
         name="E_W falls with depth",
@@ -170,6 +180,8 @@ CLAIMS = (
         "falls least",
         measure=lambda r: fall(r, "w"),
         above=0.5,
+        remark="The same as for E_KL: for the activation where it falls least, slope 0.5, E_W is 0.16 with one layer, "
+        "0.05 with two and 0.12 with four narrow ones.",
     ),
     Claim(
         name="shallow kinks behave as linear",
@@ -179,6 +191,9 @@ CLAIMS = (
         "restart; the smaller of LeakyReLU 0.95 and 0.5",
         measure=closer_to_linear,
         above=0.0,
+        remark="LeakyReLU 0.95 does behave like a linear network, at every depth. LeakyReLU 0.5 lies between the two, "
+        "and closer to the linear network: at four layers its E_KL is 1.9 nats, that of ReLU 3.4, of the linear one "
+        "0.8.",
     ),
 )
 
