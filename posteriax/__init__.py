@@ -22,11 +22,13 @@ from posteriax.comparison import FGSM as FGSM
 from posteriax.comparison import PGD as PGD
 from posteriax.comparison import Attacked as Attacked
 from posteriax.comparison import Comparison as Comparison
+from posteriax.comparison import Conformal as Conformal
 from posteriax.comparison import Detection as Detection
 from posteriax.comparison import Drift as Drift
 from posteriax.comparison import EarlyStopping as EarlyStopping
 from posteriax.comparison import FastSign as FastSign
 from posteriax.comparison import compare as compare
+from posteriax.comparison import conformal as conformal
 from posteriax.comparison import drift as drift
 from posteriax.comparison import evaluate as evaluate
 from posteriax.comparison import ood_detection as ood_detection
@@ -42,6 +44,7 @@ from posteriax.methods import SGLD as SGLD
 from posteriax.methods import SWAG as SWAG
 from posteriax.methods import VI as VI
 from posteriax.methods import Ensemble as Ensemble
+from posteriax.methods import Laplace as Laplace
 from posteriax.methods import LinearKL as LinearKL
 from posteriax.methods import StaircaseKL as StaircaseKL
 from posteriax.methods import natural_gradient as natural_gradient

@@ -63,6 +63,18 @@ def choose_by_path(patterns: Mapping[str, T], paths: Sequence[str], what: str, *
     return chosen
 
 
+def select_paths(pattern: str, paths: Sequence[str], what: str = "over") -> tuple[int, ...]:
+    """The positions of the paths that a pattern selects, by itself or by an ancestor.
+
+    >>> select_paths("out", ["hidden/weight", "out/bias", "out/weight"])
+    (1, 2)
+    """
+    chosen = tuple(i for i, path in enumerate(paths) if _specificity(pattern, path) is not None)
+    if not chosen:
+        raise ValueError(f'{what}="{pattern}" matches no leaf. Leaves: {", ".join(paths)}')
+    return chosen
+
+
 def _specificity(pattern: str, path: str) -> tuple[bool, int] | None:
     """(names the leaf itself, literal characters), or None if the pattern matches neither leaf nor ancestor."""
     regex = _regex(pattern)

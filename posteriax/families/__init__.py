@@ -19,6 +19,7 @@ from posteriax.families.multiplicative import MultiplicativeNormal
 from posteriax.families.normal import Normal
 from posteriax.families.point import Point
 from posteriax.families.rank1 import PointPerComponent, Rank1
+from posteriax.families.rotated_normal import RotatedNormal
 from posteriax.families.sparse import SparseNormal
 from posteriax.families.units import Units as Units
 from posteriax.families.zero_mean import ZeroMeanNoise, ZeroMeanNormal
@@ -37,6 +38,7 @@ __all__ = [
     "Point",
     "PointPerComponent",
     "Rank1",
+    "RotatedNormal",
     "SparseNormal",
     "Variational",
     "ZeroMeanNoise",

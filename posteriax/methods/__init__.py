@@ -7,6 +7,7 @@ from posteriax.methods.ensemble import same_for_all_members as same_for_all_memb
 from posteriax.methods.hmc import HMC as HMC
 from posteriax.methods.kl_schedules import LinearKL as LinearKL
 from posteriax.methods.kl_schedules import StaircaseKL as StaircaseKL
+from posteriax.methods.laplace import Laplace as Laplace
 from posteriax.methods.map import MAP as MAP
 from posteriax.methods.mclmc import MCLMC as MCLMC
 from posteriax.methods.method import Kernel as Kernel

@@ -19,6 +19,7 @@ from posteriax._internal.checks import check_count, check_inputs
 from posteriax._internal.compiler import jit
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.wrapped import WrappedPosterior
 from posteriax.problem import Latents, Network, Params, Statistics
 
 
@@ -75,37 +76,12 @@ class Calibrated(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _WithBatchStatistics(Posterior):
-    weights: Posterior
+class _WithBatchStatistics(WrappedPosterior):
     batches: Any  # of training inputs, (batches, examples, ...)
-
-    @property
-    def drawn_from(self) -> Posterior:
-        return self.weights
-
-    @property
-    def support(self) -> int | None:
-        return self.weights.support
-
-    @property
-    def mean(self) -> Params:
-        return self.weights.mean
-
-    @property
-    def num_parameters(self) -> int:
-        return self.weights.num_parameters
-
-    @property
-    def template(self) -> Latents:
-        draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
 
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         drawn = self.weights.draw(key, indices, total)
         return drawn._replace(network=Calibrated(drawn.network, self._measure(drawn.network, self.batches)))
-
-    def sample(self, key: Any, n: int) -> Params:
-        return self.weights.sample(key, n)
 
     def save(self, path: Any) -> None:
         raise TypeError(

@@ -14,6 +14,7 @@ from posteriax._internal.settings import from_plain, to_plain
 from posteriax._internal.tensor_file import read_tensors, write_tensors
 from posteriax.families import blocks_of
 from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.linearised import LinearisedPosterior, linearised
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
@@ -21,7 +22,7 @@ from posteriax.priors import Axes
 from posteriax.problem import Latents, Network, Problem, fix_leaves, network
 
 FORMAT = "posterior file"
-VERSION = 2  # the first with fixed leaves; files without any are still of version 1
+VERSION = 3  # the first with linearised posteriors; 2 is the first with fixed leaves; others are still of version 1
 
 
 class PosteriorFileError(ValueError):
@@ -30,11 +31,13 @@ class PosteriorFileError(ValueError):
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     """Write a posterior to a file; an existing file is replaced only once the new one is complete."""
+    is_linearised = isinstance(posterior, LinearisedPosterior)
+    posterior = posterior.weights if isinstance(posterior, LinearisedPosterior) else posterior
     arrays = {f"trace:{name}": np.asarray(values) for name, values in posterior.trace.items()}
     problem = posterior.problem
     about: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1 if problem.network.fixed is None else VERSION,
+        "version": 1 if problem.network.fixed is None else 2,
         "likelihood": to_plain(problem.likelihood),
         "prior": to_plain(problem.prior),
         "temperature": float(problem.temperature),
@@ -44,6 +47,8 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "axes": _axes_to_plain(problem.network.axes),
         "compute": problem.network.compute,
     }  # without the run time, so that the same posterior gives the same file
+    if is_linearised:
+        about |= {"linearised": True, "version": VERSION}
     if problem.network.fixed is not None:  # the leaves themselves, once
         about["fixed"] = list(problem.network.fixed.patterns)
         arrays |= {f"fixed:{path}": np.asarray(leaf) for path, leaf in problem.network.fixed.values.items()}
@@ -144,7 +149,8 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
                 block.join, [leaves[i] if i in block.indices else None for i in range(len(leaves))]
             )
             _check_leaf(block.name, mean.shape[1:], mean.dtype, expected)
-        return VariationalPosterior(problem, trace, families, variational)
+        posterior = VariationalPosterior(problem, trace, families, variational)
+        return linearised(posterior) if about.get("linearised") else posterior
     stored = [name.removeprefix("leaf:") for name in arrays if name.startswith("leaf:")]
     _check_names(stored, names)
     leaves = [arrays[f"leaf:{name}"] for name in names]

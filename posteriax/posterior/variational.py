@@ -52,13 +52,17 @@ class VariationalPosterior(Posterior):
 
     @property
     def mean(self) -> Params:
+        means = jax.tree.map(lambda leaf: leaf.mean(axis=0), self.member_means())
+        return self.problem.network.all_params(means.network)
+
+    def member_means(self) -> Latents:
+        """The mean of every member, in a leading axis."""
         means: list[Any] = [None] * len(self.families)
         for block in self.blocks:
-            joined = jax.vmap(block.family.mean)(self.variational[block.name]).mean(axis=0)
-            for i, leaf in zip(block.indices, block.split(joined), strict=True):
+            joined = jax.vmap(block.family.mean)(self.variational[block.name])
+            for i, leaf in zip(block.indices, jax.vmap(block.split)(joined), strict=True):
                 means[i] = leaf
-        own = jax.tree.unflatten(jax.tree.structure(self.problem.latents), means)
-        return self.problem.network.all_params(own.network)
+        return jax.tree.unflatten(jax.tree.structure(self.problem.latents), means)
 
     @property
     def num_parameters(self) -> int:

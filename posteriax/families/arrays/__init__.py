@@ -8,6 +8,8 @@ from posteriax.families.arrays.estimators import plan_estimators as plan_estimat
 from posteriax.families.arrays.factor import FactorArray as FactorArray
 from posteriax.families.arrays.gaussian import GaussianArray as GaussianArray
 from posteriax.families.arrays.kronecker import KroneckerArray as KroneckerArray
+from posteriax.families.arrays.meeting import Meeting as Meeting
+from posteriax.families.arrays.meeting import apply_with_pushes as apply_with_pushes
 from posteriax.families.arrays.probe import ProbeArray as ProbeArray
 from posteriax.families.arrays.random_array import KEYS_PER_LEAF as KEYS_PER_LEAF
 from posteriax.families.arrays.random_array import Contraction as Contraction

@@ -1,0 +1,149 @@
+"""Laplace's approximation: a Gaussian at a mode, whose precision is the curvature of the log joint there.
+
+    q(w) = N(w*, [ (G + P) / T ]^-1)        G: Gauss-Newton matrix of the data, P: curvature of -log p(w), at w*
+    log p(D) ~ log p(D, w*) + (d / 2) log 2 pi - (1/2) log det(G + P)        at T = 1, over d weights
+
+G is a sum over examples (gauss_newton.py), collected in one epoch in which the weights stand still: the last one.
+(MacKay 1992, Ritter et al. 2018, Daxberger et al. 2021)
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from posteriax._internal.checks import check_choice
+from posteriax._internal.leaf_paths import select_paths
+from posteriax.data import Batch
+from posteriax.methods import mode
+from posteriax.methods.ensemble import same_for_all_members
+from posteriax.methods.laplace_gaussian import Collected, Structure, gaussian_of, structure_of
+from posteriax.methods.map import MAP, MAPKernel
+from posteriax.methods.method import Kernel, Method, Task
+from posteriax.methods.vi_start import why_no_mode
+from posteriax.posterior import Posterior, Trace, linearised
+from posteriax.problem import Latents
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Laplace(Method):
+    """A Gaussian at the most probable weights, as wide as the curvature there says.
+
+    Args:
+        structure: of the covariance: "diagonal"; "kronecker", one factor for the inputs and one for the outputs of
+            every layer, in whose joint basis the prior is exact too; "full", over all weights at once.
+        over: which leaves are random, as a path pattern: ``"out/**"`` is a last-layer Laplace. The others are points.
+        mode: where the mode comes from. "train" finds it like ``px.MAP()`` does (models that are linear in few
+            weights by Newton steps); "network" takes the network's own weights, which have been trained elsewhere; a
+            fitted posterior, such as that of ``px.MAP()``, gives its own. The last two take one epoch.
+        predictive: "linearised" predicts with f(x, w*) + J(x) (w - w*), the model whose posterior the Gaussian is;
+            "draws" with the network at draws of the weights, which for deep networks is usually worse.
+        optimizer: of "train".
+
+    The trace has `log_evidence`, the logarithm of the marginal likelihood p(D), to compare networks and priors by.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), (x_test, _) = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> at_mode = px.fit(problem, (x, y), px.MAP(), epochs=20, key=0)
+    >>> posterior = px.fit(problem, (x, y), px.Laplace(mode=at_mode), epochs=1, key=0)
+    >>> posterior.predict(x_test).probs.shape
+    (500, 2)
+    """
+
+    structure: Structure = "kronecker"
+    over: str = "**"
+    mode: Literal["train", "network"] | Posterior = "train"
+    predictive: Literal["linearised", "draws"] = "linearised"
+    optimizer: optax.GradientTransformation | None = None
+    fixed_length: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice("structure", self.structure, ("diagonal", "kronecker", "full"))
+        check_choice("predictive", self.predictive, ("linearised", "draws"))
+        if not isinstance(self.mode, Posterior):
+            check_choice("mode", self.mode, ("train", "network"))
+
+    @property
+    def start(self) -> Any:  # type: ignore[override]
+        return self.mode if isinstance(self.mode, Posterior) else "network"
+
+    def bind(self, task: Task) -> "LaplaceKernel":
+        problem, epoch = task.problem, task.steps_per_epoch
+        problem.require_density("Laplace")
+        if task.couples_examples:
+            raise ValueError(
+                "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
+                "curvature of its likelihood is not a sum over examples"
+            )
+        training = task.steps - epoch
+        newton = self.mode == "train" and not why_no_mode(task) and mode.is_linear(problem.network, task.example)
+        if self.mode != "train" or newton:
+            if training and not newton:
+                raise ValueError("the mode is given, so Laplace needs one epoch for the curvature: use epochs=1")
+            training = 0
+        elif training < 1:
+            raise ValueError("Laplace trains first and needs one more epoch for the curvature: use epochs=2 or more")
+        chosen = select_paths(self.over, problem.leaf_names[: len(jax.tree.leaves(problem.network.params))])
+        plan = structure_of(self.structure, task, chosen)
+        notes = (*plan.notes, *(("the mode was found by Newton steps",) if newton else ()))
+        trainer = MAP(self.optimizer).bind(replace(task, steps=max(training, 1)))
+        return LaplaceKernel(
+            method=self, task=task, notes=notes, trainer=trainer, training=training, newton=newton, plan=plan
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LaplaceKernel(Kernel):
+    method: Laplace
+    trainer: MAPKernel
+    training: int  # steps before the curvature is collected
+    newton: bool
+    plan: Any
+
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
+        if self.newton:
+            found = mode.find_mode(lambda latents: self.problem.log_joint(latents, batch), start)
+            start = ravel_pytree(start)[1](found.value)
+        return State(self.trainer.init(key, start, batch), jnp.zeros((), jnp.int32), self.plan.nothing())
+
+    def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
+        problem, epoch = self.problem, self.task.steps_per_epoch
+
+        def train() -> tuple[Any, Collected, jax.Array, jax.Array]:
+            trained, info = self.trainer.step(key, state.trained, batch)
+            return trained, state.collected, info.log_joint, info.nll_per_example
+
+        def collect() -> tuple[Any, Collected, jax.Array, jax.Array]:
+            latents = state.trained.latents
+            # an epoch of batches has the whole data set `epoch` times over
+            own = batch._replace(weight=batch.weight / epoch)
+            log_likelihood = problem.log_likelihood(latents, own)
+            collected = self.plan.add(state.collected, latents, own, log_likelihood)
+            joint = (epoch * log_likelihood + problem.log_prior(latents)) / problem.temperature
+            return state.trained, collected, joint, -epoch * log_likelihood / self.task.counted_examples
+
+        if self.training == 0:
+            trained, collected, joint, nll = collect()
+        else:
+            over = same_for_all_members(state.step >= self.training)
+            trained, collected, joint, nll = jax.lax.cond(over, collect, train)
+        return State(trained, state.step + 1, collected), Info(joint, nll)
+
+    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
+        posterior = gaussian_of(self.plan, self.problem, states.trained.latents, states.collected, trace)
+        return linearised(posterior) if self.method.predictive == "linearised" else posterior
+
+
+class State(NamedTuple):
+    trained: Any
+    step: jax.Array
+    collected: Collected
+
+
+class Info(NamedTuple):
+    log_joint: jax.Array  # its estimate from the step's batch
+    nll_per_example: jax.Array

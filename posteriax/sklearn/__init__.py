@@ -1,0 +1,16 @@
+"""scikit-learn estimators: any posterior behind `fit` and `predict`.
+
+>>> from sklearn.datasets import load_iris
+>>> from posteriax.sklearn import BayesianMLPClassifier
+>>> X, y = load_iris(return_X_y=True)
+>>> model = BayesianMLPClassifier(method="map", length={"steps": 300}, random_state=0).fit(X, y)
+>>> bool(model.score(X, y) > 0.9)
+True
+"""
+
+from posteriax.sklearn.classifiers import BayesianMLPClassifier, BayesianNetClassifier
+from posteriax.sklearn.recipes import METHODS as METHODS
+from posteriax.sklearn.recipes import Circumstances as Circumstances
+from posteriax.sklearn.regressors import BayesianMLPRegressor, BayesianNetRegressor
+
+__all__ = ["BayesianMLPClassifier", "BayesianMLPRegressor", "BayesianNetClassifier", "BayesianNetRegressor"]

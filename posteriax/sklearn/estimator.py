@@ -1,0 +1,170 @@
+"""What all estimators have in common: preparing rows, fitting a posterior, keeping it through pickle."""
+
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from posteriax import priors as p
+from posteriax.comparison import EarlyStopping, conformal
+from posteriax.posterior import Posterior, load
+from posteriax.problem import Network, Predictive, Problem
+from posteriax.problem import network as as_network
+from posteriax.run import fit
+from posteriax.sklearn.networks import make_mlp
+from posteriax.sklearn.recipes import Circumstances, run_of
+
+LOOKED_AT = 200  # training rows, to see whether the run has converged
+FEWEST = 2
+
+
+class BayesianEstimator(BaseEstimator):
+    """Columns are standardised, identical rows are merged into one that counts as several, and a posterior is fitted.
+
+    Merging does not change the posterior, and makes weights and repetitions the same, bit for bit.
+    """
+
+    # parameters are those of the subclasses, which scikit-learn reads off their __init__
+    method: Any
+    prior: Any
+    length: Any
+    n_draws: int
+    standardize: bool
+    early_stopping: bool
+    validation_fraction: float
+    calibration_fraction: float
+    warm_start: bool
+    random_state: Any
+    verbose: bool
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Infer the posterior.
+
+        Args:
+            X: rows by columns; finite numbers.
+            y: targets.
+            sample_weight: how many examples each row counts as.
+        """
+        X, y = self._validated(X, y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if (weight > 0).sum() < FEWEST:
+            raise ValueError(f"at least {FEWEST} rows must have a positive sample_weight")
+        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        targets = self._encode(y, weight)
+        weight = weight * self._class_weights(y)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        held = self._held_out(len(X), seed)
+        X, rows, targets, weight = self._prepare(X[~held], weight[~held]), X, targets, weight
+        x, t, w = merge_rows(X, targets[~held], weight[~held])
+        problem = self._problem(x, seed)
+        stop = EarlyStopping(fraction=self.validation_fraction) if self.early_stopping else None
+        run = run_of(self.method, Circumstances(len(x)))
+        length = run.arguments if self.length is None else dict(self.length)
+        data = (x, t) if (w == 1).all() else (x, t, w)
+        self.posterior_ = self._in_units(
+            fit(problem, data, run.method, key=seed, progress=bool(self.verbose), stop=stop, **length)
+        )
+        self._looked_at = x[:LOOKED_AT]
+        self._calibration = None
+        if held.any():
+            self._calibration = self._standardised(rows[held]), y[held]
+        self._warn_unless_converged()
+        return self
+
+    @property
+    def diagnosis_(self) -> Any:
+        """Whether the run has converged: a table and a verdict to print."""
+        check_is_fitted(self)
+        return self.posterior_.diagnose(self._looked_at)
+
+    def _predictive(self, X: Any) -> Predictive:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.posterior_.predict(self._standardised(X), self.n_draws, key=0)
+
+    def _conformal(self, level: float) -> Any:
+        if self._calibration is None:
+            return None
+        x, y = self._calibration
+        return conformal(self.posterior_.predict(x, self.n_draws, key=0), self._as_targets(y), level)
+
+    def _prepare(self, X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Standardised rows, by moments that count rows by their weight."""
+        self._offset, self._scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if self.standardize:
+            self._offset = np.average(X, axis=0, weights=weight)
+            spread = np.sqrt(np.average(np.square(X - self._offset), axis=0, weights=weight))
+            # a constant column stays 0, whatever rounding made of its spread
+            large = np.abs(X).max(axis=0)
+            self._scale = np.where(spread > 1e-12 * np.where(large > 0, large, 1.0), spread, 1.0)
+        return self._standardised(X)
+
+    def _standardised(self, X: np.ndarray) -> np.ndarray:
+        return ((X - self._offset) / self._scale).astype(np.float32)
+
+    def _held_out(self, rows: int, seed: int) -> np.ndarray:
+        """Which rows are kept for conformal intervals and sets."""
+        held = np.zeros(rows, bool)
+        if self.calibration_fraction:
+            count = int(round(self.calibration_fraction * rows))
+            held[np.random.default_rng(seed).permutation(rows)[:count]] = True
+        return held
+
+    def _problem(self, x: np.ndarray, seed: int) -> Problem:
+        network = as_network(self._network(x.shape[1], len(x), seed))
+        if self.warm_start and hasattr(self, "posterior_"):
+            network = _starting_at(network, self.posterior_)
+        prior = p.HeNormal() if self.prior is None else self.prior
+        return Problem(network, self._likelihood(), prior=prior)
+
+    def _warn_unless_converged(self) -> None:
+        verdict = self.posterior_.diagnose(self._looked_at)
+        if not verdict.converged:
+            warnings.warn(f"{verdict.verdict.splitlines()[0]}", ConvergenceWarning, stacklevel=3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if "posterior_" in state:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "posterior"
+                state["posterior_"].save(path)
+                state = state | {"posterior_": path.read_bytes()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        stored = self.__dict__.get("posterior_")
+        if isinstance(stored, bytes):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "posterior"
+                path.write_bytes(stored)
+                self.posterior_ = load(path, self._network(self.n_features_in_, self._rows, 0))
+
+
+def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct rows in a fixed order, with the sum of the weights of each.
+
+    >>> x, y, weight = merge_rows(np.array([[2.0], [1.0], [2.0]]), np.array([0, 1, 0]), np.ones(3))
+    >>> x.tolist(), y.tolist(), weight.tolist()
+    ([[1.0], [2.0]], [1, 0], [1.0, 2.0])
+    """
+    joined = np.column_stack([x.reshape(len(x), -1).astype(np.float64), y.reshape(len(y), -1).astype(np.float64)])
+    _, first, inverse = np.unique(joined, axis=0, return_index=True, return_inverse=True)
+    total = np.bincount(inverse.reshape(-1), weights=weight, minlength=len(first))
+    return x[first], y[first], total.astype(np.float32)
+
+
+def _starting_at(network: Network, posterior: Posterior) -> Network:
+    mean = posterior.mean
+    same = jax.tree.structure(mean) == jax.tree.structure(network.params)
+    if same and [a.shape for a in jax.tree.leaves(mean)] == [a.shape for a in jax.tree.leaves(network.params)]:
+        return replace(network, params=mean)
+    return network

@@ -1,0 +1,200 @@
+"""Laplace: exact where the posterior is Gaussian, its curvatures against matrices formed from whole Jacobians."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import known
+import posteriax as px
+from posteriax import families as q
+from posteriax import priors as p
+from posteriax.methods import gauss_newton
+
+PRIOR = 0.7
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Three classes, a network of two layers that has been trained for a moment."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 3)).astype(np.float32)
+    y = rng.integers(0, 3, 20)
+    net = eqx.nn.MLP(3, 3, 4, 1, activation=jnp.tanh, key=jax.random.key(0))
+    problem = px.Problem(net, px.Categorical(), p.Normal(scale=PRIOR))
+    return problem, (x, y), px.fit(problem, (x, y), px.MAP(), epochs=100, batch_size=20, key=0)
+
+
+def laplace(small, **settings):
+    problem, data, at_mode = small
+    return px.fit(problem, data, px.Laplace(mode=at_mode, **settings), epochs=1, batch_size=8, key=1)
+
+
+def gauss_newton_by_jacobians(posterior, x):
+    """G over all weights, by leaf, from J_n' H_n J_n with H = diag(p) - p p'."""
+    params = posterior.mean
+    jacobian = jax.jacobian(lambda own: posterior.problem.outputs(own, x))(params)
+    leaves = jax.tree.leaves(jacobian)
+    rows = np.concatenate([np.asarray(leaf, np.float64).reshape(len(x), 3, -1) for leaf in leaves], axis=2)
+    probs = np.asarray(jax.nn.softmax(posterior.problem.outputs(params, x)), np.float64)
+    hessian = np.einsum("nc,cd->ncd", probs, np.eye(3)) - np.einsum("nc,nd->ncd", probs, probs)
+    sizes = [leaf[0, 0].size for leaf in leaves]
+    return np.einsum("nci,ncd,ndj->ij", rows, hessian, rows), np.cumsum([0, *sizes])
+
+
+def covariance_of(posterior):
+    """The covariance of all weights, block by block."""
+    weights = posterior.drawn_from
+    blocks = {}
+    for block in weights.blocks:
+        own = jax.tree.map(lambda a: jnp.asarray(a[0]), weights.variational[block.name])
+        blocks[block.name] = np.asarray(block.family.covariance(own), np.float64)
+    return blocks
+
+
+def test_full_is_the_inverse_of_the_gauss_newton_matrix_and_the_prior(small):
+    posterior = laplace(small, structure="full")
+    matrix, _ = gauss_newton_by_jacobians(small[2], small[1][0])
+    expected = np.linalg.inv(matrix + np.eye(len(matrix)) / PRIOR**2)
+    (found,) = covariance_of(posterior).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_diagonal_is_that_of_the_gauss_newton_matrix(small):
+    posterior = laplace(small, structure="diagonal")
+    matrix, ends = gauss_newton_by_jacobians(small[2], small[1][0])
+    expected = 1 / (np.diag(matrix) + 1 / PRIOR**2)
+    for i, found in enumerate(covariance_of(posterior).values()):
+        np.testing.assert_allclose(np.diag(found), expected[ends[i] : ends[i + 1]], rtol=1e-4)
+
+
+def test_kronecker_has_the_factors_of_each_layer(small):
+    """For Equinox, whose weights are (outputs, inputs): B (x) A + 1 / s^2, with factors formed by hand."""
+    problem, (x, _), at_mode = small
+    posterior = laplace(small, structure="kronecker")
+    params = at_mode.mean
+    w0, b0, w1, b1 = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(params))
+    hidden = np.tanh(x @ w0.T + b0)
+    probs = np.asarray(jax.nn.softmax(hidden @ w1.T + b1), np.float64)
+    hessian = np.einsum("nc,cd->ncd", probs, np.eye(3)) - np.einsum("nc,nd->ncd", probs, probs)
+    at_hidden = np.einsum("cj,nj->ncj", w1, 1 - hidden**2)
+    for name, inputs, outputs in (
+        ("layers/0/weight", x, np.einsum("nci,ncd,ndj->ij", at_hidden, hessian, at_hidden)),
+        ("layers/1/weight", hidden, hessian.sum(axis=0)),
+    ):
+        curvature = np.kron(outputs, inputs.T @ inputs / len(x))
+        expected = np.linalg.inv(curvature + np.eye(len(curvature)) / PRIOR**2)
+        np.testing.assert_allclose(covariance_of(posterior)[name], expected, rtol=2e-4, atol=1e-5)
+    assert isinstance(posterior.drawn_from.families["layers/0/weight"], q.RotatedNormal)
+    assert isinstance(posterior.drawn_from.families["layers/0/bias"], q.FullCovariance)
+    np.testing.assert_allclose(
+        covariance_of(posterior)["layers/1/bias"], np.linalg.inv(hessian.sum(axis=0) + np.eye(3) / PRIOR**2), rtol=1e-4
+    )
+
+
+def test_a_convolution_has_factors_in_the_order_of_its_leaf():
+    """With one position and one example, K-FAC is exact: the diagonal of B (x) A is that of the Gauss-Newton matrix."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(1, 2, 3, 3)).astype(np.float32), np.array([1])
+
+    class Net(eqx.Module):
+        conv: eqx.nn.Conv2d
+
+        def __call__(self, x):
+            return self.conv(x).reshape(-1)
+
+    net = Net(eqx.nn.Conv2d(2, 3, 3, key=jax.random.key(0)))
+    problem = px.Problem(net, px.Categorical())
+    kronecker, diagonal = (
+        px.fit(problem, (x, y), px.Laplace(mode="network", structure=name), epochs=1, key=0).drawn_from
+        for name in ("kronecker", "diagonal")
+    )
+    own = jax.tree.map(lambda a: jnp.asarray(a[0]), diagonal.variational["conv/weight"])
+    precision = 1 / np.asarray(q.Normal().variance(own))
+    rotated = jax.tree.map(lambda a: jnp.asarray(a[0]), kronecker.variational["conv/weight"])
+    covariance = np.asarray(q.RotatedNormal().covariance(rotated), np.float64)
+    found = np.diag(np.linalg.inv(covariance)).reshape(precision.shape)
+    np.testing.assert_allclose(found, precision, rtol=2e-3)
+
+
+@pytest.mark.parametrize("structure", ["full", "kronecker"])
+def test_linear_regression_is_exact(structure):
+    exact = known.linear_regression()
+    posterior = px.fit(
+        exact.problem, exact.data, px.Laplace(structure=structure, predictive="draws"), epochs=1, key=0, batch_size=7
+    )
+    (covariance,) = covariance_of(posterior).values()
+    np.testing.assert_allclose(np.asarray(posterior.mean["w"])[:, 0], exact.mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(covariance, exact.covariance, rtol=1e-4, atol=1e-6)
+
+
+def test_the_evidence_of_linear_regression_is_exact():
+    exact = known.linear_regression()
+    posterior = px.fit(exact.problem, exact.data, px.Laplace(structure="full"), epochs=1, key=0)
+    x, y = (np.asarray(a, np.float64) for a in exact.data)
+    expected = multivariate_normal(np.zeros(len(y)), 0.25 * np.eye(len(y)) + x @ x.T).logpdf(y.reshape(-1))
+    assert posterior.trace["log_evidence"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_linearised_predictions_have_the_moments_of_the_linear_model(small):
+    """Mean f(x, w*) and covariance J S J', within five standard errors of 20,000 draws."""
+    problem, (x, _), at_mode = small
+    posterior = laplace(small, structure="full")
+    draws = posterior.predict(x[:4], draws=20_000).outputs
+    (covariance,) = covariance_of(posterior).values()
+    jacobian = jax.jacobian(lambda own: problem.outputs(own, x[:4]))(at_mode.mean)
+    rows = np.concatenate([np.asarray(leaf).reshape(4, 3, -1) for leaf in jax.tree.leaves(jacobian)], axis=2)
+    variance = np.einsum("nci,ij,ncj->nc", rows, covariance, rows)
+    centre = np.asarray(problem.outputs(at_mode.mean, x[:4]))
+    assert (np.abs(draws.mean(axis=0) - centre) < 5 * np.sqrt(variance / 20_000)).all()
+    np.testing.assert_allclose(draws.var(axis=0), variance, rtol=5 * np.sqrt(2 / 20_000))
+
+
+def test_the_last_layer_alone(small):
+    problem, (x, _), at_mode = small
+    posterior = laplace(small, over="layers/1", structure="full")
+    assert isinstance(posterior.drawn_from.families["layers/0/weight"], q.Point)
+    matrix, ends = gauss_newton_by_jacobians(at_mode, x)
+    last = matrix[ends[2] :, ends[2] :]
+    np.testing.assert_allclose(
+        covariance_of(posterior)["layers/1/weight"], np.linalg.inv(last + np.eye(len(last)) / PRIOR**2), rtol=1e-3, atol=1e-5
+    )
+
+
+def test_saved_and_loaded_it_predicts_the_same(small, tmp_path):
+    posterior, x = laplace(small), small[1][0]
+    posterior.save(tmp_path / "laplace.posterior")
+    again = px.load(tmp_path / "laplace.posterior", eqx.nn.MLP(3, 3, 4, 1, activation=jnp.tanh, key=jax.random.key(5)))
+    assert (again.predict(x, 10).probs == posterior.predict(x, 10).probs).all()
+
+
+def test_members_of_an_ensemble_have_modes_of_their_own(small):
+    problem, data, _ = small
+    posterior = px.fit(problem, data, px.Ensemble(px.Laplace(), 3), epochs=5, batch_size=8, key=0)
+    assert posterior.trace["log_evidence"].shape == (3,)
+    assert posterior.predict(data[0], 9).probs.shape == (20, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "epochs", "message"),
+    [
+        ({"mode": "train"}, 1, "epochs=2 or more"),
+        ({"mode": "network"}, 3, "epochs=1"),
+        ({"mode": "network", "over": "head"}, 1, 'over="head" matches no leaf'),
+        ({"structure": "circular"}, 1, "structure must be \"diagonal\""),
+    ],
+)
+def test_errors_say_what_to_do(small, settings, epochs, message):
+    with pytest.raises(ValueError, match=message):
+        px.fit(small[0], small[1], px.Laplace(**settings), epochs=epochs, key=0)
+
+
+def test_a_leaf_that_is_used_twice_has_no_factors():
+    def apply(params, x):
+        return jnp.tanh(x @ params["w"]) @ params["w"]
+
+    network = px.network((apply, {"w": np.eye(3, dtype=np.float32)}))
+    problem = px.Problem(network, px.Categorical())
+    assert gauss_newton.layers_among(problem, jax.ShapeDtypeStruct((3,), jnp.float32), [0]) == {}
