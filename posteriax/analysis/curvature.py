@@ -12,20 +12,18 @@ takes products with respect to its weights. Kinks (ReLU) contribute no curvature
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import quax
 
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CURVATURE_BYTES, fitting
 from posteriax.analysis.variational_leaves import with_leaf
 from posteriax.data import Batch
-from posteriax.families.arrays import Contraction, ProbeArray, Use, find_uses, spec_of_example
+from posteriax.families.arrays import Meeting, Use, apply_with_pushes, find_uses, spec_of_example
 from posteriax.priors import Leaf
 from posteriax.problem import Latents, Problem
 
@@ -88,30 +86,6 @@ class _Layer(NamedTuple):
         return self.positions * self.channels
 
 
-class _Meeting(NamedTuple):
-    """The product of a leaf with data, and the leaf in the layout that the product uses."""
-
-    contraction: Contraction
-    array: ProbeArray
-
-    @property
-    def axis(self) -> int:
-        """The array's channel axis."""
-        return next(iter(self.contraction.outputs))
-
-    def by_position(self, out: jax.Array) -> jax.Array:
-        """The product, or an array of its shape, as (examples, positions, channels)."""
-        own = (self.contraction.examples[1], self.contraction.outputs[self.axis])  # type: ignore[index]
-        moved = jnp.moveaxis(out, own, (0, -1))
-        return moved.reshape(moved.shape[0], -1, moved.shape[-1])
-
-    def as_product(self, values: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """The inverse of `by_position`."""
-        own = (self.contraction.examples[1], self.contraction.outputs[self.axis])  # type: ignore[index]
-        between = [length for axis, length in enumerate(shape) if axis not in own]
-        return jnp.moveaxis(values.reshape(shape[own[0]], *between, shape[own[1]]), (0, -1), own)
-
-
 def _layer(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> _Layer | None:
     """The layer, or None if the identity above does not apply to this leaf."""
     if use.primitive not in ("dot_general", "conv_general_dilated") or use.example_axis is None:
@@ -121,11 +95,10 @@ def _layer(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> 
 
     def patches(u: Latents, a: Any) -> jax.Array:
         met = _meet(problem, u, a, index, use)
-        contraction = met.contraction
-        if contraction.groups != 1 or len(contraction.outputs) != 1 or contraction.examples is None:
+        if not met.is_layer:
             raise ValueError("each input of the leaf must contribute to one output only")
-        own = _patches(met)
-        found.append(_Layer(own.shape[1], met.array.value.shape[met.axis], own.shape[2]))
+        own = met.patches()
+        found.append(_Layer(own.shape[1], met.channels, own.shape[2]))
         return own
 
     try:
@@ -135,45 +108,21 @@ def _layer(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> 
     return found[0]
 
 
-def _meet(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> _Meeting:
-    seen: list[_Meeting] = []
-    _outputs(problem, latents, x, index, use, None, lambda *met: seen.append(_Meeting(*met)))
-    if len(seen) != 1:
+def _meet(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> Meeting:
+    _, met = apply_with_pushes(problem.network.apply, latents.network, x, {index: use}, {})
+    if index not in met:
         raise ValueError("the product of the leaf with data was not found")
-    return seen[0]
-
-
-def _outputs(
-    problem: Problem, latents: Latents, x: Any, index: int, use: Use, push: Any, tell: Callable[..., None]
-) -> Any:
-    leaf = jax.tree.leaves(latents)[index]
-    probe = ProbeArray(leaf, push, jnp.arange(leaf.size).reshape(leaf.shape), tell, use.example_axis)
-    return quax.quaxify(problem.network.apply)(with_leaf(latents, index, probe).network, x)
-
-
-def _patches(met: _Meeting) -> jax.Array:
-    """a_npk: the inputs of the layer, (examples, positions, inputs).
-
-    Computed as the layer's own product with an identity kernel, one channel for each input.
-    """
-    shape = list(met.array.value.shape)
-    shape.pop(met.axis)
-    inputs = math.prod(shape)
-    each = jnp.moveaxis(jnp.eye(inputs, dtype=met.array.value.dtype).reshape(*shape, inputs), -1, met.axis)
-    return met.by_position(met.contraction.apply(met.contraction.x, each))
+    return met[index]
 
 
 @partial(jit, static_argnums=(0, 1, 2))
 def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Batch) -> jax.Array:
     met = _meet(problem, latents, batch.x, index, use)
-    patches = _patches(met)
-    value = met.array.value
-    shape = jax.eval_shape(met.contraction.apply, met.contraction.x, value).shape
+    patches, value, shape, channels = met.patches(), met.array.value, met.shape, met.channels
     examples, positions, inputs = patches.shape
-    channels = value.shape[met.axis]
 
     def loss(push: jax.Array) -> jax.Array:
-        outputs = _outputs(problem, latents, batch.x, index, use, push, lambda *_: None)
+        outputs, _ = apply_with_pushes(problem.network.apply, latents.network, batch.x, {index: use}, {index: push})
         return -problem.log_likelihood_of_outputs(latents, outputs, batch)
 
     _, product = jax.linearize(jax.grad(loss), jnp.zeros(shape, value.dtype))
@@ -191,10 +140,8 @@ def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Ba
 
     groups = jnp.arange(-(-positions * channels // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE)
     diagonal, _ = jax.lax.scan(add, jnp.zeros((inputs, channels), value.dtype), groups)
-    between = [length for axis, length in enumerate(value.shape) if axis != met.axis]
-    turned = jnp.moveaxis(diagonal.reshape(*between, channels), -1, met.axis)
     leaf = jax.tree.leaves(latents)[index]
-    return jnp.zeros(leaf.size, leaf.dtype).at[met.array.places.reshape(-1)].set(turned.reshape(-1)).reshape(leaf.shape)
+    return jnp.zeros(leaf.size, leaf.dtype).at[met.places()].set(diagonal).reshape(leaf.shape)
 
 
 @partial(jit, static_argnums=(0, 1))

@@ -89,7 +89,8 @@ def _scores_of_labels(predictive: Predictive, y: Any) -> np.ndarray:
 def _scores_of_numbers(predictive: Predictive, y: Any, level: float) -> np.ndarray:
     target = predictive.targets(y)
     low, middle, high = _quantiles(predictive, level)
-    below, above = (middle - target) / np.maximum(middle - low, TINY), (target - middle) / np.maximum(high - middle, TINY)
+    below = (middle - target) / np.maximum(middle - low, TINY)
+    above = (target - middle) / np.maximum(high - middle, TINY)
     return np.maximum(below, above)
 
 

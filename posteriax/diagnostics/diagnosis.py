@@ -44,6 +44,16 @@ class Diagnosis:
     sampler: SamplerSummary | None = None
     training: TrainingSummary | None = None
 
+    @property
+    def converged(self) -> bool | None:
+        """Whether training has converged, or the chains agree on their predictions (or on their weights, without test
+        inputs) with an R-hat below 1.1; None if there is nothing to tell it by."""
+        if self.training is not None:
+            return self.training.converged
+        compared = [self.predictions] if self.predictions else list(self.leaves)
+        rhats = [row.worst_rhat for row in compared]
+        return None if not rhats or np.isnan(rhats).any() else max(rhats) <= BAD
+
     def __str__(self) -> str:
         rows = (*([self.predictions] if self.predictions else []), *self.leaves)
         lines = [str(self.sampler)] if self.sampler else []

@@ -74,6 +74,13 @@ class TrainingSummary:
         """Members whose objective was clearly rising in the quarter before the last."""
         return _clear(self.rise_before, self.error_before)
 
+    @property
+    def converged(self) -> bool | None:
+        """Whether all members had converged; None if the gradients are too noisy to tell."""
+        if self.stationarity:
+            return False if self.not_stationary or self.falling else None if self.unsure else True
+        return not (self.rising or self.falling or self.rising_before)
+
 
 def summarize_training(trace: Mapping[str, np.ndarray]) -> TrainingSummary | None:
     """Summarise a trace by what it recorded first, a method's objective; None if it is empty or has too few steps."""

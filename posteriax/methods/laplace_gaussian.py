@@ -125,7 +125,9 @@ def gaussian_of(
     built = [_of_member(plan, problem, *one) for one in each]
     families = built[0][0]
     variational = jax.tree.map(lambda *own: np.stack(own), *[one[1] for one in built])
-    evidence = np.array([_log_evidence(problem, families, one[1], *both) for one, both in zip(built, each, strict=True)])
+    evidence = np.array(
+        [_log_evidence(problem, families, one[1], *both) for one, both in zip(built, each, strict=True)]
+    )
     arrays = {**trace.arrays, "log_evidence": evidence if members > 1 else evidence[0]}
     return VariationalPosterior(problem, replace(trace, arrays=arrays), families, variational)
 

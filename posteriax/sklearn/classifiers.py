@@ -8,8 +8,8 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from posteriax.problem import Categorical, Likelihood
 from posteriax.posterior import Posterior
+from posteriax.problem import Categorical, Likelihood
 from posteriax.sklearn.estimator import FEWEST, BayesianEstimator
 from posteriax.sklearn.networks import make_mlp
 
@@ -19,7 +19,8 @@ class _Classifier(ClassifierMixin, BayesianEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[self._predictive(X).point()]
+        predictive = self._predictive(X)  # first, so that an estimator that is not fitted says so
+        return self.classes_[predictive.point()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, in the order of `classes_`."""

@@ -19,7 +19,6 @@ from posteriax.posterior import Posterior, load
 from posteriax.problem import Network, Predictive, Problem
 from posteriax.problem import network as as_network
 from posteriax.run import fit
-from posteriax.sklearn.networks import make_mlp
 from posteriax.sklearn.recipes import Circumstances, run_of
 
 LOOKED_AT = 200  # training rows, to see whether the run has converged
@@ -62,8 +61,8 @@ class BayesianEstimator(BaseEstimator):
         weight = weight * self._class_weights(y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held = self._held_out(len(X), seed)
-        X, rows, targets, weight = self._prepare(X[~held], weight[~held]), X, targets, weight
-        x, t, w = merge_rows(X, targets[~held], weight[~held])
+        x, t, w = merge_rows(self._prepare(X[~held], weight[~held]), targets[~held], weight[~held])
+        self._rows = len(x)
         problem = self._problem(x, seed)
         stop = EarlyStopping(fraction=self.validation_fraction) if self.early_stopping else None
         run = run_of(self.method, Circumstances(len(x)))
@@ -75,7 +74,7 @@ class BayesianEstimator(BaseEstimator):
         self._looked_at = x[:LOOKED_AT]
         self._calibration = None
         if held.any():
-            self._calibration = self._standardised(rows[held]), y[held]
+            self._calibration = self._standardised(X[held]), y[held]
         self._warn_unless_converged()
         return self
 
@@ -114,7 +113,7 @@ class BayesianEstimator(BaseEstimator):
         """Which rows are kept for conformal intervals and sets."""
         held = np.zeros(rows, bool)
         if self.calibration_fraction:
-            count = int(round(self.calibration_fraction * rows))
+            count = round(self.calibration_fraction * rows)
             held[np.random.default_rng(seed).permutation(rows)[:count]] = True
         return held
 
@@ -126,9 +125,9 @@ class BayesianEstimator(BaseEstimator):
         return Problem(network, self._likelihood(), prior=prior)
 
     def _warn_unless_converged(self) -> None:
-        verdict = self.posterior_.diagnose(self._looked_at)
-        if not verdict.converged:
-            warnings.warn(f"{verdict.verdict.splitlines()[0]}", ConvergenceWarning, stacklevel=3)
+        diagnosis = self.diagnosis_
+        if diagnosis.converged is False:
+            warnings.warn(diagnosis.verdict.splitlines()[0], ConvergenceWarning, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

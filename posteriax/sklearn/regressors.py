@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state

@@ -3,11 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import known
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-import known
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
@@ -72,7 +72,7 @@ def test_diagonal_is_that_of_the_gauss_newton_matrix(small):
 
 def test_kronecker_has_the_factors_of_each_layer(small):
     """For Equinox, whose weights are (outputs, inputs): B (x) A + 1 / s^2, with factors formed by hand."""
-    problem, (x, _), at_mode = small
+    _, (x, _), at_mode = small
     posterior = laplace(small, structure="kronecker")
     params = at_mode.mean
     w0, b0, w1, b1 = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(params))
@@ -153,13 +153,16 @@ def test_linearised_predictions_have_the_moments_of_the_linear_model(small):
 
 
 def test_the_last_layer_alone(small):
-    problem, (x, _), at_mode = small
+    _, (x, _), at_mode = small
     posterior = laplace(small, over="layers/1", structure="full")
     assert isinstance(posterior.drawn_from.families["layers/0/weight"], q.Point)
     matrix, ends = gauss_newton_by_jacobians(at_mode, x)
     last = matrix[ends[2] :, ends[2] :]
     np.testing.assert_allclose(
-        covariance_of(posterior)["layers/1/weight"], np.linalg.inv(last + np.eye(len(last)) / PRIOR**2), rtol=1e-3, atol=1e-5
+        covariance_of(posterior)["layers/1/weight"],
+        np.linalg.inv(last + np.eye(len(last)) / PRIOR**2),
+        rtol=1e-3,
+        atol=1e-5,
     )
 
 
@@ -183,7 +186,7 @@ def test_members_of_an_ensemble_have_modes_of_their_own(small):
         ({"mode": "train"}, 1, "epochs=2 or more"),
         ({"mode": "network"}, 3, "epochs=1"),
         ({"mode": "network", "over": "head"}, 1, 'over="head" matches no leaf'),
-        ({"structure": "circular"}, 1, "structure must be \"diagonal\""),
+        ({"structure": "circular"}, 1, 'structure must be "diagonal"'),
     ],
 )
 def test_errors_say_what_to_do(small, settings, epochs, message):
