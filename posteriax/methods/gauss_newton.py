@@ -5,7 +5,7 @@
 
     diagonal     sum_nc (J_n' l_nc)^2
     full         sum_nc (J_n' l_nc) (J_n' l_nc)'
-    kronecker    of a layer b = W' a:   [sum_np a_np a_np' / NP] (x) [sum_ncp g_ncp g_ncp'],   g_nc = (df_n / db_n)' l_nc
+    kronecker    of a layer b = W' a:  [sum_np a_np a_np' / NP] (x) [sum_ncp g_ncp g_ncp'],   g_nc = (df_n / db_n)' l_nc
 
 with P positions (of a convolution, or tokens) per example. The Kronecker factors are those of K-FAC, with weight
 sharing treated as in Eschenhagen et al. 2023 ("expand"). (Schraudolph 2002, Martens and Grosse 2015)

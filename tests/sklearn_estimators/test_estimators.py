@@ -1,0 +1,166 @@
+"""scikit-learn estimators: their own checks, pipelines, weights, labels, intervals, pickle."""
+
+import pickle
+
+import equinox as eqx
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import posteriax as px
+from posteriax import families as q
+from posteriax.sklearn import (
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    BayesianNetClassifier,
+    BayesianNetRegressor,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+SHORT = {"length": {"steps": 200, "batch_size": 512}, "n_draws": 10, "random_state": 0}
+ESTIMATORS = [BayesianMLPClassifier("map", **SHORT), BayesianMLPRegressor("map", **SHORT)]
+# those that fit least often run every day; all of them in the slow suite
+DAILY = {
+    "check_estimators_unfitted",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_no_attributes_set_in_init",
+    "check_estimators_pickle",
+    "check_n_features_in_after_fitting",
+    "check_fit_idempotent",
+}
+
+
+def checks(daily):
+    for estimator in ESTIMATORS:
+        for own, check in estimator_checks_generator(estimator):
+            name = getattr(check, "func", check).__name__
+            if daily == (name in DAILY):
+                marks = () if daily else pytest.mark.slow
+                yield pytest.param(own, check, id=f"{type(estimator).__name__}-{name}", marks=marks)
+
+
+@pytest.mark.parametrize(("estimator", "check"), [*checks(True), *checks(False)])
+def test_scikit_learns_own_checks(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    data = load_breast_cancer(as_frame=True)
+    labels = data.target.map({0: "malignant", 1: "benign"})
+    return train_test_split(data.data, labels, random_state=0, stratify=labels)
+
+
+@pytest.fixture(scope="module")
+def classifier(cancer):
+    return BayesianMLPClassifier("map", **SHORT | {"length": {"steps": 500}}).fit(cancer[0], cancer[2])
+
+
+def test_string_labels_and_feature_names(cancer, classifier):
+    _, x_test, _, y_test = cancer
+    assert list(classifier.classes_) == ["benign", "malignant"]
+    assert set(classifier.predict(x_test)) <= {"benign", "malignant"}
+    assert list(classifier.feature_names_in_) == list(x_test.columns)
+    assert classifier.score(x_test, y_test) > 0.93  # logistic regression has 0.97; a standard error is 0.013
+    np.testing.assert_allclose(classifier.predict_proba(x_test).sum(axis=1), 1.0)
+    with pytest.raises(ValueError, match="feature names should match"):
+        classifier.predict(x_test[x_test.columns[::-1]])
+
+
+def test_a_pickled_estimator_predicts_the_same(cancer, classifier):
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(again.predict_proba(cancer[1]), classifier.predict_proba(cancer[1]))
+    assert not hasattr(clone(classifier), "posterior_")
+
+
+def test_a_grid_over_methods_in_a_pipeline(cancer):
+    x, _, y, _ = cancer
+    model = make_pipeline(StandardScaler(), BayesianMLPClassifier(**SHORT))
+    search = GridSearchCV(
+        model, {"bayesianmlpclassifier__method": ["map", px.VI(q.KTied(2))]}, cv=2, error_score="raise"
+    )
+    assert search.fit(x, y).best_score_ > 0.9
+
+
+def test_class_weights_move_the_boundary(cancer, classifier):
+    x, x_test, y, _ = cancer
+    heavy = BayesianMLPClassifier("map", class_weight={"benign": 1.0, "malignant": 20.0}, **SHORT).fit(x, y)
+    assert heavy.predict_proba(x_test)[:, 1].mean() > classifier.predict_proba(x_test)[:, 1].mean()
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def regressor(diabetes):
+    x, _, y, _ = diabetes
+    return BayesianMLPRegressor("mean-field", length={"steps": 2000, "batch_size": 64}, random_state=0).fit(x, y)
+
+
+def test_a_regressor_has_means_deviations_intervals_and_draws(diabetes, regressor):
+    _, x_test, _, y_test = diabetes
+    mean, std = regressor.predict(x_test, return_std=True)
+    intervals = regressor.predict_interval(x_test, 0.9)
+    assert regressor.score(x_test, y_test) > 0.2 and mean.shape == std.shape == y_test.shape
+    inside = ((intervals[:, 0] <= y_test) & (y_test <= intervals[:, 1])).mean()
+    assert abs(inside - 0.9) < 4 * np.sqrt(0.9 * 0.1 / len(y_test))
+    np.testing.assert_allclose(regressor.predict_quantiles(x_test, (0.05, 0.95)), intervals, rtol=1e-5)
+    draws = regressor.sample_y(x_test, 4000)
+    assert (np.abs(draws.mean(axis=1) - mean) < 5 * std / np.sqrt(4000)).all()
+
+
+def test_conformal_intervals_hold_their_level(diabetes):
+    x, x_test, y, y_test = diabetes
+    model = BayesianMLPRegressor("map", calibration_fraction=0.3, **SHORT).fit(x, y)
+    low, high = model.predict_interval(x_test, 0.9).T
+    inside = ((low <= y_test) & (y_test <= high)).mean()
+    # two sources of error: the held-out scores and the test rows
+    assert inside > 0.9 - 3 * np.sqrt(0.09 * (1 / len(y_test) + 1 / (0.3 * len(y))))
+
+
+def test_any_network():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    net = eqx.nn.MLP(3, 1, 8, 1, key=jax.random.key(0))
+    assert BayesianNetRegressor(net, "map", **SHORT).fit(x, x[:, 0]).score(x, x[:, 0]) > 0.8
+    net = eqx.nn.MLP(3, 2, 8, 1, key=jax.random.key(0))
+    model = BayesianNetClassifier(net, "map", **SHORT).fit(x, x[:, 0] > 0)
+    assert model.score(x, x[:, 0] > 0) > 0.9
+
+
+def test_a_warm_start_goes_on_from_the_first_fit(diabetes):
+    x, _, y, _ = diabetes
+    model = BayesianMLPRegressor("map", warm_start=True, **SHORT).fit(x, y)
+    first = model.posterior_.trace["log_joint"]
+    again = model.fit(x, y).posterior_.trace["log_joint"]
+    assert again[0] > first[0]
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_a_run_that_is_too_short_says_so(diabetes):
+    x, _, y, _ = diabetes
+    with pytest.raises(ConvergenceWarning, match="train longer"):
+        BayesianMLPRegressor("mean-field", length={"steps": 60}, random_state=0).fit(x, y)
+
+
+def test_errors_say_what_to_do(cancer):
+    with pytest.raises(NotFittedError):
+        BayesianMLPClassifier().predict(cancer[1])
+    with pytest.raises(ValueError, match="unknown method 'mcmc'; there are map"):
+        BayesianMLPClassifier("mcmc").fit(cancer[0], cancer[2])
+    with pytest.raises(ValueError, match="calibration_fraction"):
+        BayesianMLPClassifier("map", **SHORT).fit(cancer[0], cancer[2]).predict_set(cancer[1])
+    frame = pd.DataFrame({"a": [1.0, np.nan], "b": [0.0, 1.0]})
+    with pytest.raises(ValueError, match="contains NaN"):
+        BayesianMLPClassifier("map").fit(frame, [0, 1])
