@@ -44,6 +44,7 @@ FAMILIES = {
     "MultiplicativeNormal, by weight": Case(q.MultiplicativeNormal("weight", -1.0), "mean-field"),
     "ZeroMeanNormal": Case(q.ZeroMeanNormal(), "zero-mean"),
     "MatrixNormal": Case(q.MatrixNormal(0.3), "exact", outputs=3),
+    "RotatedNormal": Case(q.RotatedNormal(0.3), "mean-field", outputs=3),
     "FullCovariance": Case(q.FullCovariance("leaf", 0.3), "exact"),
     "LowRank": Case(q.LowRank(4, "leaf", 0.3), "exact"),
     "Rank1": Case(q.Rank1(2, scale=0.2)),

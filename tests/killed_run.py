@@ -39,6 +39,7 @@ METHODS = {
     ),
     "SGLD": (px.SGLD(1e-4, warmup_epochs=5, epochs_per_draw=3), {"draws": 15, "chains": 2, "batch_size": 25}),
     "SWAG": (px.Ensemble(px.SWAG(rank=5), members=2), {"epochs": 40, "batch_size": 25}),
+    "Laplace": (px.Ensemble(px.Laplace(), members=2), {"epochs": 40, "batch_size": 25}),
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
     "early stopping": (
         px.MAP(optax.adam(0.1)),

@@ -136,6 +136,7 @@ METHODS = {
         {"epochs": 3000, "batch_size": 30},
         "mean",
     ),
+    "Laplace": Case(lambda exact: px.Laplace(structure="full", predictive="draws"), {"epochs": 1}, "Gaussian"),
     "VI, mean-field": Case(_vi(q.Normal()), {"steps": 100_000}, "mean-field"),
     "VI, k-tied": Case(_vi(q.KTied(1)), {"steps": 100_000}, "mean-field"),
     "VI, matrix normal": Case(_vi(q.MatrixNormal()), {"steps": 100_000}, "Gaussian"),

@@ -24,6 +24,7 @@ TYPES_ONLY = {
     "Posterior",
     "Leaf",
     "Likelihood",
+    "Conformal",
 }  # described, but not made by hand
 
 

@@ -7,8 +7,8 @@ from posteriax.comparison.attack import FastSign as FastSign
 from posteriax.comparison.comparing import compare as compare
 from posteriax.comparison.comparison import Comparison as Comparison
 from posteriax.comparison.comparison import format_estimate as format_estimate
-from posteriax.comparison.conformal import Conformal as Conformal
-from posteriax.comparison.conformal import conformal as conformal
+from posteriax.comparison.conformal_prediction import Conformal as Conformal
+from posteriax.comparison.conformal_prediction import conformal as conformal
 from posteriax.comparison.early_stopping import EarlyStopping as EarlyStopping
 from posteriax.comparison.evaluation import evaluate as evaluate
 from posteriax.comparison.report import figures as figures

@@ -31,12 +31,12 @@ class Kronecker(NamedTuple):
     Args:
         inputs: weight_n sum_p a_np a_np', to be divided by the number of examples and positions.
         outputs: sum_ncp g_ncp g_ncp'.
-        count: the number of examples and positions so far.
+        positions: the number of examples and positions so far.
     """
 
     inputs: jax.Array
     outputs: jax.Array
-    count: jax.Array
+    positions: jax.Array
 
 
 def output_factors(problem: Problem, latents: Latents, outputs: jax.Array, batch: Batch) -> jax.Array:

@@ -68,7 +68,7 @@ class Laplace(Method):
             check_choice("mode", self.mode, ("train", "network"))
 
     @property
-    def start(self) -> Any:  # type: ignore[override]
+    def start(self) -> Any:
         return self.mode if isinstance(self.mode, Posterior) else "network"
 
     def bind(self, task: Task) -> "LaplaceKernel":

@@ -182,7 +182,7 @@ def _triangle(covariance: np.ndarray) -> dict[str, np.ndarray]:
 
 def _rotated(sums: gauss_newton.Kronecker, leaf: Any, precision: float, temperature: float) -> dict[str, np.ndarray]:
     """The parameters of q.RotatedNormal: A (x) B + precision, inverted in the basis of its eigenvectors."""
-    inputs = np.asarray(sums.inputs, np.float64) / float(sums.count)
+    inputs = np.asarray(sums.inputs, np.float64) / float(sums.positions)
     outputs = np.asarray(sums.outputs, np.float64)
     (a, by_inputs), (b, by_outputs) = (np.linalg.eigh(matrix) for matrix in (inputs, outputs))
     first, second = (b, a) if gauss_newton.outputs_first(leaf) else (a, b)

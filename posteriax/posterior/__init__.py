@@ -4,8 +4,8 @@ from posteriax.posterior.batch_statistics import with_batch_statistics as with_b
 from posteriax.posterior.draws import DrawsPosterior as DrawsPosterior
 from posteriax.posterior.file import PosteriorFileError as PosteriorFileError
 from posteriax.posterior.file import load as load
-from posteriax.posterior.linearised import LinearisedPosterior as LinearisedPosterior
-from posteriax.posterior.linearised import linearised as linearised
+from posteriax.posterior.linearisation import LinearisedPosterior as LinearisedPosterior
+from posteriax.posterior.linearisation import linearised as linearised
 from posteriax.posterior.posterior import Posterior as Posterior
 from posteriax.posterior.prediction import outputs_of as outputs_of
 from posteriax.posterior.prediction import plan_program as plan_program

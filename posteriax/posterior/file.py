@@ -14,7 +14,7 @@ from posteriax._internal.settings import from_plain, to_plain
 from posteriax._internal.tensor_file import read_tensors, write_tensors
 from posteriax.families import blocks_of
 from posteriax.posterior.draws import DrawsPosterior
-from posteriax.posterior.linearised import LinearisedPosterior, linearised
+from posteriax.posterior.linearisation import LinearisedPosterior, linearised
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior

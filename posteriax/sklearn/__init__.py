@@ -9,8 +9,6 @@ True
 """
 
 from posteriax.sklearn.classifiers import BayesianMLPClassifier, BayesianNetClassifier
-from posteriax.sklearn.recipes import METHODS as METHODS
-from posteriax.sklearn.recipes import Circumstances as Circumstances
 from posteriax.sklearn.regressors import BayesianMLPRegressor, BayesianNetRegressor
 
 __all__ = ["BayesianMLPClassifier", "BayesianMLPRegressor", "BayesianNetClassifier", "BayesianNetRegressor"]

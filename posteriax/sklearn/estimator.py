@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -14,12 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from posteriax import priors as p
+from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.comparison import EarlyStopping, conformal
+from posteriax.methods import Circumstances, run_of
 from posteriax.posterior import Posterior, load
 from posteriax.problem import Network, Predictive, Problem
 from posteriax.problem import network as as_network
 from posteriax.run import fit
-from posteriax.sklearn.recipes import Circumstances, run_of
 
 LOOKED_AT = 200  # training rows, to see whether the run has converged
 FEWEST = 2
@@ -163,7 +163,4 @@ def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.nda
 
 def _starting_at(network: Network, posterior: Posterior) -> Network:
     mean = posterior.mean
-    same = jax.tree.structure(mean) == jax.tree.structure(network.params)
-    if same and [a.shape for a in jax.tree.leaves(mean)] == [a.shape for a in jax.tree.leaves(network.params)]:
-        return replace(network, params=mean)
-    return network
+    return replace(network, params=mean) if describe_leaves(mean) == describe_leaves(network.params) else network

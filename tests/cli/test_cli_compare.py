@@ -17,13 +17,7 @@ from posteriax.cli import environment
 from posteriax.cli.app import make_app
 from posteriax.cli.no_code.comparing import Settings, read_prepared
 from posteriax.cli.no_code.description import load_described
-from posteriax.cli.no_code.methods import (
-    METHODS,
-    Circumstances,
-    Run,
-    check_methods,
-    expected_seconds,
-)
+from posteriax.cli.no_code.methods import check_methods, expected_seconds
 from posteriax.cli.no_code.networks import Architecture, choose_network, make_problem
 from posteriax.cli.no_code.predicting import _columns, as_csv
 from posteriax.cli.no_code.units import in_units_of
@@ -32,6 +26,7 @@ from posteriax.cli.user_data.table_files import read_table
 from posteriax.cli.user_data.table_preparation import preparation_from_plain
 from posteriax.cli.user_data.targets import Classes, Quantity
 from posteriax.comparison.report.page import page
+from posteriax.methods import RECIPES, Circumstances, RecipeRun
 from posteriax.problem.likelihoods import Units
 
 
@@ -164,11 +159,11 @@ def test_images_are_compared_and_predicted(run, tmp_path):
     assert columns_of(done.stdout)["predicted"] == list(map(str, y))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_method_has_settings_for_small_and_large_data(name):
     for count in (10, 100, 10**6):
         for quick in (False, True):
-            run = METHODS[name].run(Circumstances(count, quick=quick))
+            run = RECIPES[name].run(Circumstances(count, quick=quick))
             assert all(value >= 1 for value in run.arguments.values())
 
 
@@ -177,19 +172,19 @@ def test_methods_are_chosen_by_name_and_all_are_documented(run):
     with pytest.raises(DataError, match="unknown method 'magic'; there are map, ensemble"):
         check_methods(["map", "magic"])
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
-    for name in METHODS:
+    for name in RECIPES:
         assert f"`{name}`" in page
 
 
 def test_a_guess_of_a_samplers_time_grows_with_its_draws_and_is_made_only_where_it_is_long():
     small = make_problem(choose_network((3,), 2, 50), Classes("kind", ("a", "b")), 0)
     table = np.zeros((50, 3), np.float32), np.zeros(50, int)
-    run = Run(px.HMC(warmup=10), {"draws": 10, "chains": 2})
+    run = RecipeRun(px.HMC(warmup=10), {"draws": 10, "chains": 2})
     assert expected_seconds("hmc", run, small, table) is None
     images = make_problem(choose_network((8, 8), 2, 50), Classes("kind", ("a", "b")), 0)
     data = np.zeros((50, 8, 8), np.float32), np.zeros(50, int)
     assert expected_seconds("map", run, images, data) is None
-    longer = Run(px.HMC(warmup=10**9), {"draws": 10, "chains": 2})
+    longer = RecipeRun(px.HMC(warmup=10**9), {"draws": 10, "chains": 2})
     assert 0 < expected_seconds("hmc", run, images, data) < expected_seconds("hmc", longer, images, data)
 
 

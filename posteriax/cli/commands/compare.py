@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from posteriax.cli.environment import console, one_line_errors
-from posteriax.cli.no_code.methods import DEFAULT_METHODS, OTHER_METHODS
+from posteriax.methods import DEFAULT_METHODS, OTHER_METHODS
 
 
 def command(

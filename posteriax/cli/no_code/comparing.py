@@ -11,15 +11,7 @@ from rich.markup import escape
 
 import posteriax as px
 from posteriax.cli.no_code.description import Description, save_described
-from posteriax.cli.no_code.methods import (
-    DEFAULT_METHODS,
-    METHODS,
-    REFERENCE,
-    Circumstances,
-    Run,
-    check_methods,
-    expected_seconds,
-)
+from posteriax.cli.no_code.methods import REFERENCE, check_methods, expected_seconds
 from posteriax.cli.no_code.networks import choose_network, make_problem
 from posteriax.cli.no_code.units import in_units_of
 from posteriax.cli.user_data.array_files import is_npz, joined, read_npz, table_of
@@ -29,6 +21,7 @@ from posteriax.cli.user_data.settings import DataSettings, Prepared
 from posteriax.cli.user_data.table_files import read_table
 from posteriax.cli.user_data.table_preparation import prepare
 from posteriax.cli.user_data.targets import Classes, Quantity
+from posteriax.methods import DEFAULT_METHODS, RECIPES, Circumstances, RecipeRun
 from posteriax.problem import Units
 
 
@@ -60,7 +53,7 @@ def run_compare(data: Path, out: Path, folder: Path, settings: Settings, screen:
     at = Circumstances(rows, architecture.kind == "images", settings.quick)
     posteriors: dict[str, px.Posterior] = {}
     for name in names:
-        posterior = _fit(screen, name, METHODS[name].run(at), problem, prepared, settings.seed)
+        posterior = _fit(screen, name, RECIPES[name].run(at), problem, prepared, settings.seed)
         if posterior is not None:
             posteriors[name] = in_units_of(target, posterior)
             save_described(posterior, Description(name, architecture, preparation), folder / f"{name}.posterior")
@@ -111,7 +104,9 @@ def _introduce(screen: Any, data: Path, prepared: Prepared, problem: px.Problem)
         _say(screen, f"note: {note}")
 
 
-def _fit(screen: Any, name: str, run: Run, problem: px.Problem, prepared: Prepared, seed: int) -> px.Posterior | None:
+def _fit(
+    screen: Any, name: str, run: RecipeRun, problem: px.Problem, prepared: Prepared, seed: int
+) -> px.Posterior | None:
     """One posterior, and a line about it; None if the method failed: the others continue."""
     expected = expected_seconds(name, run, problem, prepared.train)
     if expected is not None and expected > 30:
