@@ -118,7 +118,7 @@ class BayesianEstimator(BaseEstimator):
         return held
 
     def _problem(self, x: np.ndarray, seed: int) -> Problem:
-        network = as_network(self._network(x.shape[1], len(x), seed))
+        network = as_network(self._network(x.shape[1], len(x), seed), example=x[:2])
         if self.warm_start and hasattr(self, "posterior_"):
             network = _starting_at(network, self.posterior_)
         prior = p.HeNormal() if self.prior is None else self.prior
@@ -126,7 +126,7 @@ class BayesianEstimator(BaseEstimator):
 
     def _warn_unless_converged(self) -> None:
         diagnosis = self.diagnosis_
-        if diagnosis.converged is False:
+        if not diagnosis.converged:  # nor if it cannot be told
             warnings.warn(diagnosis.verdict.splitlines()[0], ConvergenceWarning, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:

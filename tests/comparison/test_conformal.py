@@ -15,8 +15,8 @@ def normal_predictive(mean, scale):
 
 @pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
 def test_intervals_hold_their_level_for_any_scale(scale):
-    """Coverage over 400 splits is at least the level and at most 1 / (n + 1) above it, within three standard errors."""
-    n, new, splits, level = 99, 50, 400, 0.9
+    """Coverage over 100 splits is at least the level and at most 1 / (n + 1) above it, within three standard errors."""
+    n, new, splits, level = 99, 200, 100, 0.9
     mean = np.zeros(n)
     covered = []
     for _ in range(splits):
@@ -39,7 +39,7 @@ def test_the_threshold_is_the_stretch_that_a_wrong_scale_needs():
 
 def test_sets_hold_their_level_and_the_most_probable_class():
     level, covered, sizes = 0.8, [], []
-    for _ in range(300):
+    for _ in range(100):
         logits = RNG.normal(size=(150, 4)) * 2
         truth = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         y = np.array([RNG.choice(4, p=row) for row in truth])
@@ -49,7 +49,7 @@ def test_sets_hold_their_level_and_the_most_probable_class():
         assert sets[np.arange(50), new.probs.argmax(axis=1)].all()
         covered.append(sets[np.arange(50), y[100:]].mean())
         sizes.append(sets.sum(axis=1).mean())
-    error = np.std(covered, ddof=1) / np.sqrt(300)
+    error = np.std(covered, ddof=1) / np.sqrt(100)
     assert np.mean(covered) > level - 3 * error
     assert np.mean(sizes) < 4
 
