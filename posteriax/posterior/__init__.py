@@ -4,6 +4,8 @@ from posteriax.posterior.batch_statistics import with_batch_statistics as with_b
 from posteriax.posterior.draws import DrawsPosterior as DrawsPosterior
 from posteriax.posterior.file import PosteriorFileError as PosteriorFileError
 from posteriax.posterior.file import load as load
+from posteriax.posterior.file import read_bytes as read_bytes
+from posteriax.posterior.file import to_bytes as to_bytes
 from posteriax.posterior.linearisation import LinearisedPosterior as LinearisedPosterior
 from posteriax.posterior.linearisation import linearised as linearised
 from posteriax.posterior.posterior import Posterior as Posterior

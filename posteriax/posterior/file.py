@@ -1,6 +1,8 @@
 """Posterior files: a posterior as arrays and JSON. Reading one never runs code from it."""
 
 import os
+import pickle
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,26 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
         raise PosteriorFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PosteriorFileError(f"{path} does not describe a posterior this version can read: {error!r}") from error
+
+
+def to_bytes(posterior: Posterior) -> bytes:
+    """The content of the posterior's file."""
+    with tempfile.TemporaryDirectory() as folder:
+        posterior.save(Path(folder) / "posterior")
+        return (Path(folder) / "posterior").read_bytes()
+
+
+def unpickle(content: bytes, source: bytes) -> Posterior:
+    """A posterior from the content of its file and what :func:`px.network` was given, pickled."""
+    obj, settings = pickle.loads(source)
+    return read_bytes(content, network(obj, **settings))
+
+
+def read_bytes(content: bytes, net: Any) -> Posterior:
+    """A posterior from the content of its file, for the network that it was fitted to."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "posterior").write_bytes(content)
+        return load(Path(folder) / "posterior", net)
 
 
 def _axes_to_plain(axes: tuple[Axes | None, ...] | None) -> Any:

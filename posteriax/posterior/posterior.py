@@ -13,6 +13,7 @@ import numpy as np
 
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax._internal.memory import Plan
+from posteriax._internal.pickling import dumps
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.prediction import apply_draws, plan_program, sum_draws
 from posteriax.posterior.trace import Trace
@@ -143,6 +144,23 @@ class Posterior:
         from posteriax.posterior.file import save  # imports all kinds of posteriors, so it cannot come first
 
         save(self, path)
+
+    def __reduce__(self) -> Any:
+        """Pickle: the posterior as in its file, and the network as it was given to posteriax."""
+        from posteriax.posterior.file import to_bytes, unpickle
+
+        own = self.problem.network
+        source = (own if own.fixed is None else own.fixed.whole).source
+        if source is None:
+            raise TypeError("this posterior's network was not made by px.network, so it cannot be pickled: use .save")
+        return unpickle, (to_bytes(self), dumps(source))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._size()}, {self.problem.likelihood!r})"
+
+    def _size(self) -> str:
+        weights = f"{self.problem.network.num_parameters:,} weights"
+        return weights if self.support is None else f"{self.support:,} draws of {weights}"
 
     def _all_params(self, draws: Latents, n: int) -> Params:
         return self.problem.network.all_params(draws.network, (n,))

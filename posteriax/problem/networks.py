@@ -38,6 +38,7 @@ class Network:
         axes: the input and output axes of each leaf, read off the program; None if that has not been done yet.
         compute: the dtype that `apply` computes in, if it is not the params' own.
         fixed: the leaves that are not in `params` because they are not inferred, if any.
+        source: what :func:`px.network` was given, and with which settings: pickle builds the network from it again.
 
     >>> net = Network(lambda params, x, *, key=None: x @ params["w"], {"w": jnp.ones((3, 2))})
     >>> net.num_parameters
@@ -51,6 +52,7 @@ class Network:
     axes: tuple[Axes | None, ...] | None = None
     compute: str | None = None
     fixed: FixedLeaves | None = None
+    source: tuple[Any, dict[str, Any]] | None = None
 
     def computing(self, compute: str | None) -> "Network":
         """The same network, computing in another dtype; None leaves it as it is."""
@@ -135,7 +137,7 @@ def network(
     low = check_compute(compute)
     if isinstance(obj, Network):
         net = obj.computing(low)
-        net = net if inputs is None else _with_inputs(net, inputs)
+        net = net if inputs is None else replace(_with_inputs(net, inputs), source=None)
         return net if example is None else net.reading(example)
     adapted = adapt(obj, {} if call is None else call)
     params = jax.tree.map(jnp.asarray, adapted.params)
@@ -146,6 +148,7 @@ def network(
         params,
         adapted.out_axis if out_axis is None else out_axis,
         adapted.batch_statistics if takes_batch is adapted.batched else None,
+        source=(obj, {"batched": batched, "out_axis": out_axis, "call": call, "compute": compute, "inputs": inputs}),
     ).computing(low)
     net = net if inputs is None else _with_inputs(net, inputs)
     return net if example is None else net.reading(example)

@@ -1,9 +1,7 @@
 """What all estimators have in common: preparing rows, fitting a posterior, keeping it through pickle."""
 
-import tempfile
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +14,7 @@ from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.comparison import EarlyStopping, conformal
 from posteriax.methods import Circumstances, run_of
-from posteriax.posterior import Posterior, load
+from posteriax.posterior import Posterior, read_bytes, to_bytes
 from posteriax.problem import Network, Predictive, Problem
 from posteriax.problem import network as as_network
 from posteriax.run import fit
@@ -131,21 +129,13 @@ class BayesianEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        if "posterior_" in state:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "posterior"
-                state["posterior_"].save(path)
-                state = state | {"posterior_": path.read_bytes()}
-        return state
+        return state | {"posterior_": to_bytes(state["posterior_"])} if "posterior_" in state else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         stored = self.__dict__.get("posterior_")
-        if isinstance(stored, bytes):
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "posterior"
-                path.write_bytes(stored)
-                self.posterior_ = load(path, self._network(self.n_features_in_, self._rows, 0))
+        if isinstance(stored, bytes):  # of the estimator's own network, which it can build again
+            self.posterior_ = read_bytes(stored, self._network(self.n_features_in_, self._rows, 0))
 
 
 def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

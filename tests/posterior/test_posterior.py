@@ -1,3 +1,5 @@
+import pickle
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -187,3 +189,20 @@ def test_a_network_that_couples_examples_is_never_cut(monkeypatch):
     whole = posterior.predict(x).probs
     monkeypatch.setattr(memory, "WORKING_BYTES", 1000)
     np.testing.assert_allclose(posterior.predict(x).probs, whole, rtol=1e-5)
+
+
+def test_a_posterior_can_be_pickled_and_printed_in_a_line(moons):
+    (x, y), _ = moons
+    net = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
+    for problem in (px.Problem(net, px.Categorical()), px.Problem(net, px.Categorical(), fixed="layers/0")):
+        posterior = px.fit(problem, (x, y), px.VI(), steps=2, key=0)
+        again = pickle.loads(pickle.dumps(posterior))
+        assert (again.predict(x, 5).probs == posterior.predict(x, 5).probs).all()
+        assert repr(again) == f"VariationalPosterior({problem.network.num_parameters} weights, Categorical())"
+
+
+def test_a_network_that_was_made_by_hand_cannot_be_pickled(moons):
+    net = px.Network(lambda params, x, *, key=None: x @ params["w"], {"w": np.ones((2, 2), np.float32)})
+    posterior = px.fit(px.Problem(net, px.Categorical()), moons[0], px.MAP(), steps=2, key=0)
+    with pytest.raises(TypeError, match=r"use \.save"):
+        pickle.dumps(posterior)
