@@ -1,7 +1,8 @@
-"""Pickle for objects that hold JAX's own functions, such as the activation of a network.
+"""Pickle for objects that hold functions, such as a network with its activation.
 
-The standard pickler takes a jitted function apart and finds that what is inside is not what its name leads to. Such a
-function is stored by that name instead.
+The standard pickler takes a jitted function of JAX apart and finds that what is inside is not what its name leads to:
+such a function is stored by that name. Lambdas, which Equinox's MLP has one of, are left to cloudpickle, which comes
+with scikit-learn.
 """
 
 import importlib
@@ -17,18 +18,31 @@ def dumps(value: Any) -> bytes:
     >>> pickle.loads(dumps(jax.nn.relu)) is jax.nn.relu
     True
     """
+    base = _base()
+
+    class Pickler(base):  # type: ignore[valid-type, misc]
+        def reducer_override(self, value: Any) -> Any:
+            return _by_name(value) or (NotImplemented if base is pickle.Pickler else super().reducer_override(value))
+
     file = io.BytesIO()
-    _Pickler(file).dump(value)
+    Pickler(file).dump(value)
     return file.getvalue()
 
 
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if isinstance(module, str) and isinstance(name, str) and not isinstance(value, type):
-            if module.split(".")[0] == "jax" and _find(module, name) is value:
-                return _find, (module, name)
-        return NotImplemented
+def _base() -> Any:
+    try:
+        from joblib.externals import cloudpickle
+    except ImportError:
+        return pickle.Pickler
+    return cloudpickle.Pickler
+
+
+def _by_name(value: Any) -> Any:
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or isinstance(value, type):
+        return None
+    known = module.split(".")[0] == "jax" and _find(module, name) is value
+    return (_find, (module, name)) if known else None
 
 
 def _find(module: str, name: str) -> Any:
