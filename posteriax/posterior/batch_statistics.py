@@ -75,7 +75,7 @@ class Calibrated(NamedTuple):
     statistics: Statistics
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _WithBatchStatistics(WrappedPosterior):
     batches: Any  # of training inputs, (batches, examples, ...)
 

@@ -12,7 +12,7 @@ from posteriax.posterior.stored_draws import blocks_of_draws
 from posteriax.problem import Latents, Params
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DrawsPosterior(Posterior):
     """A posterior given by draws: the states of chains, the members of an ensemble, or a single point.
 

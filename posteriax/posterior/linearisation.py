@@ -35,7 +35,7 @@ class AroundMean(NamedTuple):
     mean: Params
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearisedPosterior(WrappedPosterior):
     """A posterior with linearised predictions; see :func:`linearised`."""
 

@@ -14,7 +14,7 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Params
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VariationalPosterior(Posterior):
     """A posterior given by variational parameters; an even mixture if there are several members.
 

@@ -10,7 +10,7 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Params
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WrappedPosterior(Posterior):
     """Subclasses define `draw`: what their problem's network takes in place of params.
 
