@@ -67,7 +67,10 @@ class RotatedNormal(Gaussian):
         return (left @ (jnp.exp(log_scale) * noise) @ right.T).reshape(mean.shape)
 
     def entropy(self, variational: Variational) -> jax.Array:
-        return gaussian_entropy(variational["log_scale"])
+        # of rotations the determinants are 1; without these two terms, others would give a wrong entropy silently
+        left, right = (jnp.linalg.slogdet(matrix)[1] for matrix in rotations(variational))
+        rows, columns = variational["log_scale"].shape
+        return gaussian_entropy(variational["log_scale"]) + columns * left + rows * right
 
     def units(self, variational: Variational) -> Units:
         scale = jnp.sqrt(self.variance(variational))

@@ -6,6 +6,7 @@ Ratios compare two cells of the same seed, or two rows of the same cell.
 from collections.abc import Callable, Sequence
 
 from posteriax.studies.k_tied.networks import HE, LENET, LSTM, MEAN_FIELD, MLP, PRIOR_SCALE, TIED
+from posteriax.studies.k_tied.remarks import BEHIND_ITS_OPTIMUM, DEAD_UNITS, LSTM_LONGER, MEANS_OF_LAYER_2
 from posteriax.studies.results import Results, look_up
 from posteriax.studies.study import Claim
 
@@ -162,17 +163,6 @@ def _trained(network: str, family: str, paper: str, below: float, score: str = "
 
 
 INF = float("inf")
-# what was found out after the run
-MEANS_OF_LAYER_2 = (
-    "The largest share is that of the second layer, where one singular value alone holds 0.40 to 0.48 of the squares "
-    "and two hold 0.47 to 0.53, around the bound; the first and the last layer have 0.28 and 0.32."
-)
-BEHIND_ITS_OPTIMUM = (
-    "The tied posterior has the better ELBO (0.96 of mean-field's -ELBO) and the worse NLL. Within 1200 steps "
-    "mean-field is further from its optimum: its -ELBO still fell by 0.011 nats between the last two tenths of the "
-    "run, twice as fast as that of 2-tied, and weights that have not yet been given up predict better. It is the "
-    "price of a short run, not of the rank: truncated to rank 2 after training, mean-field loses 4 % of its NLL."
-)
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "MLP: accuracy",
@@ -232,7 +222,7 @@ CLAIMS: tuple[Claim, ...] = (
         below=0.52,
     ),
     _trained(LENET, "2-tied", "2.15 / 2.16 = 1.00", 1.05),
-    _trained(LSTM, "2-tied", "0.484 / 0.478 = 1.01", 1.05),
+    _trained(LSTM, "2-tied", "0.484 / 0.478 = 1.01", 1.05, remark=LSTM_LONGER),
     # the first steps
     Claim(
         "MLP: signal early",
@@ -249,12 +239,7 @@ CLAIMS: tuple[Claim, ...] = (
         "average ratio of layer 2's scales at the first reading: smallest of k = 1, 2, 3 divided by mean-field",
         signal_ratio(1, "mean_ratio"),
         above=2.0,
-        remark="An average of ratios is decided by parameters whose gradient does not vary. At the initial weights, "
-        "0.3 to 1 % of the first layer's units and 0.5 to 2 % of the second's are inactive for every training image, "
-        "and 1.5 to 2.5 % of the weights between them never matter: the gradient of their scales is that of the KL "
-        "alone, "
-        "the same in every batch, with a ratio of 10^9 and more. A tied factor sums over a whole row or column and has "
-        "no such entries. The ratio of sums, above, is not affected by them.",
+        remark=DEAD_UNITS,
     ),
     Claim(
         "MLP: signal late",
