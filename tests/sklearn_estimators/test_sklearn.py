@@ -147,11 +147,10 @@ def test_a_warm_start_goes_on_from_the_first_fit(diabetes):
     assert again[0] > first[0]
 
 
-@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 def test_a_run_that_is_too_short_says_so(diabetes):
     x, _, y, _ = diabetes
-    with pytest.raises(ConvergenceWarning, match="converged"):
-        BayesianMLPRegressor("mean-field", length={"steps": 60}, random_state=0).fit(x, y)
+    with pytest.warns(ConvergenceWarning, match="converged"):
+        BayesianMLPRegressor("mean-field", length={"steps": 200}, random_state=0).fit(x, y)
 
 
 def test_errors_say_what_to_do(cancer):
