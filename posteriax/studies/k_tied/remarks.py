@@ -8,8 +8,8 @@ BEHIND_ITS_OPTIMUM = (
     "The tied posterior has the better ELBO (0.96 of mean-field's -ELBO) and the worse NLL. Within 1200 steps "
     "mean-field is further from its optimum: its -ELBO still fell by 0.011 nats between the last two tenths of the "
     "run, twice as fast as that of 2-tied, and weights that have not yet been given up predict better. It is the "
-    "price of a short run: with three times the steps (one run each, on images held out from training) the NLL is 0.128 "
-    "and 0.119, a ratio of 1.07, and -ELBO 0.44 and 0.47."
+    "price of a short run: with three times the steps (one run each, on images held out from training) the NLL is "
+    "0.128 and 0.119, a ratio of 1.07, and -ELBO 0.44 and 0.47."
 )
 DEAD_UNITS = (
     "An average of ratios is decided by parameters whose gradient does not vary. At the initial weights, "
