@@ -6,6 +6,7 @@ import numpy as np
 
 from posteriax.studies.results import CellResult, Results
 from posteriax.studies.study import Claim
+from posteriax.studies.variance_networks.remarks import ATTACKS, SINGLE_DRAWS, SPARSE, TRANSITION_REMARK
 
 Measure = Callable[[Results], Sequence[float]]
 AT_CHANCE = 3.0  # standard errors
@@ -110,6 +111,7 @@ TABLE = (
         "zero-mean layer: ensemble less stochastic accuracy",
         minus(accuracy_of("zero-mean", "ensemble"), accuracy_of("zero-mean", "stochastic")),
         above=SMALL,
+        remark=SINGLE_DRAWS,
     ),
     Claim(
         "information in variances",
@@ -129,6 +131,7 @@ TRANSITION = (
         "deterministic accuracy: the largest along the run less the last",
         each("parameterisation", _fall_of_means, method="layer"),
         above=0.5,
+        remark=TRANSITION_REMARK,
     ),
     Claim(
         "the ensemble does not notice",
@@ -214,6 +217,7 @@ OTHERS = (
         "ensemble accuracy of the whole layer less that with 98 % of its weights set to 0",
         each("curvature", _sparse_loss("zero")),
         below=SMALL,
+        remark=SPARSE,
     ),
     Claim(
         "attacks succeed less often",
@@ -222,6 +226,7 @@ OTHERS = (
         "success rate averaged over iterations, dropout less variance",
         each("attack", lambda cell: _mean_success("dropout")(cell) - _mean_success("variance")(cell)),
         above=0.0,
+        remark=ATTACKS,
     ),
     Claim(
         "ensembles of variance networks",
