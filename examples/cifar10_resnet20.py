@@ -1,4 +1,4 @@
-"""ResNet-20 with filter response normalisation on CIFAR-10, by MAP, on a CPU within an hour.
+"""ResNet-20 with filter response normalisation on CIFAR-10, by MAP, on a CPU.
 
     POSTERIAX_DATA=folder python examples/cifar10_resnet20.py [checkpoint folder]
 
