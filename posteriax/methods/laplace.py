@@ -24,7 +24,7 @@ from posteriax.methods.laplace_gaussian import Collected, Structure, gaussian_of
 from posteriax.methods.map import MAP, MAPKernel
 from posteriax.methods.method import Kernel, Method, Task
 from posteriax.methods.vi_start import why_no_mode
-from posteriax.posterior import Posterior, Trace, linearised
+from posteriax.posterior import DrawsPosterior, Posterior, Trace, linearised
 from posteriax.problem import Latents
 
 
@@ -66,6 +66,8 @@ class Laplace(Method):
         check_choice("predictive", self.predictive, ("linearised", "draws"))
         if not isinstance(self.mode, Posterior):
             check_choice("mode", self.mode, ("train", "network"))
+        elif not isinstance(self.mode, DrawsPosterior) or jax.tree.leaves(self.mode.draws)[0].shape[1] > 1:
+            raise ValueError(f"mode must be a posterior of one point, such as that of px.MAP(), got {self.mode!r}")
 
     @property
     def start(self) -> Any:
@@ -106,6 +108,8 @@ class LaplaceKernel(Kernel):
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         if self.newton:
+            if len(batch.y) < self.task.num_examples:
+                raise ValueError("the mode of a linear model is found from the whole data set: give arrays (x, y)")
             found = mode.find_mode(lambda latents: self.problem.log_joint(latents, batch), start)
             start = ravel_pytree(start)[1](found.value)
         return State(self.trainer.init(key, start, batch), jnp.zeros((), jnp.int32), self.plan.nothing())

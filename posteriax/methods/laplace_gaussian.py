@@ -52,11 +52,6 @@ class CurvaturePlan:
     layers: dict[int, Use]
     notes: tuple[str, ...] = ()
 
-    @property
-    def chosen(self) -> tuple[int, ...]:
-        """All leaves that are random."""
-        return tuple(sorted({*(i for group in self.full for i in group), *self.diagonal, *self.layers}))
-
     def nothing(self) -> Collected:
         """No examples yet."""
         leaves, infos = jax.tree.leaves(self.problem.latents), self.problem.leaf_infos
@@ -202,6 +197,4 @@ def _log_evidence(
     random = [block for block in blocks if block.family.random]
     entropy = sum(float(block.family.entropy(variational[block.name])) for block in random)
     size = sum(np.size(block.family.mean(variational[block.name])) for block in random)
-    leaves = dict(zip(problem.leaf_names, zip(problem.leaf_priors, jax.tree.leaves(mode), strict=True), strict=True))
-    prior = sum(float(own.log_prob(value).sum()) for own, value in leaves.values())
-    return float(collected.log_likelihood) + prior + entropy - size / 2
+    return float(collected.log_likelihood) + float(problem.log_prior(mode)) + entropy - size / 2

@@ -111,7 +111,10 @@ def to_bytes(posterior: Posterior) -> bytes:
 
 
 def unpickle(content: bytes, source: bytes) -> Posterior:
-    """A posterior from the content of its file and what :func:`px.network` was given, pickled."""
+    """A posterior from the content of its file and what :func:`px.network` was given, pickled.
+
+    Only pickle calls it, for a posterior inside a pickle; the files of `save` hold nothing of the kind.
+    """
     obj, settings = pickle.loads(source)
     return read_bytes(content, network(obj, **settings))
 

@@ -194,6 +194,27 @@ def test_errors_say_what_to_do(small, settings, epochs, message):
         px.fit(small[0], small[1], px.Laplace(**settings), epochs=epochs, key=0)
 
 
+def test_a_mode_is_one_point(small):
+    spread = px.fit(small[0], small[1], px.VI(), steps=2, key=0)
+    with pytest.raises(ValueError, match="a posterior of one point"):
+        px.Laplace(mode=spread)
+
+
+def test_newton_steps_do_not_take_the_first_batch_for_the_data():
+    exact = known.linear_regression()
+    x, y = exact.data
+
+    class Halves:
+        def __len__(self):
+            return 2
+
+        def __iter__(self):
+            yield from ((x[:15], y[:15]), (x[15:], y[15:]))
+
+    with pytest.raises(ValueError, match="the whole data set"):
+        px.fit(exact.problem, Halves(), px.Laplace(), epochs=1, key=0)
+
+
 def test_a_leaf_that_is_used_twice_has_no_factors():
     def apply(params, x):
         return jnp.tanh(x @ params["w"]) @ params["w"]
