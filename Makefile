@@ -3,8 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # tests that compile little, for `make quick`
-QUICK := tests/test_dependencies.py tests/test_bad_input.py tests/cli/test_tables.py tests/cli/doctor \
-	tests/comparison/test_significance.py tests/comparison/report/test_page.py tests/comparison/report/test_plots.py \
+QUICK := tests/test_dependencies.py tests/test_bad_input.py tests/cli/test_tables.py \
+	tests/cli/test_messy_tables.py tests/cli/test_splits.py tests/cli/doctor \
+	tests/comparison/test_significance.py tests/comparison/test_recommendation.py \
+	tests/comparison/report/test_page.py tests/comparison/report/test_plots.py \
 	tests/diagnostics/test_convergence.py tests/families/arrays/test_noise.py tests/internal/test_settings.py \
 	tests/methods/test_kl_schedules.py tests/metrics/test_fidelity.py tests/metrics/test_metrics.py \
 	tests/problem/test_predictive.py

@@ -47,6 +47,7 @@ FAMILIES = {
     "RotatedNormal": Case(q.RotatedNormal(0.3), "mean-field", outputs=3),
     "FullCovariance": Case(q.FullCovariance("leaf", 0.3), "exact"),
     "LowRank": Case(q.LowRank(4, "leaf", 0.3), "exact"),
+    "LowRankPrecision": Case(q.LowRankPrecision(4, "leaf", 0.3), "exact"),
     "Rank1": Case(q.Rank1(2, scale=0.2)),
     "Rank1, outputs": Case(q.Rank1(2, place="output", scale=0.2)),
     "Dropout": Case(q.Dropout(0.3)),

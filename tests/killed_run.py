@@ -1,16 +1,22 @@
-"""One run with a checkpoint folder, in a process of its own that may be made to kill itself.
+"""Runs with a checkpoint folder, in processes of their own that may be made to kill themselves.
 
-    python killed_run.py METHOD FOLDER MOMENT OUT
+    python killed_run.py METHOD FOLDER MOMENT ...
 
-MOMENT is "never" or one of `MOMENTS`; OUT is where a finished run saves its posterior. "plain" as FOLDER runs without a
-checkpoint.
+MOMENT is one of `MOMENTS`, at which a run is killed; "never", which saves its posterior as FOLDER/resumed; or "plain",
+without a checkpoint, saved as FOLDER/plain. The runs follow each other. Prints how each ended, as JSON: the number of
+the signal that killed it, or 0.
 """
 
+import json
 import os
 import signal
 import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import compilation  # noqa: F401  first
 import equinox as eqx
 import jax
 import optax
@@ -26,6 +32,7 @@ MIXED = {
     "layers/1/weight": q.MatrixNormal(),
     "layers/1/bias": q.LowRank(1),
 }
+MOONS, _ = px.data.two_moons(train=60, test=1)
 # every method; a few steps more than three saves take
 METHODS = {
     "VI": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
@@ -40,10 +47,15 @@ METHODS = {
     "SGLD": (px.SGLD(1e-4, warmup_epochs=5, epochs_per_draw=3), {"draws": 15, "chains": 2, "batch_size": 25}),
     "SWAG": (px.Ensemble(px.SWAG(rank=5), members=2), {"epochs": 40, "batch_size": 25}),
     "Laplace": (px.Ensemble(px.Laplace(), members=2), {"epochs": 40, "batch_size": 25}),
+    "Laplace, low-rank": (px.Laplace(structure="low-rank", rank=5), {"epochs": 40, "batch_size": 25}),
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
     "early stopping": (
         px.MAP(optax.adam(0.1)),
         {"steps": 120, "batch_size": 25, "stop": px.EarlyStopping(fraction=0.4, patience=4, every=3)},
+    ),
+    "until mixed": (
+        px.HMC(warmup=20, max_leapfrogs=300, start="network"),
+        {"draws": 500, "chains": 2, "stop": px.UntilMixed(MOONS[0], rhat=1.2, effective_draws=40, points=20)},
     ),
     "MAP of the last layer": (px.MAP(), {"steps": 120, "batch_size": 25}),
 }
@@ -53,10 +65,6 @@ MOMENTS = ("at the start", "before a save", "writing a shard", "between shard an
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Killed(BaseException):
-    """What stands for a kill within a process that must live on."""
 
 
 def arrange_death(moment: str) -> None:
@@ -89,19 +97,36 @@ def fit(name: str, folder: str | None) -> px.Posterior:
     loop.SECONDS_PER_CHUNK = 0.002  # many short chunks, each saved
     method, length = METHODS[name]
     problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical(), fixed=FIXED.get(name, ()))
-    data, _ = px.data.two_moons(train=60, test=1)
     where = {} if folder is None else {"checkpoint": folder, "checkpoint_every": 1e-9}
-    return px.fit(problem, data, method, key=0, **length, **where)
+    return px.fit(problem, MOONS, method, key=0, **length, **where)
 
 
-def main(name: str, folder: str, moment: str, out: str) -> None:
-    if moment != "never":
+def main(name: str, folder: Path, moment: str) -> None:
+    if moment in MOMENTS:
         arrange_death(moment)
-    fit(name, None if folder == "plain" else folder).save(out)
+    if moment == "plain":
+        fit(name, None).save(folder / "plain")
+    else:
+        fit(name, folder / "run").save(folder / "resumed")
+
+
+def in_a_fork(run: Callable[[], None]) -> int:
+    """The signal that ends a process that does this, or 0. JAX must not have started yet."""
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError("a run failed by itself")
+    return os.WTERMSIG(status)
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_num_cpu_devices", 2)
-    main(*sys.argv[1:])
+    ends = [in_a_fork(partial(main, sys.argv[1], Path(sys.argv[2]), moment)) for moment in sys.argv[3:]]
+    print(json.dumps(ends))

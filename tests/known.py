@@ -137,6 +137,9 @@ METHODS = {
         "mean",
     ),
     "Laplace": Case(lambda exact: px.Laplace(structure="full", predictive="draws"), {"epochs": 1}, "Gaussian"),
+    "Laplace, low-rank": Case(
+        lambda exact: px.Laplace(structure="low-rank", predictive="draws"), {"epochs": 1}, "Gaussian"
+    ),
     "VI, mean-field": Case(_vi(q.Normal()), {"steps": 100_000}, "mean-field"),
     "VI, k-tied": Case(_vi(q.KTied(1)), {"steps": 100_000}, "mean-field"),
     "VI, matrix normal": Case(_vi(q.MatrixNormal()), {"steps": 100_000}, "Gaussian"),

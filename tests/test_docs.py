@@ -25,6 +25,7 @@ TYPES_ONLY = {
     "Leaf",
     "Likelihood",
     "Conformal",
+    "PartialDependence",
 }  # described, but not made by hand
 
 

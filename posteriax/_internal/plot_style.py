@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
+PALETTE = (  # the last two are Tol's
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#F0E442",
+    "#000000",
+    "#882255",
+    "#332288",
+)
 
 
 def colours(names: Any) -> dict[str, str]:

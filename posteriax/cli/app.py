@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+from posteriax.__about__ import __version__
+
 
 def main() -> None:
     """Run the command line, or say what it needs."""
@@ -20,7 +22,16 @@ def make_app() -> Any:
     from posteriax.cli.commands import bench, compare, demo, doctor, predict, study
 
     app = typer.Typer(help="Bayesian neural networks for JAX.", no_args_is_help=True, add_completion=False)
-    app.callback()(prepare_jax)
+
+    @app.callback()
+    def start(
+        version: bool = typer.Option(
+            False, "--version", help="Print the version.", callback=print_version, is_eager=True
+        ),
+    ) -> None:
+        """Bayesian neural networks for JAX."""
+        prepare_jax()
+
     for module in (demo, compare, predict, doctor):
         app.command(module.__name__.rpartition(".")[2])(module.command)
     app.add_typer(bench.commands(), name="bench")
@@ -28,8 +39,15 @@ def make_app() -> Any:
     return app
 
 
+def print_version(asked: bool) -> None:
+    """Print the version and stop, if asked."""
+    if asked:
+        print(f"posteriax {__version__}")
+        raise SystemExit(0)
+
+
 def prepare_jax() -> None:
-    """Bayesian neural networks for JAX."""
+    """Cores and the compilation cache, before a command runs."""
     from posteriax.cli import environment
 
     environment.use_all_cores()

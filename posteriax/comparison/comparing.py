@@ -11,9 +11,15 @@ import numpy as np
 
 from posteriax._internal.checks import check_data, check_inputs
 from posteriax._internal.memory import EXAMPLES_AT_ONCE
+from posteriax.comparison.baseline import Baseline
 from posteriax.comparison.chart_summaries import ChartSummary, chart_summary
 from posteriax.comparison.comparison import Comparison, Cost, Rows
+from posteriax.comparison.conformal_prediction import conformal as make_conformal
+from posteriax.comparison.conformal_scores import interval_scores, interval_values
+from posteriax.comparison.disagreements import Disagreement, find_disagreements
 from posteriax.comparison.recalibration import best_temperature
+from posteriax.comparison.reference_floor import reference_floor
+from posteriax.comparison.run_end import RunEnd, run_ends
 from posteriax.comparison.shift import detection
 from posteriax.comparison.significance import Values, best_and_ties
 from posteriax.data import CorruptedSet
@@ -32,14 +38,17 @@ def compare(
     out: Mapping[str, Any] | None = None,
     attack: Any = None,
     recalibrate: Any = None,
+    conformal: Any = None,
+    level: float = 0.9,
     class_names: Sequence[str] | None = None,
     costs: bool = True,
+    runs: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Score several posteriors on one or several test sets.
 
     Args:
-        posteriors: by name; also predictives (for one test set), or lists of posteriors from several seeds, to average
-            scores over seeds and test significance over seeds and examples together.
+        posteriors: by name; also a :class:`px.Baseline`, predictives (for one test set), or lists of posteriors from
+            several seeds, to average scores over seeds and test significance over seeds and examples together.
         data: the test set ``(x, y)``, or several by name: the first is the main one. Sets of type
             :class:`px.data.CorruptedSet`, such as those of :func:`px.corrupted`, are also averaged by severity.
         reference: the name of one posterior, usually HMC's: distances to its first seed are added, unless `scores`
@@ -50,8 +59,13 @@ def compare(
         attack: such as ``px.PGD(...)``: each posterior is attacked, and then scored, on the main test set.
         recalibrate: held-out data ``(x, y)``: each posterior gets the temperature that fits them best, and is scored
             with it on the main test set, in a separate table (classes only).
+        conformal: held-out data ``(x, y)``: how many targets of the main test set a posterior's own intervals or sets
+            hold and how wide they are, beside conformal ones (:func:`px.conformal`), in a separate table.
+        level: of these intervals or sets.
         class_names: names of the labels, for the report.
         costs: measure the cost of each posterior (parameters, training time, prediction time) and show it.
+        runs: by name, how each method's run ended: :class:`px.RunEnd`, or anything with `status`, `details` and
+            `seconds`. Those that failed are listed but not scored, so they are not among `posteriors`.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, test = px.data.two_moons()
@@ -61,8 +75,10 @@ def compare(
     ['accuracy', 'nll']
     """
     tests = data if isinstance(data, Mapping) else {"test": data}
-    runs = _checked_runs(posteriors, reference, one_set=len(tests) < 2 and not (out or attack or recalibrate))
-    builder = _Builder(runs, reference, _checked_scores(scores, reference), draws)
+    more = out or attack or recalibrate or conformal
+    rows, ends = _checked_rows(posteriors, reference, one_set=len(tests) < 2 and not more), run_ends(runs or {})
+    _check_failures(rows, ends)
+    builder = _Builder(rows, reference, _checked_scores(scores, reference), draws)
     if not tests:
         raise ValueError("data is empty: name at least one test set")
     corruptions = {}
@@ -79,6 +95,10 @@ def compare(
         builder.add("attacked", y, partial(builder.attacked, attack=attack, x=x, y=y))
     if recalibrate is not None:
         builder.add("recalibrated", y, partial(builder.recalibrated, held_out=check_data(recalibrate), x=x))
+    if conformal is not None:
+        make = partial(builder.conformal, held_out=check_data(conformal), x=x, y=y, level=level)
+        builder.add(f"conformal {100 * level:g} %", y, make)
+    check = None if reference is None else check_reference(reference, rows[reference][0], x, draws)
     return Comparison(
         builder.sets,
         reference,
@@ -87,19 +107,25 @@ def compare(
         builder.charts,
         None if class_names is None else tuple(map(str, class_names)),
         corruptions,
-        {name: len(group) for name, group in runs.items()},
-        None if reference is None else check_reference(reference, runs[reference][0], x, draws),
+        {name: len(group) for name, group in rows.items()},
+        check,
         builder.scores,
+        {name: group[0].description for name, group in rows.items() if isinstance(group[0], Baseline)},
+        ends,
+        builder.disagreements,
+        builder.floor if check is not None and check.converged is not None else {},
     )
 
 
 class _Made(NamedTuple):
-    """One run's predictions for some inputs, further columns, and the curves of an attack."""
+    """One run's predictions for some inputs, further columns, the curves of an attack, and values per example of the
+    scores to use instead of the usual ones."""
 
     predictive: Any
     x: Any
     columns: Mapping[str, float] = {}
     attack: Mapping[str, np.ndarray] = {}
+    values: Values | None = None
 
 
 class _Builder:
@@ -113,27 +139,51 @@ class _Builder:
         self.best: dict[str, dict[str, tuple[str, ...]]] = {}
         self.charts: dict[str, dict[str, ChartSummary]] = {}
         self.scores: dict[str, Score] = {}  # by column
+        self.disagreements: tuple[Disagreement, ...] = ()
+        self.floor: dict[str, Estimate] = {}
 
     def predict(self, run: Any, x: Any) -> Any:
-        return run.predict(x, draws=self.draws) if isinstance(run, Posterior) else run
+        return run if isinstance(run, Predictive) else run.predict(x, draws=self.draws)
 
-    def add(self, set_name: str, y: Any, make: Callable[[Any], "_Made"], *, distances: bool = False) -> None:
-        """Score what `make` gives for each run; with `distances`, also against the reference."""
-        made = {name: [make(run) for run in group] for name, group in self.runs.items()}
+    def add(self, set_name: str, y: Any, make: Callable[[Any], "_Made | None"], *, distances: bool = False) -> None:
+        """Score what `make` gives for each run, if anything; with `distances`, also against the reference."""
+        is_main = not self.sets
+        groups = {name: [make(run) for run in group] for name, group in self.runs.items()}
+        made = {name: [one for one in group if one is not None] for name, group in groups.items() if None not in group}
         reference = made[self.reference][0].predictive if distances and self.reference is not None else None
         values: dict[str, list[Values]] = {}
         if y is not None:
-            values = {name: [self._values(one.predictive, y, reference) for one in own] for name, own in made.items()}
+            values = {
+                name: [self._values(one.predictive, y, reference) if one.values is None else one.values for one in own]
+                for name, own in made.items()
+            }
         self.sets[set_name] = {
             name: self._estimates(values.get(name, [{}])) | _over_seeds([one.columns for one in own])
             for name, own in made.items()
         }
         self.charts[set_name] = {
-            name: replace(chart_summary(first.predictive, first.x, y), attack=first.attack)
+            name: replace(chart_summary(first.predictive, first.x, y, by_class=is_main), attack=first.attack)
             for name, (first, *_) in made.items()
+            if first.values is None
         }
+        if is_main and reference is not None:
+            distances_used = [score for score in self.scores.values() if score.against_reference]
+            self.floor = reference_floor(reference, distances_used)
+        if is_main and y is not None:
+            firsts = {name: own[0] for name, own in made.items()}
+            x = next(iter(firsts.values())).x
+            self.disagreements = find_disagreements({name: one.predictive for name, one in firsts.items()}, x, y)
         if len(values) > 1:
-            self.best[set_name] = best_and_ties(values, self.reference, self.scores)
+            self.best[set_name] = best_and_ties(self._comparable(values), self.reference, self.scores)
+
+    def _comparable(self, values: dict[str, list[Values]]) -> dict[str, list[Values]]:
+        """Without distances of baselines to the reference: they do not try to be close to it."""
+        return {
+            name: [{c: v for c, v in run.items() if not self.scores[c].against_reference} for run in own]
+            if isinstance(self.runs[name][0], Baseline)
+            else own
+            for name, own in values.items()
+        }
 
     def plain(self, run: Any, x: Any) -> "_Made":
         return _Made(self.predict(run, x), x)
@@ -142,7 +192,9 @@ class _Builder:
         predictive = self.predict(run, x_out)
         return _Made(predictive, x_out, detection(self.predict(run, x), predictive))
 
-    def attacked(self, run: Any, attack: Any, x: Any, y: Any) -> "_Made":
+    def attacked(self, run: Any, attack: Any, x: Any, y: Any) -> "_Made | None":
+        if isinstance(run, Baseline):  # has no gradient
+            return None
         result = attack.run(run, x, y)
         curves = {"success": result.success, "accuracy": result.accuracy, "entropy": result.entropy}
         columns = {"attack_success": float(result.success[-1])}
@@ -152,16 +204,27 @@ class _Builder:
         temperature = best_temperature(self.predict(run, held_out[0]), held_out[1])
         return _Made(self.predict(run, x).tempered(temperature), x, {"temperature": temperature})
 
+    def conformal(self, run: Any, held_out: tuple[Any, np.ndarray], x: Any, y: Any, level: float) -> "_Made":
+        found = make_conformal(self.predict(run, held_out[0]), held_out[1], level)
+        predictive = self.predict(run, x)
+        self.scores |= interval_scores(level, found.classes)
+        return _Made(predictive, x, values=interval_values(found, predictive, y))
+
     def costs(self, x: Any) -> dict[str, Cost]:
         few = jax.tree.map(lambda a: a[:EXAMPLES_AT_ONCE], x)
         n = len(jax.tree.leaves(few)[0])
         costs = {}
-        for name, run in ((name, group[0]) for name, group in self.runs.items() if isinstance(group[0], Posterior)):
+        for name, (run, *_) in self.runs.items():
+            if isinstance(run, Predictive):
+                continue
             run.predict(few, draws=self.draws)  # compiles
             began = time.perf_counter()
             run.predict(few, draws=self.draws)
-            took = time.perf_counter() - began
-            costs[name] = Cost(run.num_parameters, run.trace.seconds, 1e3 * took * 1000 / n)
+            took = 1e3 * (time.perf_counter() - began) * 1000 / n
+            if isinstance(run, Baseline):
+                costs[name] = Cost(None, run.seconds, took)
+            else:
+                costs[name] = Cost(run.num_parameters, run.trace.seconds, took)
         return costs
 
     def _values(self, predictive: Any, y: Any, reference: Any = None) -> Values:
@@ -180,7 +243,7 @@ class _Builder:
         return _over_seeds([{c: self.scores[c].reduction.value(values) for c, values in run.items()} for run in group])
 
 
-def _checked_runs(posteriors: Mapping[str, Any], reference: str | None, one_set: bool) -> dict[str, list[Any]]:
+def _checked_rows(posteriors: Mapping[str, Any], reference: str | None, one_set: bool) -> dict[str, list[Any]]:
     if not posteriors:
         raise ValueError("posteriors is empty: name at least one")
     if reference is not None and reference not in posteriors:
@@ -190,11 +253,21 @@ def _checked_runs(posteriors: Mapping[str, Any], reference: str | None, one_set:
         if not group:
             raise ValueError(f"{name!r} has no posteriors")
         for run in group:
-            if not isinstance(run, Posterior | Predictive):
-                raise TypeError(f"{name!r} must be a posterior, a predictive or a list of posteriors, got {run!r}")
-            if not isinstance(run, Posterior) and not one_set:
+            if not isinstance(run, Posterior | Baseline | Predictive):
+                raise TypeError(
+                    f"{name!r} must be a posterior, a baseline, a predictive or a list of posteriors, got {run!r}"
+                )
+            if isinstance(run, Predictive) and not one_set:
                 raise ValueError("A predictive covers one test set; pass posteriors to score several.")
     return runs
+
+
+def _check_failures(rows: Mapping[str, Any], ends: Mapping[str, RunEnd]) -> None:
+    for name, end in ends.items():
+        if end.status == "failed" and name in rows:
+            raise ValueError(f"runs says that {name!r} failed: leave it out of the posteriors")
+        if end.status != "failed" and name not in rows:
+            raise ValueError(f"runs has {name!r}, which is not one of the posteriors: {', '.join(map(repr, rows))}")
 
 
 def _checked_scores(scores: Sequence[str | Score] | None, reference: str | None) -> list[Score] | None:

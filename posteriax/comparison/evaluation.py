@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from posteriax._internal.checks import check_targets
+from posteriax.comparison.conformal_prediction import Conformal
+from posteriax.comparison.conformal_scores import interval_values
 from posteriax.metrics import Score, choose
 from posteriax.posterior import Predictive
 
 
-def evaluate(predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | None = None) -> dict[str, float]:
+def evaluate(
+    predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | None = None, conformal: Conformal | None = None
+) -> dict[str, float]:
     """Score predictions against the targets.
 
     For classes: "accuracy", "nll" (of the mean over draws, nats per example), "ece" (15 bins of equal width), "brier".
@@ -19,6 +23,9 @@ def evaluate(predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | 
         predictive: what ``posterior.predict(x)`` returns.
         y: the targets.
         scores: names and :class:`px.metrics.Score` records, in place of those that apply by default.
+        conformal: what :func:`px.conformal` made of held-out examples: adds "conformal_coverage", how often its
+            intervals or sets hold the target, and "conformal_width" or "conformal_size"; "own_coverage" and
+            "own_width" or "own_size" are those of the predictive's own, at the same level.
 
     >>> import numpy as np, posteriax as px
     >>> predictive = px.ClassPredictive(px.Categorical(), np.zeros((5, 4, 2)))
@@ -31,4 +38,7 @@ def evaluate(predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | 
     for score in chosen:
         if score.against_reference:
             raise ValueError(f"the score {score.name!r} needs a reference: use px.compare(..., reference=...)")
-    return {score.name: score.reduction.value(score.values(predictive, y)) for score in chosen}
+    found = {score.name: score.reduction.value(score.values(predictive, y)) for score in chosen}
+    if conformal is not None:
+        found |= {name: float(values.mean()) for name, values in interval_values(conformal, predictive, y).items()}
+    return found

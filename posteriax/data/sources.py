@@ -99,7 +99,14 @@ class Loader:
 
 
 def is_loader(data: Any) -> bool:
-    """Whether `data` is a loader of batches, rather than a pair of arrays or something else."""
+    """Whether `data` is a loader of batches, rather than a pair of arrays or something else.
+
+    >>> x, y = np.zeros((4, 3)), np.zeros(4)
+    >>> is_loader([x, y]), is_loader([(x, y), (x, y)])
+    (False, True)
+    """
+    if isinstance(data, list) and data:
+        return all(isinstance(batch, tuple) and len(batch) in (2, 3) and np.ndim(batch[1]) for batch in data)
     other = isinstance(data, (tuple, list, dict, str, bytes)) or hasattr(data, "shape")
     return not other and hasattr(data, "__iter__") and hasattr(data, "__len__")
 

@@ -1,6 +1,8 @@
 """Diagnostics of chains and of training: have chains mixed, are there enough draws, has training converged?"""
 
 from posteriax.diagnostics.agreement import Agreement
+from posteriax.diagnostics.agreement import compare_chains as compare_chains
+from posteriax.diagnostics.agreement import groups_of_chains as groups_of_chains
 from posteriax.diagnostics.arviz_data import to_arviz as to_arviz
 from posteriax.diagnostics.convergence import rhat, rhat_between
 from posteriax.diagnostics.diagnosis import Diagnosis, diagnose
@@ -9,6 +11,7 @@ from posteriax.diagnostics.reference import ReferenceCheck as ReferenceCheck
 from posteriax.diagnostics.reference import check_reference as check_reference
 from posteriax.diagnostics.sampler import SamplerSummary, ebfmi
 from posteriax.diagnostics.training import TrainingSummary
+from posteriax.diagnostics.until_mixed import UntilMixed as UntilMixed
 
 __all__ = [
     "Agreement",

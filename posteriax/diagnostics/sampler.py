@@ -95,8 +95,10 @@ def summarize_sampler(trace: Trace) -> SamplerSummary | None:
 
 
 def after_warmup(trace: Trace) -> dict[str, np.ndarray]:
-    """The statistics recorded after the warm-up, by name, (chains, steps)."""
-    return {name: np.atleast_2d(np.asarray(values))[:, trace.warmup :] for name, values in trace.items()}
+    """The statistics recorded after the warm-up, by name, (chains, steps); not what was measured now and then."""
+    arrays = {name: np.atleast_2d(np.asarray(values)) for name, values in trace.items()}
+    steps = max((values.shape[1] for values in arrays.values()), default=0)
+    return {name: values[:, trace.warmup :] for name, values in arrays.items() if values.shape[1] == steps}
 
 
 def _range(values: tuple[float, ...], digits: str) -> str:

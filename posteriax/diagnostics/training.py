@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PARTS = 8
+from posteriax._internal.trend import PARTS, rise_and_error
+
 FEWEST_STEPS = 4 * PARTS  # so that each part of the last quarter has a step
 CLEAR = 4.0  # standard errors; with 6 degrees of freedom, exceeded by chance 4 times in 1,000
 WORTH = 1.0  # nats: smaller changes of the objective do not matter
@@ -33,6 +34,8 @@ class TrainingSummary:
         stationarity: the mean square of the whitened gradients over the last tenth of the steps, roughly the squared
             distance to the optimum in standard deviations; empty if it was not recorded.
         stationarity_error: its standard error.
+        level_step: of a run under :class:`px.UntilLevel`, the step at which the objective had levelled off; -1 if it
+            never did. Such a run ends with a learning rate that falls, during which the objective may well rise.
 
     >>> summarize_training({"elbo": -100.0 * np.exp(-np.arange(400) / 200)}).rising
     (0,)
@@ -46,6 +49,7 @@ class TrainingSummary:
     steps: int = 0
     stationarity: tuple[float, ...] = ()
     stationarity_error: tuple[float, ...] = ()
+    level_step: int | None = None
 
     @property
     def not_stationary(self) -> tuple[int, ...]:
@@ -77,6 +81,8 @@ class TrainingSummary:
     @property
     def converged(self) -> bool | None:
         """Whether all members had converged; None if the gradients are too noisy to tell."""
+        if self.level_step is not None:
+            return self.level_step >= 0
         if self.stationarity:
             return False if self.not_stationary or self.falling else None if self.unsure else True
         return not (self.rising or self.falling or self.rising_before)
@@ -89,8 +95,12 @@ def summarize_training(trace: Mapping[str, np.ndarray]) -> TrainingSummary | Non
         return None
     values = np.atleast_2d(np.asarray(trace[name], np.float64))
     quarter = PARTS * (values.shape[1] // (4 * PARTS))
-    lines = (*_line(values[:, -quarter:]), *_line(values[:, -2 * quarter : -quarter]))
-    return TrainingSummary(name, *lines, values.shape[1], *_stationarity(trace))
+    ends = (*rise_and_error(values[:, -quarter:]), *rise_and_error(values[:, -2 * quarter : -quarter]))
+    rise, error, rise_before, error_before = (tuple(map(float, numbers)) for numbers in ends)
+    level = int(trace["level_step"][0]) if "level_step" in trace else None
+    return TrainingSummary(
+        name, rise, error, rise_before, error_before, values.shape[1], *_stationarity(trace), level_step=level
+    )
 
 
 def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -102,16 +112,6 @@ def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], t
     means = values[:, -each * PARTS :].reshape(len(values), PARTS, each).mean(axis=2)
     error = means.std(axis=1, ddof=1) / np.sqrt(PARTS)
     return tuple(map(float, means.mean(axis=1))), tuple(map(float, error))
-
-
-def _line(values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The rise of a line through values (members, steps) from end to end, and its standard error."""
-    means = values.reshape(len(values), PARTS, -1).mean(axis=2)
-    time = (np.arange(PARTS) - (PARTS - 1) / 2) / PARTS
-    rise = means @ time / np.sum(time**2)
-    residuals = means - means.mean(axis=1, keepdims=True) - rise[:, None] * time
-    error = np.sqrt(np.sum(residuals**2, axis=1) / (PARTS - 2) / np.sum(time**2))
-    return tuple(map(float, rise)), tuple(map(float, error))
 
 
 def _clear(rises: Sequence[float], errors: Sequence[float]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from posteriax.diagnostics.wording import number, percent, shown, which_chains
 WANTED_PER_CHAIN = 100  # effective draws, below which R-hat itself is too noisy (Vehtari et al. 2021)
 LOW_ACCEPTANCE = 0.4
 LOW_EBFMI = 0.3
+OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}
 
 
 def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
@@ -137,7 +138,19 @@ def of_training(training: TrainingSummary | None, members: int) -> list[str]:
     none = "It was optimised, not sampled, so there are no chains to compare and no R-hat."
     if training is None:
         return ["Too few steps were recorded to tell whether training has converged.", none]
+    if training.level_step is not None:
+        return [_of_level(training), none]
     return [_of_stationarity(training, members) if training.stationarity else _of_objective(training, members), none]
+
+
+def _of_level(training: TrainingSummary) -> str:
+    """From a run that was to end when its objective is level."""
+    if training.converged:
+        return "converged"
+    longer = f"give it more time, or more than {training.steps} steps"
+    return (
+        f"The {OBJECTIVES[training.objective]} was still rising when the run ended, so it had not converged: {longer}."
+    )
 
 
 def _of_stationarity(training: TrainingSummary, members: int) -> str:
@@ -162,7 +175,7 @@ def _of_stationarity(training: TrainingSummary, members: int) -> str:
 
 def _of_objective(training: TrainingSummary, members: int) -> str:
     """From the objective alone."""
-    name = {"elbo": "ELBO", "log_joint": "log joint"}[training.objective]
+    name = OBJECTIVES[training.objective]
     moving = training.falling or training.rising
     whose = f" of {len(moving)} of {members} members" if moving and members > 1 else ""
     longer = f"train longer (try steps={_round(4 * training.steps)})"

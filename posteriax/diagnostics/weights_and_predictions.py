@@ -21,7 +21,7 @@ def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> Compared
     for name, leaf in zip(posterior.problem.leaf_names, jax.tree.leaves(posterior.draws), strict=True):
         size = int(np.prod(leaf.shape[2:], dtype=np.int64))
         if size:
-            entries = _sample(size)
+            entries = sample_of(size)
             parts.append(compare_chains(_columns_of(leaf, entries, draws)))
             leaves.append(agreement(name, size, parts[-1], 1, partial(_weight_name, name, leaf.shape[2:], entries)))
     return Compared(leaves, reduce(Columns.join, parts))
@@ -30,7 +30,7 @@ def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> Compared
 def compare_chains_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> Compared:
     """The predictions of so many evenly spread draws of each chain: their summary and their columns."""
     count = jax.tree.leaves(x)[0].shape[0]
-    points = _sample(count)
+    points = sample_of(count)
     # a posterior gives all draws of a chain before those of the next
     blocks = (values.reshape(chains, draws, -1) for values in _predictions(posterior, x, points, chains * draws))
     columns = reduce(Columns.join, map(compare_chains, blocks))
@@ -47,7 +47,7 @@ def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: 
 
 def worst_rhat_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> float:
     """The largest R-hat of what so many evenly spread draws of each chain predict; NaN if that never changes."""
-    points = _sample(jax.tree.leaves(x)[0].shape[0])
+    points = sample_of(jax.tree.leaves(x)[0].shape[0])
     parts = [rhat(values.reshape(chains, draws, -1)) for values in _predictions(posterior, x, points, chains * draws)]
     return float(np.fmax.reduce(np.concatenate(parts)))
 
@@ -79,7 +79,9 @@ def _predictions(posterior: Posterior, x: Any, points: np.ndarray, total: int) -
         yield posterior.predict(jax.tree.map(lambda a, some=some: a[some], x), total).per_draw()
 
 
-def _sample(count: int) -> np.ndarray:
-    if count <= LOOKED_AT:
+def sample_of(count: int, most: int | None = None) -> np.ndarray:
+    """The indices to examine: all, or a seeded sample of `most`."""
+    most = LOOKED_AT if most is None else most
+    if count <= most:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, LOOKED_AT, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))

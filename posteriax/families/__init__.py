@@ -12,6 +12,7 @@ from posteriax.families.family import DiagonalGaussian, Family, Gaussian, Variat
 from posteriax.families.full_covariance import FullCovariance
 from posteriax.families.ktied import KTied
 from posteriax.families.low_rank import LowRank
+from posteriax.families.low_rank_precision import LowRankPrecision
 from posteriax.families.matrix_normal import MatrixNormal
 from posteriax.families.matrix_normal import factors as factors
 from posteriax.families.misfits import misfit_notes as misfit_notes
@@ -32,6 +33,7 @@ __all__ = [
     "Gaussian",
     "KTied",
     "LowRank",
+    "LowRankPrecision",
     "MatrixNormal",
     "MultiplicativeNormal",
     "Normal",

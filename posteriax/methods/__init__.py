@@ -17,13 +17,10 @@ from posteriax.methods.method import RunLength as RunLength
 from posteriax.methods.method import Task as Task
 from posteriax.methods.natural_gradients import natural_gradient as natural_gradient
 from posteriax.methods.nuts import NUTS as NUTS
-from posteriax.methods.recipes import DEFAULT_METHODS as DEFAULT_METHODS
-from posteriax.methods.recipes import OTHER_METHODS as OTHER_METHODS
-from posteriax.methods.recipes import RECIPES as RECIPES
-from posteriax.methods.recipes import Circumstances as Circumstances
-from posteriax.methods.recipes import RecipeRun as RecipeRun
-from posteriax.methods.recipes import run_of as run_of
+from posteriax.methods.prior_tuning import tune_prior as tune_prior
 from posteriax.methods.sgmcmc import SGHMC as SGHMC
 from posteriax.methods.sgmcmc import SGLD as SGLD
 from posteriax.methods.swag import SWAG as SWAG
+from posteriax.methods.tuned_problem import TunedProblem as TunedProblem
+from posteriax.methods.tuned_problem import Tuning as Tuning
 from posteriax.methods.vi import VI as VI

@@ -22,6 +22,7 @@ from posteriax.families.arrays import Use, apply_with_pushes, find_uses
 from posteriax.priors import Leaf
 from posteriax.problem import Latents, Problem
 
+LARGEST_ROOT = 512  # weights whose curvature is collected as a triangular root
 GROUP_BYTES = 64_000_000  # of per-example gradients at once
 
 
@@ -90,19 +91,36 @@ def diagonal(problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[
     return jax.lax.scan(add_group, jax.tree.map(jnp.zeros_like, own), parts)[0]
 
 
-def full(problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[int]) -> jax.Array:
-    """G over all chosen leaves, raveled one after the other."""
+def is_root(size: int) -> bool:
+    """Whether the full curvature of so many weights is collected as its triangular root."""
+    return size <= LARGEST_ROOT
+
+
+def add_full(so_far: jax.Array, problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[int]) -> jax.Array:
+    """G over all chosen leaves, raveled one after the other, with the examples of a batch; or R, G = R'R.
+
+    Rounding of G in float32 hides what is smaller than 1e-7 of its largest eigenvalue, which with many examples or
+    little noise is more than the prior; that of R, the square of it. R is updated by a QR decomposition, which takes
+    too long for many weights.
+    """
+    own = rows(problem, latents, batch, chosen)
+    if is_root(so_far.shape[0]):
+        return jnp.linalg.qr(jnp.concatenate([so_far, own]), mode="r")
+    return so_far + own.T @ own
+
+
+def rows(problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[int]) -> jax.Array:
+    """R with G = R'R: a row (J_n' l_nc)' for every example and output, over all chosen leaves, raveled."""
     factors = output_factors(problem, latents, problem.outputs(latents.network, batch.x), batch)
     own, outputs = _of_chosen(problem, latents, chosen)
 
     def of_example(x: Any, columns: jax.Array) -> jax.Array:
         _, pull = jax.vjp(lambda some: outputs(some, x), own)
-        rows = jax.vmap(lambda column: pull(column)[0])(columns.T.astype(own[0].dtype))
-        return jnp.concatenate([row.reshape(row.shape[0], -1) for row in rows], axis=1)
+        found = jax.vmap(lambda column: pull(column)[0])(columns.T.astype(own[0].dtype))
+        return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in found], axis=1)
 
-    rows = jax.vmap(of_example)(batch.x, factors)
-    rows = rows.reshape(-1, rows.shape[-1])
-    return rows.T @ rows
+    each = jax.vmap(of_example)(batch.x, factors)
+    return each.reshape(-1, each.shape[-1])
 
 
 def layers_among(problem: Problem, example: Any, chosen: Sequence[int]) -> dict[int, Use]:

@@ -38,6 +38,7 @@ from posteriax.priors import Whitening
 from posteriax.problem import Latents, Problem
 
 DIVERGENT = 1000.0  # nats of energy error
+JITTER = 0.1  # of a trajectory that correlations have not stretched
 EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up
 
 
@@ -54,7 +55,8 @@ class HMC(FullBatchSampler):
         warmup: transitions that are discarded, and adapt step size and masses.
         target_acceptance: the acceptance rate that the step size is adapted to.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
-            whole number of periods along some direction, which would then never move.
+            whole number of periods along some direction, which would then never move. 0.1 by default, and more for
+            trajectories that correlations have stretched (:func:`spread`).
         max_leapfrogs: the largest number of leapfrog steps of a trajectory. Trajectories that it cuts short are noted
             in the trace; a run that would lose more than half of every trajectory is refused.
         start: "map" climbs briefly from the chain's own initial weights, with some noise added, into the bulk of the
@@ -79,7 +81,7 @@ class HMC(FullBatchSampler):
     trajectory: float | None = None
     masses: Literal["adapted", "prior"] | None = None
     target_acceptance: float = 0.8
-    jitter: float = 0.1
+    jitter: float | None = None
     max_leapfrogs: int = 10_000
     float64_accept: bool = False
 
@@ -92,7 +94,7 @@ class HMC(FullBatchSampler):
         check_acceptance(self.target_acceptance)
         if self.masses not in (None, "adapted", "prior"):
             raise ValueError(f'masses must be "adapted" or "prior", got {self.masses!r}')
-        if not 0.0 <= self.jitter < 1.0:
+        if self.jitter is not None and not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"jitter must be at least 0 and less than 1, got {self.jitter}")
 
     def bind(self, task: Task) -> "HMCKernel":
@@ -219,11 +221,12 @@ class HMCKernel(FullBatchKernel):
             step_size = jnp.exp(jnp.where(warming, adaptation.log_step_size, adaptation.log_step_size_avg))
         else:
             step_size = jnp.asarray(method.step_size, jnp.float32)
-        longer = 1.0 + method.jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0)
         if state.diagonal is None or method.trajectory is not None:
-            length = self.prior_trajectory * longer
+            length, jitter = self.prior_trajectory, JITTER if method.jitter is None else method.jitter
         else:
-            length = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32) * longer
+            length = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32)
+            jitter = spread(length) if method.jitter is None else method.jitter
+        length = length * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
         if method.step_size is None:
             # until step size and masses are roughly right, a whole trajectory may take far too many steps
             early = state.step < method.warmup // 4
@@ -276,6 +279,17 @@ def energy_change(before: Parts, after: Parts, kinetic: jax.Array, temperature: 
     likelihood, prior = (new - old for new, old in zip(after, before, strict=True))
     change = kinetic - (likelihood + prior) / temperature
     return jnp.where(jnp.isnan(change), jnp.inf, change)
+
+
+def spread(length: jax.Array) -> jax.Array:
+    """The jitter of a trajectory that was stretched from pi / 2 to `length`, as a fraction of it.
+
+    A trajectory that is long enough for correlated weights can be a whole number of periods of the others: with a
+    stretch of 4, whose trajectory lasts 2 pi, and a tenth of it as jitter, log sigma of a linear regression had 160
+    effective draws in 4,000. Lengths that differ by a period in all average its return away, and none is shorter
+    than a quarter of a period.
+    """
+    return jnp.clip(length - math.pi / 2, JITTER * length, math.pi) / length
 
 
 def refuse_cut_trajectories(wanted: float, allowed: int) -> None:

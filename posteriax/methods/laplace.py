@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from posteriax._internal.checks import check_choice
+from posteriax._internal.checks import check_choice, check_count
 from posteriax._internal.leaf_paths import select_paths
 from posteriax.data import Batch
 from posteriax.methods import mode
@@ -34,7 +34,8 @@ class Laplace(Method):
 
     Args:
         structure: of the covariance: "diagonal"; "kronecker", one factor for the inputs and one for the outputs of
-            every layer, in whose joint basis the prior is exact too; "full", over all weights at once.
+            every layer, in whose joint basis the prior is exact too; "full", over all weights at once; "low-rank", the
+            prior's, narrowed along the `rank` directions about which the data say most.
         over: which leaves are random, as a path pattern: ``"out/**"`` is a last-layer Laplace. The others are points.
         mode: where the mode comes from. "train" finds it like ``px.MAP()`` does (models that are linear in few
             weights by Newton steps); "network" takes the network's own weights, which have been trained elsewhere; a
@@ -42,6 +43,7 @@ class Laplace(Method):
         predictive: "linearised" predicts with f(x, w*) + J(x) (w - w*), the model whose posterior the Gaussian is;
             "draws" with the network at draws of the weights, which for deep networks is usually worse.
         optimizer: of "train".
+        rank: of "low-rank".
 
     The trace has `log_evidence`, the logarithm of the marginal likelihood p(D), to compare networks and priors by.
 
@@ -59,10 +61,12 @@ class Laplace(Method):
     mode: Literal["train", "network"] | Posterior = "train"
     predictive: Literal["linearised", "draws"] = "linearised"
     optimizer: optax.GradientTransformation | None = None
+    rank: int = 20
     fixed_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_choice("structure", self.structure, ("diagonal", "kronecker", "full"))
+        check_choice("structure", self.structure, ("diagonal", "kronecker", "full", "low-rank"))
+        check_count("rank", self.rank)
         check_choice("predictive", self.predictive, ("linearised", "draws"))
         if not isinstance(self.mode, Posterior):
             check_choice("mode", self.mode, ("train", "network"))
@@ -90,7 +94,7 @@ class Laplace(Method):
         elif training < 1:
             raise ValueError("Laplace trains first and needs one more epoch for the curvature: use epochs=2 or more")
         chosen = select_paths(self.over, problem.leaf_names[: len(jax.tree.leaves(problem.network.params))])
-        plan = structure_of(self.structure, task, chosen)
+        plan = structure_of(self.structure, task, chosen, self.rank)
         notes = (*plan.notes, *(("the mode was found by Newton steps",) if newton else ()))
         trainer = MAP(self.optimizer).bind(replace(task, steps=max(training, 1)))
         return LaplaceKernel(
@@ -112,7 +116,8 @@ class LaplaceKernel(Kernel):
                 raise ValueError("the mode of a linear model is found from the whole data set: give arrays (x, y)")
             found = mode.find_mode(lambda latents: self.problem.log_joint(latents, batch), start)
             start = ravel_pytree(start)[1](found.value)
-        return State(self.trainer.init(key, start, batch), jnp.zeros((), jnp.int32), self.plan.nothing())
+        train, collect = jax.random.split(key)
+        return State(self.trainer.init(train, start, batch), jnp.zeros((), jnp.int32), self.plan.nothing(collect))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         problem, epoch = self.problem, self.task.steps_per_epoch

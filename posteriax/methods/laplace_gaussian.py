@@ -1,25 +1,35 @@
 """Laplace's Gaussian: which curvature is collected for which leaf, and what distribution it gives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from scipy.linalg import cho_solve, cholesky
 
 from posteriax.data import Batch
-from posteriax.families import Family, FullCovariance, Normal, Point, RotatedNormal
+from posteriax.families import Family, FullCovariance, LowRankPrecision, Normal, Point, RotatedNormal
 from posteriax.families.arrays import Use
-from posteriax.methods import gauss_newton
+from posteriax.methods import curvature_sketch, gauss_newton
 from posteriax.methods.method import Task
 from posteriax.posterior import Trace, VariationalPosterior
 from posteriax.problem import Latents, Problem
 
-Structure = Literal["diagonal", "kronecker", "full"]
+Structure = Literal["diagonal", "kronecker", "full", "low-rank"]
+LOST = 1e-12  # of the largest eigenvalue: what is left of a 0 by rounding
 LARGEST_FULL = 10_000  # weights with one covariance
 LARGEST_VECTOR = 1_000  # of a bias or another leaf without Kronecker factors, which then has a covariance of its own
+
+
+class Curvature(NamedTuple):
+    """Of the examples seen so far, for each part of a plan: sums, or the triangular roots of small full matrices."""
+
+    full: tuple[jax.Array, ...]
+    diagonal: list[jax.Array]
+    layers: dict[int, gauss_newton.Kronecker]
 
 
 class Collected(NamedTuple):
@@ -27,11 +37,13 @@ class Collected(NamedTuple):
 
     Args:
         log_likelihood: of the data.
-        blocks: the curvature of each block of leaves, in the order of the plan.
+        curvature: of the parts of the plan that are plain sums.
+        sketch: of the leaves with a low-rank curvature, if there are such.
     """
 
     log_likelihood: jax.Array
-    blocks: tuple[Any, ...]
+    curvature: Curvature
+    sketch: curvature_sketch.Sketch | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,47 +55,63 @@ class CurvaturePlan:
         full: groups of leaves, each with one covariance.
         diagonal: leaves with independent weights.
         layers: leaves with Kronecker factors, and how the network uses them.
+        low_rank: leaves with a low-rank curvature, across all of them.
+        rank: of that curvature.
         notes: what a user should know.
     """
 
     problem: Problem
-    full: tuple[tuple[int, ...], ...]
-    diagonal: tuple[int, ...]
-    layers: dict[int, Use]
+    full: tuple[tuple[int, ...], ...] = ()
+    diagonal: tuple[int, ...] = ()
+    layers: dict[int, Use] = field(default_factory=dict)
+    low_rank: tuple[int, ...] = ()
+    rank: int = 0
     notes: tuple[str, ...] = ()
 
-    def nothing(self) -> Collected:
-        """No examples yet."""
+    def nothing(self, key: jax.Array) -> Collected:
+        """No examples yet. The key is for the directions that a low-rank curvature is found from."""
         leaves, infos = jax.tree.leaves(self.problem.latents), self.problem.leaf_infos
-        sizes = [sum(leaves[i].size for i in group) for group in self.full]
-        return Collected(
-            jnp.zeros(()),
-            (
-                tuple(jnp.zeros((size, size)) for size in sizes),
-                [jnp.zeros_like(leaves[i]) for i in self.diagonal],
-                {i: gauss_newton.no_kronecker(infos[i], jnp.float32) for i in self.layers},
-            ),
+        curvature = Curvature(
+            tuple(jnp.zeros((self._size(group),) * 2) for group in self.full),
+            [jnp.zeros_like(leaves[i]) for i in self.diagonal],
+            {i: gauss_newton.no_kronecker(infos[i], jnp.float32) for i in self.layers},
         )
+        sketch = None
+        if self.low_rank:
+            size = self._size(self.low_rank)
+            sketch = curvature_sketch.start(key, size, curvature_sketch.columns_for(self.rank, size))
+        return Collected(jnp.zeros(()), curvature, sketch)
+
+    def _size(self, group: Sequence[int]) -> int:
+        leaves = jax.tree.leaves(self.problem.latents)
+        return sum(leaves[i].size for i in group)
 
     def add(self, so_far: Collected, latents: Latents, batch: Batch, log_likelihood: jax.Array) -> Collected:
         """The sums with the examples of a batch."""
-        problem = self.problem
-        new = (
-            tuple(gauss_newton.full(problem, latents, batch, group) for group in self.full),
-            gauss_newton.diagonal(problem, latents, batch, self.diagonal) if self.diagonal else [],
-            gauss_newton.kronecker(problem, latents, batch, self.layers, problem.leaf_infos) if self.layers else {},
+        problem, sketch = self.problem, so_far.sketch
+        old = so_far.curvature
+        diagonal = gauss_newton.diagonal(problem, latents, batch, self.diagonal) if self.diagonal else []
+        layers = gauss_newton.kronecker(problem, latents, batch, self.layers, problem.leaf_infos) if self.layers else {}
+        if sketch is not None:
+            leaves, priors = jax.tree.leaves(latents), problem.leaf_priors
+            scales = [jax.lax.rsqrt(prior_curvature(priors[i], leaves[i])) for i in self.low_rank]
+            sketch = curvature_sketch.add(sketch, problem, latents, batch, self.low_rank, scales)
+        pairs = zip(old.full, self.full, strict=True)
+        curvature = Curvature(
+            tuple(gauss_newton.add_full(own, problem, latents, batch, group) for own, group in pairs),
+            jax.tree.map(jnp.add, old.diagonal, diagonal),
+            jax.tree.map(jnp.add, old.layers, layers),
         )
-        blocks = jax.tree.map(jnp.add, so_far.blocks, new)
-        return Collected(so_far.log_likelihood + log_likelihood, blocks)
+        return Collected(so_far.log_likelihood + log_likelihood, curvature, sketch)
 
 
-def structure_of(structure: Structure, task: Task, chosen: Sequence[int]) -> CurvaturePlan:
+def structure_of(structure: Structure, task: Task, chosen: Sequence[int], rank: int = 0) -> CurvaturePlan:
     """The plan for the chosen leaves."""
     problem, leaves = task.problem, jax.tree.leaves(task.problem.latents)
     sizes = {i: leaves[i].size for i in chosen}
     names, total = problem.leaf_names, sum(leaves[i].size for i in chosen)
     for i in chosen:
-        if not _is_independent(problem.leaf_priors[i]):
+        if _base(problem.leaf_priors[i]).event_shape:
             raise ValueError(f"Laplace needs priors that are independent across weights; that of {names[i]} is not")
     if structure == "full":
         if total > LARGEST_FULL:
@@ -91,9 +119,17 @@ def structure_of(structure: Structure, task: Task, chosen: Sequence[int]) -> Cur
                 f"a full covariance of {total:,} weights is too large (the limit is {LARGEST_FULL:,}): use "
                 f'structure="kronecker", or fewer leaves by over='
             )
-        return CurvaturePlan(problem, (tuple(chosen),), (), {})
+        return CurvaturePlan(problem, full=(tuple(chosen),))
     if structure == "diagonal":
-        return CurvaturePlan(problem, (), tuple(chosen), {})
+        return CurvaturePlan(problem, diagonal=tuple(chosen))
+    if structure == "low-rank":
+        for i in chosen:
+            if not isinstance(_base(problem.leaf_priors[i]), dist.Normal):
+                raise ValueError(
+                    f"a low-rank curvature is one in units of a Gaussian prior, but {names[i]} has "
+                    f'{type(_base(problem.leaf_priors[i])).__name__}: use p.Normal(), or structure="kronecker"'
+                )
+        return CurvaturePlan(problem, low_rank=tuple(chosen), rank=min(rank, total))
     layers = gauss_newton.layers_among(problem, task.example, chosen)
     rest = [i for i in chosen if i not in layers]
     small = tuple((i,) for i in rest if sizes[i] <= LARGEST_VECTOR)
@@ -103,12 +139,11 @@ def structure_of(structure: Structure, task: Task, chosen: Sequence[int]) -> Cur
         f"{sizes[i]:,} weights are independent"
         for i in large
     )
-    return CurvaturePlan(problem, small, large, layers, notes)
+    return CurvaturePlan(problem, full=small, diagonal=large, layers=layers, notes=notes)
 
 
-def _is_independent(prior: dist.Distribution) -> bool:
-    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
-    return not base.event_shape
+def _base(prior: dist.Distribution) -> dist.Distribution:
+    return prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
 
 
 def gaussian_of(
@@ -131,15 +166,18 @@ def _of_member(
     plan: CurvaturePlan, problem: Problem, mode: Latents, collected: Collected
 ) -> tuple[dict[str, Family], dict[str, Any]]:
     names, leaves = problem.leaf_names, jax.tree.leaves(mode)
-    precisions = [_prior_precision(prior, leaf) for prior, leaf in zip(problem.leaf_priors, leaves, strict=True)]
+    precisions = [
+        np.asarray(prior_curvature(prior, jnp.asarray(leaf)), np.float64)
+        for prior, leaf in zip(problem.leaf_priors, leaves, strict=True)
+    ]
     families: dict[str, Family] = {name: Point() for name in names}
     variational: dict[str, Any] = {name: {"value": leaf} for name, leaf in zip(names, leaves, strict=True)}
-    full, diagonal, layers = collected.blocks
+    full, diagonal, layers = collected.curvature
     temperature = problem.temperature
     for group, matrix in zip(plan.full, full, strict=True):
         over: Any = "network" if len(group) > 1 else "leaf"
         flat = np.concatenate([precisions[i].reshape(-1) for i in group])
-        covariance = temperature * np.linalg.inv(np.asarray(matrix, np.float64) + np.diag(flat))
+        covariance = temperature * _inverse(as_matrix(matrix), flat, names[group[0]])
         mean = np.concatenate([leaves[i].reshape(-1) for i in group]) if over == "network" else leaves[group[0]]
         for i in group:
             families[names[i]] = FullCovariance(over)
@@ -153,18 +191,53 @@ def _of_member(
         families[names[i]] = RotatedNormal()
         precision = float(precisions[i].mean())
         variational[names[i]] = {"mean": leaves[i], **_rotated(sums, problem.leaf_infos[i], precision, temperature)}
+    if collected.sketch is not None:
+        along, vectors = curvature_sketch.leading(collected.sketch, plan.rank)
+        family = LowRankPrecision(plan.rank, "network")
+        for i in plan.low_rank:
+            families[names[i]] = family
+            variational.pop(names[i])
+        prior = np.concatenate([precisions[i].reshape(-1) for i in plan.low_rank])
+        variational[names[plan.low_rank[0]]] = {
+            "mean": np.concatenate([leaves[i].reshape(-1) for i in plan.low_rank]),
+            "log_scale": (0.5 * np.log(temperature / prior)).astype(np.float32),
+            "directions": (vectors * np.sqrt(along)).astype(np.float32),
+        }
     return families, variational
 
 
-def _prior_precision(prior: dist.Distribution, leaf: np.ndarray) -> np.ndarray:
+def prior_curvature(prior: dist.Distribution, leaf: jax.Array) -> jax.Array:
     """-d2 log p(w) / dw^2 for every weight; at least 0."""
-    value = jnp.asarray(leaf)
 
     def slope(w: jax.Array) -> jax.Array:
         return jax.grad(lambda v: prior.log_prob(v).sum())(w)
 
-    curvature = -jax.jvp(slope, (value,), (jnp.ones_like(value),))[1]
-    return np.maximum(np.asarray(curvature, np.float64), 0.0)
+    return jnp.maximum(-jax.jvp(slope, (leaf,), (jnp.ones_like(leaf),))[1], 0.0)
+
+
+def as_matrix(collected: Any) -> np.ndarray:
+    """A full curvature in double precision, from what was collected of it."""
+    own = np.asarray(collected, np.float64)
+    return own.T @ own if gauss_newton.is_root(len(own)) else own
+
+
+def _inverse(matrix: np.ndarray, precision: np.ndarray, name: str) -> np.ndarray:
+    """(G + P)^-1. Eigenvalues of G that are lost in float32 count as 0 if it would not be positive otherwise."""
+    with_prior = matrix + np.diag(precision)
+    if precision.min() == 0:
+        values = np.linalg.eigvalsh(with_prior)
+        if values[0] < LOST * values[-1]:
+            raise ValueError(
+                f"the curvature of {name} is singular: the data do not determine all weights, and the prior has no "
+                f"curvature at the mode. Use a prior that has, such as p.Normal()"
+            )
+    try:
+        factor = cholesky(with_prior, lower=True)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrix)
+        known = np.where(values > np.finfo(np.float32).eps * values[-1], values, 0.0)
+        factor = cholesky((vectors * known) @ vectors.T + np.diag(precision), lower=True)
+    return cho_solve((factor, True), np.eye(len(matrix)))
 
 
 def _triangle(covariance: np.ndarray) -> dict[str, np.ndarray]:

@@ -227,7 +227,8 @@ def bin_of(confidence: Any, bins: int) -> jax.Array:
     >>> bin_of(jnp.array([0.1, 0.5, 0.51]), 2).tolist()
     [0, 0, 1]
     """
-    return jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
+    arrays = np if isinstance(confidence, np.ndarray) else jnp
+    return arrays.clip(arrays.ceil(confidence * bins).astype(np.int32) - 1, 0, bins - 1)
 
 
 def _sums(confidence: jax.Array, right: jax.Array, index: jax.Array, bins: int) -> CalibrationBins:

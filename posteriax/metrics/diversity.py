@@ -8,7 +8,7 @@ others. The mean of these is the mean over all pairs, which papers report.
 from typing import Any
 
 import jax
-from jax.scipy.special import rel_entr
+import jax.numpy as jnp
 
 from posteriax._internal.compiler import jit
 from posteriax.metrics.classification import accuracy
@@ -68,9 +68,14 @@ def _disagreement(predicted: jax.Array) -> jax.Array:
 
 @jit
 def _pairwise_kl(probs: jax.Array) -> jax.Array:
-    from_all = lambda one: rel_entr(one, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
+    from_all = lambda one: _relative_entropy(one, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
     # one member after another: all pairs at once would hold K copies of all predictions
     return jax.lax.map(from_all, probs) / (len(probs) - 1)
+
+
+def _relative_entropy(p: jax.Array, q: jax.Array) -> jax.Array:
+    # exactly 0 for equal members; a fused p log p - p log q (JAX's rel_entr) rounds one of its products only
+    return jnp.where(p > 0, p * (jnp.log(p) - jnp.log(q)), 0.0)
 
 
 def _members(probs: Any) -> jax.Array:

@@ -13,6 +13,7 @@ from posteriax.posterior.prediction import outputs_of as outputs_of
 from posteriax.posterior.prediction import plan_program as plan_program
 from posteriax.posterior.stored_draws import blocks_of_draws as blocks_of_draws
 from posteriax.posterior.stored_draws import join_draws as join_draws
+from posteriax.posterior.stored_draws import take_draws as take_draws
 from posteriax.posterior.trace import Trace as Trace
 from posteriax.posterior.variational import VariationalPosterior as VariationalPosterior
 from posteriax.problem import Predictive as Predictive

@@ -1,6 +1,6 @@
 """Draws that stay on disk: array-likes over the shards of a checkpoint, read on access."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,19 @@ class StoredDraws:
     """The draws of one leaf, (chains, draws, ...), stored in parts of shape (draws, chains, ...).
 
     Index it by chain and draw (integers or integer arrays, as in NumPy), or read everything with ``np.asarray``.
+
+    Args:
+        parts: the files.
+        skipped: how many of the first draws to leave out.
     """
 
     parts: tuple[FileArray, ...]
+    skipped: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
         _, chains, *rest = self.parts[0].shape
-        return (chains, sum(part.shape[0] for part in self.parts), *rest)
+        return (chains, sum(part.shape[0] for part in self.parts) - self.skipped, *rest)
 
     @property
     def dtype(self) -> np.dtype:
@@ -63,10 +68,11 @@ class StoredDraws:
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All draws in order, a bounded number of bytes at a time: arrays (chains, some draws, ...)."""
+        step, skip = fitting(BLOCK_BYTES, self.nbytes // max(self.shape[1], 1)), self.skipped
         for part in self.parts:
-            step = fitting(BLOCK_BYTES, self.nbytes // max(self.shape[1], 1))
-            for first in range(0, part.shape[0], step):
+            for first in range(min(skip, part.shape[0]), part.shape[0], step):
                 yield np.swapaxes(part.read(first, min(first + step, part.shape[0])), 0, 1)
+            skip = max(skip - part.shape[0], 0)
 
     def pieces(self) -> Iterator[np.ndarray]:
         """All draws of the first chain, then of the next: the order of an array's bytes."""
@@ -75,6 +81,7 @@ class StoredDraws:
                 yield block[chain]
 
     def _row(self, draw: int) -> np.ndarray:
+        draw += self.skipped
         for part in self.parts:
             if draw < part.shape[0]:
                 return part.read(draw, draw + 1)[0]
@@ -90,10 +97,34 @@ def blocks_of_draws(leaf: Any) -> Iterator[np.ndarray]:
         yield np.asarray(leaf)
 
 
-def join_draws(chunks: list[Any]) -> Any:
-    """One leaf's draws, (chains, draws, ...), from chunks (draws, chains, ...) in memory or in files."""
+def join_draws(chunks: list[Any], skipped: int = 0) -> Any:
+    """One leaf's draws, (chains, draws, ...), from chunks (draws, chains, ...) in memory or in files.
+
+    The first `skipped` draws of each chain are left out.
+    """
     size = sum(int(np.prod(chunk.shape, dtype=np.int64)) * chunk.dtype.itemsize for chunk in chunks)
     if size > IN_MEMORY_BYTES and all(isinstance(chunk, FileArray) for chunk in chunks):
-        return StoredDraws(tuple(chunks))
+        return StoredDraws(tuple(chunks), skipped)
     arrays = [chunk.read(0, chunk.shape[0]) if isinstance(chunk, FileArray) else chunk for chunk in chunks]
-    return np.swapaxes(np.concatenate(arrays), 0, 1)
+    return np.swapaxes(np.concatenate(arrays)[skipped:], 0, 1)
+
+
+def take_draws(chunks: Sequence[Any], indices: np.ndarray) -> np.ndarray:
+    """Some draws of one leaf, (chains, indices, ...), from chunks (draws, chains, ...) in memory or in files.
+
+    Args:
+        chunks: in order.
+        indices: ascending; they count from the first draw of the first chunk.
+
+    >>> take_draws([np.array([[0], [1]]), np.array([[2], [3], [4]])], np.array([1, 2, 4, 4]))
+    array([[1, 2, 4, 4]])
+    """
+    taken, before = [], 0
+    for chunk in chunks:
+        here = indices[(indices >= before) & (indices < before + chunk.shape[0])] - before
+        if here.size and isinstance(chunk, FileArray):
+            taken.append(chunk.read(here[0], here[-1] + 1)[here - here[0]])
+        elif here.size:
+            taken.append(chunk[here])
+        before += chunk.shape[0]
+    return np.swapaxes(np.concatenate(taken), 0, 1)

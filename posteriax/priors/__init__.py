@@ -27,6 +27,7 @@ from posteriax.priors.prior import Whitening as Whitening
 from posteriax.priors.prior import as_prior as as_prior
 from posteriax.priors.standard import HeNormal, Laplace, Logistic, Normal, NormalMixture, StudentT
 from posteriax.priors.sweeps import family_sweep, scale_sweep
+from posteriax.priors.tuning import tune
 
 __all__ = [
     "ARD",
@@ -42,4 +43,5 @@ __all__ = [
     "StudentT",
     "family_sweep",
     "scale_sweep",
+    "tune",
 ]

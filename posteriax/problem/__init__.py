@@ -25,6 +25,7 @@ from posteriax.problem.networks import network as network
 from posteriax.problem.networks import paths as paths
 from posteriax.problem.predictive.classes import ClassPredictive as ClassPredictive
 from posteriax.problem.predictive.counts import CountPredictive as CountPredictive
+from posteriax.problem.predictive.joined import join_examples as join_examples
 from posteriax.problem.predictive.normals import NormalPredictive as NormalPredictive
 from posteriax.problem.predictive.numbers import NumberPredictive as NumberPredictive
 from posteriax.problem.predictive.predictive import Predictive as Predictive

@@ -17,9 +17,12 @@ from posteriax.run.checkpointing import SaveCheckpoints
 from posteriax.run.feeding import Supply
 from posteriax.run.gradient_noise import GradientNoise
 from posteriax.run.identity import identity_of
+from posteriax.run.levelling import StopWhenLevel, UntilLevel
 from posteriax.run.loop import Observer, Run, first_bad_leaf, run_steps, trace_of
 from posteriax.run.observers import CheckWarmup, ShowProgress, StopOnInterrupt
 from posteriax.run.preparing import Length, PreparedRun, prepare_run
+from posteriax.run.program import Program
+from posteriax.run.sampling_rule import SamplingRule, StopSampling
 from posteriax.run.stopping import HeldOut, StopEarly, StoppingRule, hold_out
 from posteriax.run.watch import Watch, WatchObserver
 
@@ -41,7 +44,7 @@ def fit(
     mesh: Mesh | None = None,
     watch: Watch | None = None,
     record: GradientNoise | None = None,
-    stop: StoppingRule | None = None,
+    stop: StoppingRule | UntilLevel | SamplingRule | None = None,
     augment: Any = None,
 ) -> Posterior:
     """Infer the posterior of a problem from data.
@@ -49,7 +52,8 @@ def fit(
     Args:
         problem: network, likelihood, prior, temperature.
         data: ``(x, y)``, arrays with a leading axis of examples; x may be a pytree of arrays. Memory maps and arrays
-            over 2 GB stay on the host. Or a loader of ``len(loader)`` batches ``(x, y)``, iterated once per epoch.
+            over 2 GB stay on the host. Or a loader of ``len(loader)`` batches ``(x, y)``, such as a list of
+            them, iterated once per epoch.
             With ``(x, y, weight)`` each example counts as `weight` examples in the likelihood's sum.
         method: ``px.MAP()``, ``px.VI(family)``, ``px.HMC()``, ..., or a ``px.Ensemble`` of any of them.
         key: an int or a JAX key. The same key gives the same posterior.
@@ -67,8 +71,10 @@ def fit(
         augment: a function ``(key, x) -> x`` of a batch, or a list of them: ``[px.data.RandomCrop(4),
             px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).
         record: ``px.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
-        stop: ``px.EarlyStopping(...)`` returns the best posterior of the run by a score on held-out data, and ends the
-            run once it no longer improves, for methods that optimise.
+        stop: for methods that optimise, ``px.UntilLevel()`` ends the run once more training would gain next to nothing,
+            and ``px.EarlyStopping(...)`` returns the best posterior of the run by a score on held-out data. For
+            samplers, ``px.UntilMixed(x)`` ends the run once its chains agree on their predictions at x, or after so
+            many seconds. `steps`, `epochs` or `draws` is then the upper limit.
 
     Raises:
         Interrupted: on Ctrl-C, after the current chunk; its ``.posterior`` is the posterior so far.
@@ -83,10 +89,20 @@ def fit(
     (500, 2)
     """
     length = Length(epochs, steps, draws)
-    held_out = None if stop is None else hold_out(stop, problem, data, as_key(key))
-    training = data if held_out is None else held_out.training
-    prepared = prepare_run(problem, training, method, key, length, chains, batch_size, mesh, record, augment)
-    return _execute(prepared, checkpoint, checkpoint_every, progress, watch, held_out)
+    rule = hold_out(stop, problem, data, as_key(key)) if isinstance(stop, StoppingRule) else _checked(stop)
+    training, level = rule.training if isinstance(rule, HeldOut) else data, isinstance(rule, UntilLevel)
+    prepared = prepare_run(
+        problem, training, method, key, length, chains, batch_size, mesh, record, augment, until_level=level
+    )
+    return _execute(prepared, checkpoint, checkpoint_every, progress, watch, rule)
+
+
+def _checked(stop: Any) -> UntilLevel | SamplingRule | None:
+    if stop is not None and not isinstance(stop, UntilLevel | SamplingRule):
+        raise TypeError(
+            f"stop must be px.UntilLevel(...), px.EarlyStopping(...) or, for samplers, px.UntilMixed(...); got {stop!r}"
+        )
+    return stop
 
 
 def _execute(
@@ -95,7 +111,7 @@ def _execute(
     checkpoint_every: float,
     progress: bool | None,
     watch: Watch | None,
-    held_out: HeldOut | None,
+    rule: HeldOut | UntilLevel | SamplingRule | None,
 ) -> Posterior:
     check_positive("checkpoint_every", checkpoint_every)
     program, supply = prepared.program, Supply(prepared.data, prepared.program)
@@ -104,34 +120,50 @@ def _execute(
     if watch is not None:
         _check_optimises("watch=", program.method)
         observers.append(WatchObserver(watch, program))
-    early = None
-    if held_out is not None:
-        _check_optimises("stop=", program.method)
-        if program.method.fixed_length:
-            raise ValueError(f"stop= is not for {name}: its posterior is collected until the end of the run")
-        early = StopEarly(held_out, program)
-        observers.append(early)
+    stopping = None if rule is None else _stopping(rule, program)
+    observers += [stopping] if stopping else []
     with contextlib.ExitStack() as stack:
         checkpoints = None
         if folder is not None:
             given = prepared.data.arrays if prepared.data.given is None else prepared.data.given
             identity = identity_of(prepared.members, prepared.key, given, prepared.data.sample, program.augment)
-            identity |= early.identity() if early else {}
+            identity |= stopping.identity() if isinstance(stopping, StopEarly | StopWhenLevel) else {}
             store = stack.enter_context(open_checkpoint(folder, identity))
             checkpoints = SaveCheckpoints(store, checkpoint_every, program, tuple(observers))
-        observers.append(ShowProgress(stack.enter_context(Progress(name, total, progress))))
+        observers.append(ShowProgress(stack.enter_context(Progress(name, total, progress)), tuple(observers)))
         observers.append(StopOnInterrupt(stack.enter_context(listen())))
         run = _run(prepared, supply, checkpoints, observers)
     posterior = _posterior(prepared, run, observers)
-    if run.step < total and not (early and early.asks_to_stop()):
+    if run.step < total and not (stopping and stopping.asks_to_stop()):
         resume = f"the same call resumes it from {folder}" if folder else "with checkpoint=DIR it could be resumed"
         raise Interrupted(
             f"{name} was stopped at step {run.step} of {total}: {resume}; this exception's .posterior is the posterior "
             f"so far",
             posterior,
         )
-    assert posterior is not None  # a finished sampler has drawn
+    if posterior is None:  # only a limit of seconds ends a sampler before its first draw
+        raise RuntimeError(
+            f"{name} had taken {run.step} of {program.task.warmup} warm-up steps, and its time is too short for the "
+            f"others: allow more seconds, or a shorter warmup"
+        )
     return posterior
+
+
+def _stopping(rule: HeldOut | UntilLevel | SamplingRule, program: Program) -> StopEarly | StopWhenLevel | StopSampling:
+    method = program.method
+    if isinstance(rule, SamplingRule):
+        if not method.samples:
+            raise ValueError(
+                f"stop={type(rule).__name__}(...) is for samplers: {method.name} optimises, and px.EarlyStopping(...) "
+                f"can end it"
+            )
+        return StopSampling(rule, program)
+    if isinstance(rule, UntilLevel):
+        return StopWhenLevel(rule, program)
+    _check_optimises("stop=", method)
+    if method.fixed_length:
+        raise ValueError(f"stop= is not for {method.name}: its posterior is collected until the end of the run")
+    return StopEarly(rule, program)
 
 
 def _run(prepared: PreparedRun, supply: Supply, checkpoints: SaveCheckpoints | None, observers: list[Observer]) -> Run:
@@ -157,14 +189,18 @@ def _posterior(prepared: PreparedRun, run: Run, observers: list[Observer]) -> Po
     if program.method.samples and not run.drawn:
         return None
     notes = prepared.notes + tuple(note for observer in observers for note in observer.notes())
-    trace, states = trace_of(program, run.recorded, notes, run.seconds), jax.device_get(run.states)
+    dropped = sum(observer.dropped() for observer in observers)
+    trace, states = trace_of(program, run.recorded, notes, run.seconds, dropped), jax.device_get(run.states)
     for observer in observers:
         trace.arrays.update(observer.trace_arrays())
         states = observer.chosen(states)
-    draws = jax.tree.map(lambda *chunks: join_draws(list(chunks)), *run.drawn) if run.drawn else None
+    draws = jax.tree.map(lambda *chunks: join_draws(list(chunks), dropped), *run.drawn) if run.drawn else None
     return program.kernel.finish(states, draws, trace)
 
 
 def _check_optimises(argument: str, method: Method) -> None:
     if method.samples:
-        raise ValueError(f"{argument} is for methods that optimise: {method.name} has no posterior before its end")
+        raise ValueError(
+            f"{argument} is for methods that optimise: {method.name} has no posterior before its end. A sampler's run "
+            f"ends early with stop=px.UntilMixed(x)"
+        )

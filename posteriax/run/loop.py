@@ -70,6 +70,14 @@ class Observer:
         """The states that the posterior is made of, given the last ones."""
         return states
 
+    def dropped(self) -> int:
+        """How many of each chain's first draws to leave out of the posterior: they count as warm-up."""
+        return 0
+
+    def headline(self) -> str:
+        """What the progress bar should show for this observer."""
+        return ""
+
     def trace_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to add to the posterior's trace."""
         return {}
@@ -109,12 +117,18 @@ def _take_chunk(program: Program, supply: Supply, keys: Streams, run: Run, last:
         run.drawn.append(_to_host(draws, kept))
 
 
-def trace_of(program: Program, recorded: list[Any], notes: tuple[str, ...] = (), seconds: float = 0.0) -> Trace:
-    """What steps recorded, by name: (steps, ...) for one member, (members, steps, ...) for several."""
+def trace_of(
+    program: Program, recorded: list[Any], notes: tuple[str, ...] = (), seconds: float = 0.0, dropped: int = 0
+) -> Trace:
+    """What steps recorded, by name: (steps, ...) for one member, (members, steps, ...) for several.
+
+    `dropped` draws of each chain count as warm-up.
+    """
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)._asdict()
     alone = program.members == 1
     values = {name: (a[:, 0] if alone else np.moveaxis(a, 1, 0)) for name, a in joined.items()}
-    return Trace(values, notes, seconds, program.task.warmup, dict(program.method.arviz_names))
+    warmup = program.task.warmup + dropped * program.task.thin
+    return Trace(values, notes, seconds, warmup, dict(program.method.arviz_names))
 
 
 def first_bad_leaf(states: Any) -> str:

@@ -1,5 +1,7 @@
 """Observers of every run: progress, Ctrl-C, and the check of a sampler's warm-up."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from posteriax._internal.interruption import Stop
@@ -9,14 +11,16 @@ from posteriax.run.program import Program
 
 
 class ShowProgress(Observer):
-    """Shows the rate, the remaining time and the first quantity that steps record."""
+    """Shows the rate, the remaining time, the first quantity that steps record, and what other observers have found."""
 
-    def __init__(self, bar: Progress):
-        self.bar = bar
+    def __init__(self, bar: Progress, others: Sequence[Observer] = ()):
+        self.bar, self.others = bar, others
 
     def after_chunk(self, run: Run) -> None:
         infos = run.recorded[-1]
-        self.bar.update(run.step, run.rate, f"{infos._fields[0]} {float(np.mean(infos[0][-100:])):.4g}")
+        recorded = f"{infos._fields[0]} {float(np.mean(infos[0][-100:])):.4g}"
+        found = [headline for observer in self.others if (headline := observer.headline())]
+        self.bar.update(run.step, run.rate, ", ".join([recorded, *found]))
 
 
 class StopOnInterrupt(Observer):

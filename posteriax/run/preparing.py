@@ -14,6 +14,7 @@ from posteriax.problem import Problem
 from posteriax.run.feeding import PreparedData, prepare_data
 from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
+from posteriax.run.levelling import fall_when_level
 from posteriax.run.program import Program, members_mesh
 
 
@@ -46,6 +47,8 @@ def prepare_run(
     mesh: Mesh | None,
     record: GradientNoise | None,
     augment: Any = None,
+    *,
+    until_level: bool = False,
 ) -> PreparedRun:
     """Check the arguments of `px.fit` and bind its method."""
     ensemble = _as_ensemble(method, chains, record)
@@ -74,6 +77,8 @@ def prepare_run(
     )
     about = _coupling_notes(method, task.couples_examples) + _precision_notes(method, problem)
     members = ensemble.bind(task)
+    if until_level:
+        members = fall_when_level(members)
     prepared = fixed.compute(prepared)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None

@@ -80,10 +80,8 @@ class HeldOut(NamedTuple):
     training: Any
 
 
-def hold_out(rule: Any, problem: Problem, data: Any, key: jax.Array) -> HeldOut:
+def hold_out(rule: StoppingRule, problem: Problem, data: Any, key: jax.Array) -> HeldOut:
     """Split off the validation data, or check those that were given."""
-    if not isinstance(rule, StoppingRule):
-        raise TypeError(f"stop must be a px.EarlyStopping(...), got {rule!r}")
     if rule.fraction is None:
         (x, y), training = _named("validation", check_data, rule.validation), data
         _named("validation", problem.check, (x, y))

@@ -43,7 +43,7 @@ class _Classifier(ClassifierMixin, BayesianEstimator):
         return found.sets(predictive)
 
     def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd)
         check_classification_targets(y)
         return X, y
 
@@ -75,10 +75,12 @@ class BayesianMLPClassifier(_Classifier):
     Args:
         method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
             "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
-        hidden_layer_sizes: units of each hidden layer; by default (32,), or (64, 64) from 2,000 rows on.
+        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
-        prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases.
-        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default one that suits the method.
+        prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
+            layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
+        budget: seconds after which it ends in any case; None for no limit. With one, results depend on the machine.
         n_draws: draws of the weights that predictions are averaged over.
         standardize: whether columns are standardised first.
         class_weight: "balanced", or a dictionary of weights by class.
@@ -92,6 +94,7 @@ class BayesianMLPClassifier(_Classifier):
     Attributes:
         posterior_: the fitted posterior, of the standardised columns.
         diagnosis_: whether it has converged.
+        outcome_: how the run ended, what was tried, and how long it took.
         classes_: the labels.
 
     >>> from sklearn.datasets import load_wine
@@ -109,6 +112,7 @@ class BayesianMLPClassifier(_Classifier):
         activation: str = "tanh",
         prior: Any = None,
         length: Any = None,
+        budget: float | None = None,
         n_draws: int = 100,
         standardize: bool = True,
         class_weight: Any = None,
@@ -124,6 +128,7 @@ class BayesianMLPClassifier(_Classifier):
         self.activation = activation
         self.prior = prior
         self.length = length
+        self.budget = budget
         self.n_draws = n_draws
         self.standardize = standardize
         self.class_weight = class_weight
@@ -139,13 +144,15 @@ class BayesianMLPClassifier(_Classifier):
 
 
 class BayesianNetClassifier(_Classifier):
-    """Any JAX network as a classifier: it takes a row of numbers and gives one logit for each class.
+    """Any JAX network as a classifier: it takes one example and gives one logit for each class.
 
     Args:
         net: the network, as :func:`px.network` takes it.
-        method, prior, length, n_draws, standardize, class_weight, early_stopping, validation_fraction,
+        method, prior, length, budget, n_draws, standardize, class_weight, early_stopping, validation_fraction,
             calibration_fraction, warm_start, random_state, verbose: as in :class:`BayesianMLPClassifier`.
     """
+
+    _allow_nd = True
 
     def __init__(
         self,
@@ -154,6 +161,7 @@ class BayesianNetClassifier(_Classifier):
         *,
         prior: Any = None,
         length: Any = None,
+        budget: float | None = None,
         n_draws: int = 100,
         standardize: bool = True,
         class_weight: Any = None,
@@ -168,6 +176,7 @@ class BayesianNetClassifier(_Classifier):
         self.method = method
         self.prior = prior
         self.length = length
+        self.budget = budget
         self.n_draws = n_draws
         self.standardize = standardize
         self.class_weight = class_weight

@@ -12,15 +12,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
-from posteriax.comparison import EarlyStopping, conformal
-from posteriax.methods import Circumstances, run_of
+from posteriax.automatic import Circumstances, MethodFailed, Outcome, fit_until_converged
+from posteriax.comparison import EarlyStopping, RunEnd, conformal
 from posteriax.posterior import Posterior, read_bytes, to_bytes
 from posteriax.problem import Network, Predictive, Problem
 from posteriax.problem import network as as_network
-from posteriax.run import fit
 
 LOOKED_AT = 200  # training rows, to see whether the run has converged
 FEWEST = 2
+LOOK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
 
 
 class BayesianEstimator(BaseEstimator):
@@ -29,10 +29,13 @@ class BayesianEstimator(BaseEstimator):
     Merging does not change the posterior, and makes weights and repetitions the same, bit for bit.
     """
 
+    _allow_nd = False  # whether an example may have more than one axis
+
     # parameters are those of the subclasses, which scikit-learn reads off their __init__
     method: Any
     prior: Any
     length: Any
+    budget: float | None
     n_draws: int
     standardize: bool
     early_stopping: bool
@@ -61,14 +64,22 @@ class BayesianEstimator(BaseEstimator):
         held = self._held_out(len(X), seed)
         x, t, w = merge_rows(self._prepare(X[~held], weight[~held]), targets[~held], weight[~held])
         self._rows = len(x)
-        problem = self._problem(x, seed)
-        stop = EarlyStopping(fraction=self.validation_fraction) if self.early_stopping else None
-        run = run_of(self.method, Circumstances(len(x)))
-        length = run.arguments if self.length is None else dict(self.length)
         data = (x, t) if (w == 1).all() else (x, t, w)
-        self.posterior_ = self._in_units(
-            fit(problem, data, run.method, key=seed, progress=bool(self.verbose), stop=stop, **length)
+        outcome = fit_until_converged(
+            self._problem(data, seed),
+            data,
+            self.method,
+            key=seed,
+            seconds=self.budget,
+            images=x.ndim > 2,
+            length=self.length,
+            stop=self._early_stopping(len(x)) if self.early_stopping else None,
+            progress=bool(self.verbose),
         )
+        if outcome.posterior is None:
+            raise MethodFailed(self.method, outcome)
+        self.posterior_ = self._in_units(outcome.posterior)
+        self._ended = RunEnd(outcome.status, outcome.details, outcome.seconds)
         self._looked_at = x[:LOOKED_AT]
         self._calibration = None
         if held.any():
@@ -82,9 +93,15 @@ class BayesianEstimator(BaseEstimator):
         check_is_fitted(self)
         return self.posterior_.diagnose(self._looked_at)
 
+    @property
+    def outcome_(self) -> Outcome:
+        """How the run ended: "converged" or "stopped at the budget", what was tried, and how long it took."""
+        check_is_fitted(self)
+        return Outcome(self._ended.status, self.posterior_, self._ended.details, self._ended.seconds)
+
     def _predictive(self, X: Any) -> Predictive:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
         return self.posterior_.predict(self._standardised(X), self.n_draws, key=0)
 
     def _conformal(self, level: float) -> Any:
@@ -95,7 +112,7 @@ class BayesianEstimator(BaseEstimator):
 
     def _prepare(self, X: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Standardised rows, by moments that count rows by their weight."""
-        self._offset, self._scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        self._offset, self._scale = np.zeros(X.shape[1:]), np.ones(X.shape[1:])
         if self.standardize:
             self._offset = np.average(X, axis=0, weights=weight)
             spread = np.sqrt(np.average(np.square(X - self._offset), axis=0, weights=weight))
@@ -115,12 +132,19 @@ class BayesianEstimator(BaseEstimator):
             held[np.random.default_rng(seed).permutation(rows)[:count]] = True
         return held
 
-    def _problem(self, x: np.ndarray, seed: int) -> Problem:
+    def _early_stopping(self, rows: int) -> EarlyStopping:
+        per_epoch = Circumstances(rows).steps_per_epoch
+        return EarlyStopping(fraction=self.validation_fraction, every=max(1.0, LOOK_EVERY / per_epoch))
+
+    def _problem(self, data: Any, seed: int) -> Problem:
+        x = data[0]
         network = as_network(self._network(x.shape[1], len(x), seed), example=x[:2])
         if self.warm_start and hasattr(self, "posterior_"):
             network = _starting_at(network, self.posterior_)
-        prior = p.HeNormal() if self.prior is None else self.prior
-        return Problem(network, self._likelihood(), prior=prior)
+        tuned = isinstance(self.prior, str) and self.prior == "tuned"
+        prior = p.HeNormal() if self.prior is None or tuned else self.prior
+        problem = Problem(network, self._likelihood(), prior=prior)
+        return replace(problem, prior=p.tune(problem, data, noise="learned", key=seed).prior) if tuned else problem
 
     def _warn_unless_converged(self) -> None:
         diagnosis = self.diagnosis_
@@ -143,10 +167,12 @@ def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.nda
 
     >>> x, y, weight = merge_rows(np.array([[2.0], [1.0], [2.0]]), np.array([0, 1, 0]), np.ones(3))
     >>> x.tolist(), y.tolist(), weight.tolist()
-    ([[1.0], [2.0]], [1, 0], [1.0, 2.0])
+    ([[2.0], [1.0]], [0, 1], [2.0, 1.0])
     """
-    joined = np.column_stack([x.reshape(len(x), -1).astype(np.float64), y.reshape(len(y), -1).astype(np.float64)])
-    _, first, inverse = np.unique(joined, axis=0, return_index=True, return_inverse=True)
+    # adding 0 turns -0 into 0, so that equal rows are equal bytes, which sort much faster than rows of numbers
+    joined = np.column_stack([x.reshape(len(x), -1).astype(np.float64), y.reshape(len(y), -1).astype(np.float64)]) + 0.0
+    as_bytes = joined.view(np.dtype((np.void, joined.itemsize * joined.shape[1])))[:, 0]
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
     total = np.bincount(inverse.reshape(-1), weights=weight, minlength=len(first))
     return x[first], y[first], total.astype(np.float32)
 

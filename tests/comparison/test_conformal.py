@@ -66,3 +66,47 @@ def test_too_few_examples_and_the_wrong_kind_are_refused():
         found.sets(normal_predictive(np.zeros(5), 1.0))
     with pytest.raises(ValueError, match="level"):
         px.conformal(normal_predictive(np.zeros(50), 1.0), np.arange(50.0), 1.5)
+
+
+def test_evaluate_and_compare_show_conformal_intervals_beside_the_predictives_own():
+    """A predictive twice too sure: its own 90 % intervals hold P(|z| < 0.82), the conformal ones 90 %."""
+    rng = np.random.default_rng(3)
+    y, y_cal = rng.normal(size=2000), rng.normal(size=2000)
+    sure, honest = (px.Baseline(lambda x, s=s: normal_predictive(np.zeros(len(x)), s)) for s in (0.5, 1.0))
+    x = np.zeros((2000, 1))
+    found = px.conformal(sure.predict(x), y_cal, 0.9)
+    scores = px.evaluate(sure.predict(x), y, conformal=found)
+    own = norm.cdf(1.645 / 2) * 2 - 1
+    assert scores["own_coverage"] == pytest.approx(own, abs=4 * np.sqrt(own * (1 - own) / 2000))
+    # of 2,000 held-out and 2,000 test targets
+    assert scores["conformal_coverage"] == pytest.approx(0.9, abs=4 * np.sqrt(2 * 0.09 / 2000))
+    assert scores["own_width"] == pytest.approx(2 * 1.645 * 0.5, rel=1e-3)
+    low, high = found.interval(sure.predict(x))
+    assert scores["conformal_width"] == pytest.approx((high - low).mean(), rel=1e-6)
+    table = px.compare({"sure": sure, "honest": honest}, (x, y), conformal=(x, y_cal))
+    row = table.sets["conformal 90 %"]["sure"]
+    assert {name: value.value for name, value in row.items()} == pytest.approx(
+        {name: scores[name] for name in ("own_coverage", "own_width", "conformal_coverage", "conformal_width")}
+    )
+    assert table.best["conformal 90 %"]["own_coverage"] == ("honest",)
+    assert "conformal width ↓" in str(table)
+
+
+def test_sets_of_classes_are_counted():
+    probs = np.array([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]])
+    predictive = px.ClassPredictive(px.Categorical(), np.log(probs).astype(np.float32)[None])
+    found = px.Conformal(level=0.75, threshold=0.75, examples=10, classes=True)
+    scores = px.evaluate(predictive, [1, 2], scores=["accuracy"], conformal=found)
+    # own: {0, 1} and {0, 1}; conformal, at least 0.25: {0} and {0, 1}
+    assert scores == {
+        "accuracy": 0.0,
+        "own_coverage": 0.5,
+        "own_size": 2.0,
+        "conformal_coverage": 0.0,
+        "conformal_size": 1.5,
+    }
+
+
+def test_a_predictive_alone_cannot_be_made_conformal_by_compare():
+    with pytest.raises(ValueError, match="pass posteriors to score several"):
+        px.compare({"a": normal_predictive(np.zeros(50), 1.0)}, (np.zeros((50, 1)), np.zeros(50)), conformal=([], []))

@@ -10,7 +10,7 @@ import posteriax as px
 from posteriax.comparison import Comparison
 from posteriax.comparison.report import chart_data
 from posteriax.comparison.report.page import page
-from posteriax.comparison.report.wording import summary
+from posteriax.comparison.report.wording import fidelity
 from posteriax.comparison.significance import significantly_differ
 from posteriax.metrics import Estimate, Mean, Reduction, RootMean, Score
 
@@ -138,15 +138,15 @@ def test_the_report_explains_and_charts_own_scores(comparison):
     assert [line.method for line in lines] == [1, 2]
     figure = table.plot("distance")
     assert figure.axes[0].get_xlabel() == "Hellinger <distance> | root to right"
-    ours, far = summary(table)
-    assert ours.startswith("right predicts best: its negative log likelihood (nll) is the lowest")
+    far = fidelity(table)
+    assert px.recommend(table).headline.startswith("Use right: its negative log likelihood (nll) is the lowest")
     assert "The closest is noisy" in far
     assert "In brackets: the Hellinger <distance> | root." in far
 
 
-def test_without_nll_the_summary_speaks_of_the_first_score(comparison):
+def test_without_nll_the_recommendation_is_by_the_first_score(comparison):
     table = px.compare(comparison[1], comparison[2], scores=[RANK])
-    assert summary(table)[0].startswith("right predicts best: its label rank is the lowest")
+    assert px.recommend(table).headline.startswith("Use right: its label rank is the lowest")
 
 
 def test_own_scores_follow_corrupted_sets_through_tables_and_charts(moons):

@@ -92,6 +92,28 @@ def test_a_loader_has_the_scale_of_the_data_set(problem, moons, weighted):
     assert trace["log_joint"][3:].mean() == pytest.approx(truth, rel=1e-5)
 
 
+def test_a_list_of_batches_is_a_loader(problem, moons):
+    x, y = moons[0]
+    batches = [(x[:40], y[:40]), (x[40:], y[40:])]
+    traces = [
+        px.fit(problem, data, px.MAP(), epochs=2, key=0).trace["log_joint"] for data in (batches, iter_again(batches))
+    ]
+    np.testing.assert_array_equal(*traces)
+
+
+def iter_again(batches):
+    """A loader that is no list."""
+
+    class Again:
+        def __len__(self):
+            return len(batches)
+
+        def __iter__(self):
+            return iter(batches)
+
+    return Again()
+
+
 def test_a_loaders_run_resumes_in_the_middle_of_an_epoch(problem, moons, tmp_path, monkeypatch):
     whole = px.fit(problem, Batches(moons[0], 7), px.MAP(), steps=25, key=0)
 

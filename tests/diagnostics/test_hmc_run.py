@@ -75,10 +75,3 @@ def test_without_arviz_it_says_how_to_get_it(posterior, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(ImportError, match=r"pip install 'posteriax\[arviz\]'"):
         posterior.to_arviz()
-
-
-def test_importing_posteriax_does_not_import_arviz():
-    import subprocess
-
-    code = "import sys, posteriax; print('arviz' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

@@ -43,7 +43,7 @@ def test_a_reference_whose_chains_disagree_is_not_trusted(fitted, moons):
     assert bad.marked("test", "total_variation") == ()
     assert bad.marked("test", "nll") == bad.best["test"]["nll"]
     report = page(bad)
-    assert 'class="warning" role="alert">HMC has not converged' in report
+    assert 'role="alert"><p>Best available reference (not converged): HMC has not converged' in report
     assert f'class="doubtful" data-value="{bad.rows["MAP"]["agreement"].value:.9g}" title="{words}"' in report
     assert "The closest is" not in report
     for text in (str(bad), report.split("<script")[0]):

@@ -39,7 +39,7 @@ def test_every_family_is_in_the_table():
 
 @cache
 def fitted() -> px.Posterior:
-    return fit_regressions(KNOWN, steps=110_000)
+    return fit_regressions(KNOWN, steps=160_000)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -1,5 +1,7 @@
 """Laplace: exact where the posterior is Gaussian, its curvatures against matrices formed from whole Jacobians."""
 
+import pickle
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -119,7 +121,44 @@ def test_a_convolution_has_factors_in_the_order_of_its_leaf():
     np.testing.assert_allclose(found, precision, rtol=2e-3)
 
 
-@pytest.mark.parametrize("structure", ["full", "kronecker"])
+def test_low_rank_is_full_if_the_data_determine_no_more_directions(small):
+    """20 examples of 3 classes, each with a Hessian of rank 2: 40 directions, more than the 31 weights; 6 give 12."""
+    problem, (x, y), at_mode = small
+    few = x[:6], y[:6]
+    full, low_rank = (
+        px.fit(problem, few, px.Laplace(mode=at_mode, structure=name, rank=12), epochs=1, batch_size=2, key=1)
+        for name in ("full", "low-rank")
+    )
+    (expected,), (found,) = (covariance_of(one).values() for one in (full, low_rank))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert low_rank.trace["log_evidence"] == pytest.approx(full.trace["log_evidence"], abs=1e-3)
+    assert isinstance(low_rank.drawn_from.families["layers/0/weight"], q.LowRankPrecision)
+
+
+def test_low_rank_keeps_the_leading_directions_in_units_of_the_prior(small):
+    """The covariance of rank r closest to the full one: S (I - U l / (1 + l) U') S with the r largest l of S G S."""
+    _, (x, _), at_mode = small
+    matrix, _ = gauss_newton_by_jacobians(at_mode, x)
+    values, vectors = np.linalg.eigh(PRIOR**2 * matrix)
+    distances = []
+    for rank in (2, 8):
+        (found,) = covariance_of(laplace(small, structure="low-rank", rank=rank)).values()
+        top, along = values[-rank:], vectors[:, -rank:]
+        expected = PRIOR**2 * (np.eye(len(matrix)) - (along * (top / (1 + top))) @ along.T)
+        # 2 rank + 10 random directions see all but the smallest of 31: 1 % of the prior's variance
+        np.testing.assert_allclose(found, expected, atol=0.01 * PRIOR**2)
+        exact = np.linalg.inv(matrix + np.eye(len(matrix)) / PRIOR**2)
+        distances.append(np.linalg.norm(found - exact))
+    assert distances[0] > 1.5 * distances[1]
+
+
+def test_low_rank_needs_gaussian_priors(small):
+    problem = px.Problem(small[0].network, px.Categorical(), p.Laplace(0.5))
+    with pytest.raises(ValueError, match=r"Gaussian prior, but layers/0/weight has Laplace"):
+        px.fit(problem, small[1], px.Laplace(mode="network", structure="low-rank"), epochs=1, key=0)
+
+
+@pytest.mark.parametrize("structure", ["full", "kronecker", "low-rank"])
 def test_linear_regression_is_exact(structure):
     exact = known.linear_regression()
     posterior = px.fit(
@@ -130,12 +169,42 @@ def test_linear_regression_is_exact(structure):
     np.testing.assert_allclose(covariance, exact.covariance, rtol=1e-4, atol=1e-6)
 
 
-def test_the_evidence_of_linear_regression_is_exact():
+@pytest.mark.parametrize("structure", ["full", "low-rank"])
+def test_the_evidence_of_linear_regression_is_exact(structure):
     exact = known.linear_regression()
-    posterior = px.fit(exact.problem, exact.data, px.Laplace(structure="full"), epochs=1, key=0)
+    posterior = px.fit(exact.problem, exact.data, px.Laplace(structure=structure), epochs=1, key=0)
     x, y = (np.asarray(a, np.float64) for a in exact.data)
     expected = multivariate_normal(np.zeros(len(y)), 0.25 * np.eye(len(y)) + x @ x.T).logpdf(y.reshape(-1))
     assert posterior.trace["log_evidence"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("structure", ["full", "low-rank"])
+def test_many_examples_and_little_noise_do_not_hide_the_prior(structure):
+    """Curvatures from 1e-5 to 1e7 beside a prior of 0.1, in float32: the evidence against NumPy in float64."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 4)).astype(np.float32)
+    net = eqx.nn.MLP(4, 1, 12, 1, activation=jnp.tanh, key=jax.random.key(0))
+    problem = px.Problem(net, px.Normal(0.02), p.Normal(3.0))
+    params = problem.network.params
+    y = np.asarray(problem.outputs(params, x)) + 0.02 * rng.normal(size=(1000, 1)).astype(np.float32)
+    method = px.Laplace(structure=structure, mode="network", rank=73)
+    posterior = px.fit(problem, (x, y), method, epochs=1, batch_size=250, key=0)
+    slope = jax.grad(lambda own, row: problem.outputs(own, row[None])[0, 0])
+    slopes = jax.jit(jax.vmap(slope, (None, 0)))(params, x)
+    leaves = [np.asarray(leaf, np.float64).reshape(1000, -1) for leaf in jax.tree.leaves(slopes)]
+    rows = np.concatenate(leaves, axis=1) / 0.02
+    values = np.linalg.eigvalsh(rows.T @ rows)
+    assert values[-1] > 1e6
+    assert values[0] < 0.1
+    expected = float(problem.log_joint(params, (x, y))) - 0.5 * np.log((values + 1 / 9) / (2 * np.pi)).sum()
+    # a sketch in float32 sees a direction that is 1e-8 of the first with an error of its own size
+    assert posterior.trace["log_evidence"] == pytest.approx(expected, abs=0.02 if structure == "full" else 1.0)
+
+
+def test_a_prior_without_curvature_is_one_line(small):
+    problem, (x, y) = px.Problem(small[0].network, px.Categorical(), p.Laplace(0.5)), small[1]
+    with pytest.raises(ValueError, match="the prior has no curvature at the mode"):
+        px.fit(problem, (x[:6], y[:6]), px.Laplace(mode="network", structure="full"), epochs=1, key=0)
 
 
 def test_linearised_predictions_have_the_moments_of_the_linear_model(small):
@@ -166,16 +235,28 @@ def test_the_last_layer_alone(small):
     )
 
 
-def test_saved_and_loaded_it_predicts_the_same(small, tmp_path):
-    posterior, x = laplace(small), small[1][0]
+@pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
+def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
+    posterior, x = laplace(small, structure=structure), small[1][0]
     posterior.save(tmp_path / "laplace.posterior")
     again = px.load(tmp_path / "laplace.posterior", eqx.nn.MLP(3, 3, 4, 1, activation=jnp.tanh, key=jax.random.key(5)))
     assert (again.predict(x, 10).probs == posterior.predict(x, 10).probs).all()
 
 
-def test_members_of_an_ensemble_have_modes_of_their_own(small):
+@pytest.mark.parametrize("structure", ["full", "low-rank"])
+def test_it_is_pickled_compared_and_diagnosed(small, structure):
+    posterior, (x, y) = laplace(small, structure=structure), small[1]
+    again = pickle.loads(pickle.dumps(posterior))
+    assert (again.predict(x, 10).probs == posterior.predict(x, 10).probs).all()
+    table = px.compare({"MAP": small[2], "Laplace": posterior}, (x, y), draws=20)
+    assert np.isfinite(table["Laplace"]["nll"])
+    assert str(posterior.diagnose(x))
+
+
+@pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
+def test_members_of_an_ensemble_have_modes_of_their_own(small, structure):
     problem, data, _ = small
-    posterior = px.fit(problem, data, px.Ensemble(px.Laplace(), 3), epochs=5, batch_size=8, key=0)
+    posterior = px.fit(problem, data, px.Ensemble(px.Laplace(structure=structure), 3), epochs=5, batch_size=8, key=0)
     assert posterior.trace["log_evidence"].shape == (3,)
     assert posterior.predict(data[0], 9).probs.shape == (20, 3)
 

@@ -411,18 +411,6 @@ def test_keras_that_cannot_be_used_says_why(monkeypatch):
         px.network(keras_normed())
 
 
-# ------------------------------------------------------------------------------------------- nothing is imported
-
-
-def test_posteriax_imports_none_of_the_libraries():
-    import subprocess
-    import sys
-
-    code = "import posteriax, sys; print([m for m in ('flax', 'haiku', 'keras', 'torch') if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "[]"
-
-
 # ------------------------------------------------------------------------------------------- one file and one name
 
 

@@ -44,6 +44,18 @@ def test_counts_are_a_mixture_of_poissons(counts):
     np.testing.assert_array_equal([low, high], expected[[0, 2]])
 
 
+def test_a_base_rate_is_the_rate_of_a_network_that_outputs_0(counts):
+    likelihood = px.Poisson(base_rate=5.0)
+    predictive = likelihood.predictive(LOG_RATES, {})
+    np.testing.assert_allclose(predictive.mean, 5 * counts.mean, rtol=1e-5)
+    y = RNG.poisson(12.0, size=5)
+    pmf = scipy.stats.poisson.pmf(y[:, None], 5 * RATES).mean(axis=0)[:, 0]
+    np.testing.assert_allclose(predictive.log_prob(y), np.log(pmf), rtol=1e-4)
+    assert from_plain(to_plain(likelihood)) == likelihood
+    with pytest.raises(ValueError, match="base_rate must be a positive number"):
+        px.Poisson(base_rate=0.0)
+
+
 def test_entropy_and_information_of_counts(counts):
     k = np.arange(80)
     each = scipy.stats.poisson.pmf(k, RATES[..., None])

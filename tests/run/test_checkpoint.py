@@ -1,12 +1,13 @@
 """Long runs survive: killed at any moment, resumed to the same bytes; and every bad folder is a clear error."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -18,32 +19,30 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax.methods import Method
 from posteriax.run import checkpoint, loop
 from posteriax.run.checkpoint import open_checkpoint, write_tensors
 
-SCRIPT = Path(killed_run.__file__)
 
-
-def run_process(*args) -> int:
-    return subprocess.run([sys.executable, str(SCRIPT), *map(str, args)], timeout=300, check=False).returncode
+class Killed(BaseException):
+    """What stands for a kill within a process that must live on."""
 
 
 @pytest.mark.parametrize(
     "name", [name if name == "MAP" else pytest.param(name, marks=pytest.mark.slow) for name in killed_run.METHODS]
 )
 def test_killed_at_five_moments_a_run_ends_in_the_same_bytes(name, tmp_path):
-    folder = tmp_path / "run"
-    for moment in killed_run.MOMENTS:
-        assert run_process(name, folder, moment, tmp_path / "none") == -signal.SIGKILL
-    assert run_process(name, folder, "never", tmp_path / "resumed") == 0
-    assert run_process(name, "plain", "never", tmp_path / "plain") == 0
+    moments = (*killed_run.MOMENTS, "never", "plain")
+    command = [sys.executable, killed_run.__file__, name, tmp_path, *moments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=600, check=True)
+    assert json.loads(done.stdout) == [signal.SIGKILL] * len(killed_run.MOMENTS) + [0, 0]
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "plain").read_bytes()
-    assert not list(folder.glob(".*"))  # nothing written aside is left
+    assert not list((tmp_path / "run").glob(".*"))  # nothing written aside is left
 
 
 @pytest.mark.parametrize("name", killed_run.METHODS)
 def test_every_method_resumes_to_the_same_bytes(name, tmp_path, monkeypatch):
-    """Killed once, between a shard and the state that names it, and resumed: in one process, to cost little."""
+    """From the folder as a kill between a shard and the state that names it leaves it."""
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 0.002)
     states = 0
 
@@ -51,17 +50,25 @@ def test_every_method_resumes_to_the_same_bytes(name, tmp_path, monkeypatch):
         nonlocal states
         states += path.name == "state.tensors"
         if path.name == "state.tensors" and states == 2:
-            raise killed_run.Killed
+            shutil.copytree(path.parent, tmp_path / "killed")
+            raise Killed
         return write_tensors(path, about, arrays)
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "write_tensors", dying_write)
-        with pytest.raises(killed_run.Killed):
+        with pytest.raises(Killed):
             killed_run.fit(name, tmp_path / "run")
-    assert len(list((tmp_path / "run").glob("steps-*"))) == 2  # of which the state names one
-    killed_run.fit(name, tmp_path / "run").save(tmp_path / "resumed")
+    assert len(list((tmp_path / "killed").glob("steps-*"))) == 2  # of which the state names one
+    killed_run.fit(name, tmp_path / "killed").save(tmp_path / "resumed")
     killed_run.fit(name, None).save(tmp_path / "plain")
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "plain").read_bytes()
+
+
+def test_every_method_is_killed():
+    public = {value for value in vars(px).values() if isinstance(value, type) and issubclass(value, Method)}
+    killed = [method for method, _ in killed_run.METHODS.values()]
+    assert public == {type(how.method if isinstance(how, px.Ensemble) else how) for how in killed}
+    assert any(isinstance(how, px.Ensemble) for how in killed)
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +198,26 @@ def test_a_full_disk_and_a_read_only_folder_are_clear_errors(net, moons, tiny_di
         small(net, moons, tiny_disk / "new")
 
 
-def interrupt_after(seconds):
-    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Ctrl-C, some milliseconds after the third chunk of every run has begun."""
+    take_chunk, chunks = loop._take_chunk, []
+
+    def press():
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # which would end the tests
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def counted(program, supply, keys, run, last):
+        chunks.append(run)
+        if sum(one is run for one in chunks) == 3:
+            threading.Timer(0.005, press).start()
+        take_chunk(program, supply, keys, run, last)
+
+    monkeypatch.setattr(loop, "_take_chunk", counted)
 
 
-def test_ctrl_c_keeps_what_was_done_and_says_how_to_resume(net, moons, tmp_path):
+def test_ctrl_c_keeps_what_was_done_and_says_how_to_resume(net, moons, tmp_path, interrupted):
     steps = 3_000_000
-    interrupt_after(8.0)
     with pytest.raises(
         px.Interrupted, match=rf"MAP was stopped at step \d+ of {steps}: the same call resumes it"
     ) as stop:
@@ -205,7 +225,6 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_resume(net, moons, tmp_path)
     done = int(re.search(r"step (\d+)", str(stop.value)).group(1))
     assert len(stop.value.posterior.trace["log_joint"]) == done > 0
     assert stop.value.posterior.predict(moons[1][0]).probs.shape == (40, 2)
-    interrupt_after(4.0)
     with pytest.raises(px.Interrupted) as stop:
         small(net, moons, tmp_path, steps=steps)
     assert len(stop.value.posterior.trace["log_joint"]) > done  # it went on from there

@@ -195,7 +195,7 @@ def test_bad_runs_are_refused_before_anything_is_compiled(monkeypatch):
         fit(px.EarlyStopping(validation=VALID[0]))
     with pytest.raises(ValueError, match="holds out 0"):
         fit(px.EarlyStopping(fraction=0.001))
-    with pytest.raises(TypeError, match=r"stop must be a px.EarlyStopping\(...\), got 5"):
+    with pytest.raises(TypeError, match=r"stop must be px.UntilLevel\(...\), px.EarlyStopping\(...\) or, .*; got 5"):
         fit(5)
 
     class Batches:

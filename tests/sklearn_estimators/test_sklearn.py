@@ -4,6 +4,7 @@ import pickle
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -137,6 +138,34 @@ def test_any_network():
     net = eqx.nn.MLP(3, 2, 8, 1, key=jax.random.key(0))
     model = BayesianNetClassifier(net, "map", **SHORT).fit(x, x[:, 0] > 0)
     assert model.score(x, x[:, 0] > 0) > 0.9
+
+
+def test_images_and_counts():
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(60, 4, 4))
+    net = eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), eqx.nn.Linear(16, 2, key=jax.random.key(0))])
+    bright = images.mean(axis=(1, 2)) > 0
+    assert BayesianNetClassifier(net, "map", **SHORT).fit(images, bright).score(images, bright) > 0.9
+    x = rng.normal(size=(200, 1))
+    y = rng.poisson(np.exp(1 + x[:, 0]))
+    model = BayesianMLPRegressor("map", hidden_layer_sizes=(8,), likelihood="poisson", **SHORT).fit(x, y)
+    draws = model.sample_y(x, 500)
+    assert (draws == np.round(draws)).all() and draws.min() >= 0
+    # a Poisson's variance is its mean: the mean of 500 draws has that standard error
+    mean = model.predict(x)
+    assert np.abs((draws.mean(axis=1) - mean) / np.sqrt(mean / 500)).max() < 5
+    with pytest.raises(ValueError, match="likelihood must be one of 'normal', 'student-t', 'poisson'"):
+        BayesianMLPRegressor("map", likelihood="gamma", **SHORT).fit(x, y)
+
+
+@pytest.mark.slow
+def test_a_tuned_prior_fits_data_better_that_need_another():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(150, 1))
+    y = np.sin(6 * x[:, 0]) + 0.05 * rng.normal(size=150)  # steeper than N(0, 2 / fan-in) expects
+    models = [BayesianMLPRegressor("map", prior=prior, random_state=0).fit(x, y) for prior in (None, "tuned")]
+    fixed, tuned = (model.score(x, y) for model in models)
+    assert tuned > 0.98 and tuned >= fixed
 
 
 def test_a_warm_start_goes_on_from_the_first_fit(diabetes):

@@ -1,12 +1,17 @@
 """A study of two methods on two moons, small enough for tests; as a program it runs, and may kill itself.
 
-python toy_study.py FOLDER [CELL MOMENT]
+    python toy_study.py FOLDER MOMENT ...
+
+MOMENT is "before", "during" or "after", at which a run is killed, or "never". The runs follow each other. Prints how
+each ended, as JSON: the number of the signal that killed it, or 0.
 """
 
+import json
 import os
 import signal
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import equinox as eqx
@@ -91,6 +96,18 @@ STUDY = studies.Study(
 )
 
 TARGET, FOLDER = None, Path()
-if __name__ == "__main__":
-    FOLDER, TARGET = Path(sys.argv[1]), sys.argv[2]
+
+
+def main(moment):
+    global TARGET
+    TARGET = moment
+    (FOLDER / "killed").unlink(missing_ok=True)
     studies.run_study(STUDY, FOLDER, scale="laptop", command="posteriax study run toy")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from killed_run import in_a_fork
+
+    FOLDER = Path(sys.argv[1])
+    print(json.dumps([in_a_fork(partial(main, moment)) for moment in sys.argv[2:]]))

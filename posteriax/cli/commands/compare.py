@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
+from posteriax.automatic import DEFAULT_METHODS, OTHER_METHODS
 from posteriax.cli.environment import console, one_line_errors
-from posteriax.methods import DEFAULT_METHODS, OTHER_METHODS
 
 
 def command(
@@ -19,17 +19,24 @@ def command(
     ),
     out: Path = typer.Option(Path("report.html"), help="The report to write."),
     posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default next to the report."),
-    task: str | None = typer.Option(None, help="classification or regression; by default inferred from the target."),
+    task: str | None = typer.Option(None, help="classification, regression or counts; by default inferred."),
     drop: list[str] = typer.Option([], help="A column to leave out; repeatable."),
     keep: list[str] = typer.Option([], help="A column to use even if it looks like an ID; repeatable."),
     categories: list[str] = typer.Option([], help="A column of numbers to treat as categories; repeatable."),
     test_fraction: float = typer.Option(0.2, help="The fraction of rows held out for testing."),
+    folds: int | None = typer.Option(None, help="Test every row once, in this many folds; by default if rows are few."),
+    group: str | None = typer.Option(None, help="A column: rows with the same value are never in training and test."),
+    time: str | None = typer.Option(None, help="A column: the test rows are the latest."),
+    test: Path | None = typer.Option(None, help="A file with the test rows, with the same columns."),
+    budget: str = typer.Option("5m", help="The time for all methods together: 90s, 5m, 1h."),
+    prior: str = typer.Option("tuned", help="tuned, he, or the standard deviation of all weights, such as 0.5."),
+    baselines: bool = typer.Option(True, help="Also fit linear models, random forests and gradient boosting."),
     seed: int = typer.Option(0, help="The random seed of the split, the network and all methods."),
-    quick: bool = typer.Option(False, "--quick", help="A fifth of the steps and draws, for a first look."),
+    quick: bool = typer.Option(False, "--quick", help="A fifth of the time, and no tuning, for a first look."),
 ) -> None:
     """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""
     with one_line_errors():
-        from posteriax.cli.no_code.comparing import Settings, run_compare
+        from posteriax.cli.no_code.comparing import Settings, run_compare, seconds_of_option
 
         settings = Settings(
             target=target,
@@ -39,6 +46,13 @@ def command(
             keep=keep,
             categories=categories,
             test_fraction=test_fraction,
+            folds=folds,
+            group=group,
+            time=time,
+            test=test,
+            budget=seconds_of_option(budget),
+            prior=prior,
+            baselines=baselines,
             seed=seed,
             quick=quick,
         )

@@ -15,7 +15,7 @@ from posteriax.cli.user_data.messages import DataError, read_bytes
 from posteriax.cli.user_data.table_preparation import Preparation, preparation_from_plain
 
 FORMAT = "posteriax description"
-VERSION = 2  # version 1 had neither dates nor pooled categories; it can still be read
+VERSION = 3  # 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs. Both can still be read
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.cli.user_data.targets import Quantity, Target
+from posteriax.cli.user_data.targets import Target
 
-MANY_ROWS = 2000  # from which a table's network has two hidden layers
+MANY_ROWS = 2000  # from which a table's network has two hidden layers, of 64 units each
+WIDE = 128  # units of a single hidden layer: chains of fewer settle in different functions (docs/decisions, reference)
 
 
 @dataclass(frozen=True)
@@ -91,23 +92,22 @@ def choose_network(
     """A network for examples of this shape; larger if there are many.
 
     >>> choose_network((30,), 2, rows=455).width, choose_network((28, 28), 10, rows=3000).depth
-    (32, 3)
+    (128, 3)
     """
     many = rows >= MANY_ROWS
     if len(shape) == 1:
-        return Architecture("table", shape, outputs, width=64 if many else 32, depth=2 if many else 1)
+        return Architecture("table", shape, outputs, width=64 if many else WIDE, depth=2 if many else 1)
     halvings = max(1, math.ceil(math.log2(max(shape[:2]) / 4)))  # down to about 4 x 4
     return Architecture(
         "images", shape, outputs, width=16 if many else 8, depth=min(halvings, 5), mean=mean, scale=scale
     )
 
 
-def make_problem(architecture: Architecture, target: Target, seed: int) -> px.Problem:
+def make_problem(architecture: Architecture, target: Target, seed: int, prior: Any = p.HeNormal()) -> px.Problem:
     """The network with its likelihood (for regression with learned noise) and its prior.
 
     >>> from posteriax.cli.user_data.targets import Classes
     >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
     HeNormal(gain=2.0, bias_scale=1.0)
     """
-    likelihood = px.Normal(scale="learned") if isinstance(target, Quantity) else px.Categorical()
-    return px.Problem(architecture.build(seed), likelihood, prior=p.HeNormal())
+    return px.Problem(architecture.build(seed), target.likelihood(), prior=prior)

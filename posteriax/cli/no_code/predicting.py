@@ -1,6 +1,8 @@
 """``posteriax predict``: predictions with uncertainty for new rows, as CSV."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,17 @@ from posteriax.cli.no_code.description import Description, load_described
 from posteriax.cli.user_data.array_files import is_npz, read_npz, table_of
 from posteriax.cli.user_data.image_preparation import ImagePreparation
 from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.new_rows import compare_with_training, known_targets
 from posteriax.cli.user_data.table import Table
 from posteriax.cli.user_data.table_files import read_table
-from posteriax.cli.user_data.targets import Classes, Quantity
+from posteriax.cli.user_data.targets import Classes, Target
 
 QUANTILES = {"5 %": 0.05, "95 %": 0.95}
 
 
-def run_predict(posterior: Path, data: Path, out: Path | None) -> None:
+def run_predict(posterior: Path, data: Path, out: Path | None, ids: Sequence[str] = ()) -> None:
     """Write predictions to a file or to standard output; scores and notes go to standard error."""
-    columns, scores, notes = predict_file(posterior, data)
+    columns, scores, notes = predict_file(posterior, data, ids)
     text = as_csv(columns)
     if out is None:
         sys.stdout.write(text)
@@ -33,25 +36,30 @@ def run_predict(posterior: Path, data: Path, out: Path | None) -> None:
         print(", ".join(f"{name} {value:.4g}" for name, value in scores.items()), file=sys.stderr)
 
 
-def predict_file(posterior: Path, data: Path) -> tuple[dict[str, Any], dict[str, float] | None, list[str]]:
+def predict_file(
+    posterior: Path, data: Path, ids: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, float] | None, list[str]]:
     """Predictions for a file's rows.
 
     Args:
         posterior: a file that ``posteriax compare`` saved.
         data: a table with the same columns, or an NPZ file with x; the target may be there too.
+        ids: columns to carry over, besides those that were left out of the training as IDs.
 
     Returns:
-        The predictions by column, scores if the target was there, and notes on what is unlike the training rows.
+        The columns that name the rows and the predictions, by name; scores if the target was there; and notes on what
+        is unlike the training rows.
     """
     loaded, description = load_described(posterior)
-    x, y, known, notes = _inputs(data, description)
-    predictive = loaded.predict(x)
+    rows = _new_rows(data, description, ids)
+    predictive = loaded.predict(rows.x)
     columns = _columns(predictive, description.preparation.target)
     scores = None
-    if known.any():
-        scored = predictive if known.all() else loaded.predict(x[known])
-        scores = px.evaluate(scored, y)
-    return columns, scores, notes
+    if rows.known.any():
+        scored = predictive if rows.known.all() else loaded.predict(rows.x[rows.known])
+        scores = px.evaluate(scored, rows.y)
+    named = {f"{name} (from the file)" if name in columns else name: cells for name, cells in rows.ids.items()}
+    return named | columns, scores, rows.notes
 
 
 def as_csv(columns: dict[str, Any]) -> str:
@@ -78,8 +86,8 @@ def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return np.array([round(float(v), int(p)) for v, p in zip(values, places, strict=True)])
 
 
-def _columns(predictive: Any, target: Classes | Quantity) -> dict[str, Any]:
-    if isinstance(target, Quantity):
+def _columns(predictive: Any, target: Target) -> dict[str, Any]:
+    if not isinstance(target, Classes):
         low, high = predictive.quantile(np.array(list(QUANTILES.values())))
         std = predictive.std[:, 0]
         columns = {"mean": predictive.mean[:, 0], "std": std} | dict(
@@ -95,20 +103,35 @@ def _columns(predictive: Any, target: Classes | Quantity) -> dict[str, Any]:
     }
 
 
-def _inputs(data: Path, description: Description) -> tuple[np.ndarray, Any, np.ndarray, list[str]]:
-    """Prepared inputs, the known targets in their own units, which rows these are, and notes."""
+@dataclass(frozen=True, eq=False)
+class _NewRows:
+    x: np.ndarray
+    y: Any  # the known targets, in their own units
+    known: np.ndarray  # which rows have one
+    notes: list[str]
+    ids: dict[str, list[str]]
+
+
+def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewRows:
     preparation = description.preparation
     if isinstance(preparation, ImagePreparation):
         if not is_npz(data):
             raise DataError(f"{description.method} was trained on images: give an NPZ file with an array x of images")
         arrays = read_npz(data)
+        if ids:
+            raise DataError(f"{data} holds images, which have no columns for --id")
         y = None if arrays.y is None else _in_units(preparation.target, arrays.y)
         known = np.full(len(arrays.x), y is not None)
-        return preparation.inputs(str(data), arrays.x), y, known, []
+        return _NewRows(preparation.inputs(str(data), arrays.x), y, known, [], {})
     table = _table(data)
+    for name in ids:
+        table.require(name)
     x = preparation.inputs(table)
-    y, known = _targets(table, preparation.target)
-    return x, y, known, preparation.notes(table)
+    values, known = known_targets(table, preparation.target)
+    y = _in_units(preparation.target, values) if known.any() else None
+    carried = dict.fromkeys([*ids, *(name for name in preparation.ids if name in table.frame)])
+    notes = [*table.notes, *compare_with_training(preparation, table)]
+    return _NewRows(x, y, known, notes, {name: table.texts(name).fillna("").tolist() for name in carried})
 
 
 def _table(data: Path) -> Table:
@@ -120,16 +143,5 @@ def _table(data: Path) -> Table:
     return table_of(str(data), arrays.x, arrays.y)
 
 
-def _targets(table: Table, target: Classes | Quantity) -> tuple[Any, np.ndarray]:
-    if target.name not in table.frame:
-        return None, np.zeros(table.rows, bool)
-    known = table.frame[target.name].notna().to_numpy()
-    if not known.any():
-        return None, known
-    text = isinstance(target, Classes) and table.is_text(target.name)
-    values = table.texts(target.name).to_numpy() if text else table.numbers(target.name)
-    return _in_units(target, values[known]), known
-
-
-def _in_units(target: Classes | Quantity, values: Any) -> np.ndarray:
+def _in_units(target: Target, values: Any) -> np.ndarray:
     return target.encode(values) if isinstance(target, Classes) else np.asarray(values, np.float64)

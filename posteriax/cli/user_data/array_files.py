@@ -118,8 +118,8 @@ def _inputs(path: Path, name: str, x: np.ndarray) -> np.ndarray:
         )
     if 0 in x.shape:
         raise DataError(f"{path}: {name} is empty, shape {x.shape}")
-    if x.dtype.kind == "f":
-        bad = np.isinf(x) if x.ndim == 2 else ~np.isfinite(x)  # values may be missing in a table, but not in an image
+    if x.dtype.kind == "f" and x.ndim > 2:  # values may be missing in a table, but not in an image
+        bad = ~np.isfinite(x)
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
             raise DataError(
@@ -146,6 +146,6 @@ def _targets(path: Path, x_name: str, found: dict[str, np.ndarray]) -> np.ndarra
         raise DataError(f"{path}: {name} must be numbers or text, got dtype {y.dtype}")
     if len(y) != len(x):
         raise DataError(f"{path}: {x_name} has {len(x)} examples, but {name} has {len(y)}")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
+    if x.ndim > 2 and y.dtype.kind == "f" and not np.isfinite(y).all():
         raise DataError(f"{path}: {name} has {int((~np.isfinite(y)).sum())} values that are not finite")
     return np.char.decode(y, "utf-8", "replace") if y.dtype.kind == "S" else y

@@ -7,8 +7,11 @@ import numpy as np
 
 from posteriax.cli.user_data.array_files import Arrays, joined
 from posteriax.cli.user_data.messages import DataError
-from posteriax.cli.user_data.settings import DataSettings, Prepared, split_by_target
-from posteriax.cli.user_data.targets import Target, target_from_plain
+from posteriax.cli.user_data.prepared import Prepared
+from posteriax.cli.user_data.settings import DataSettings
+from posteriax.cli.user_data.splitting import about_splits, make_splits
+from posteriax.cli.user_data.targets import Target, Task, check_classes, make_target, target_from_plain
+from posteriax.cli.user_data.tasks import about_task, infer_task
 
 
 @dataclass(frozen=True)
@@ -41,20 +44,43 @@ class ImagePreparation:
 
 
 def prepare_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> Prepared:
+    """The first of the folds that :func:`prepare_image_folds` gives."""
+    return prepare_image_folds(arrays, settings)[0]
+
+
+def prepare_image_folds(arrays: Arrays, settings: DataSettings = DataSettings()) -> list[Prepared]:
     """Split images, unless they come with a test set, and find the training images' mean and scale.
 
-    >>> arrays = Arrays("images.npz", np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2)
-    >>> prepare_images(arrays).train[0].shape
-    (16, 8, 8)
+    >>> arrays = Arrays("images.npz", np.zeros((80, 8, 8), np.uint8), np.arange(80) % 2)
+    >>> [fold.train[0].shape for fold in prepare_image_folds(arrays)]
+    [(64, 8, 8)]
     """
-    x_all, values, split = joined(arrays)
-    target, train, test = split_by_target("y", values, settings, split)
-    divide = 255.0 if x_all.dtype.kind in "iu" else 1.0
-    some = x_all[train[:: max(1, len(train) // 5000)]] / divide
+    x, values, split = joined(arrays)
+    task = infer_task("y", values, settings.task)
+    classes = check_classes("y", values) if task == "classification" else None
+    splits = [split] if split is not None else make_splits(len(values), settings, classes=classes)
+    notes = [*about_splits(splits, settings), *about_task("y", values, task, settings.task)]
+    return [_prepare(arrays.name, x, values, task, train, test, notes) for train, test in splits]
+
+
+def prepare_whole_images(arrays: Arrays, settings: DataSettings = DataSettings()) -> Prepared:
+    """All images for training and none for testing."""
+    x, values, _ = joined(arrays)
+    task = infer_task("y", values, settings.task)
+    return _prepare(arrays.name, x, values, task, np.arange(len(x)), np.zeros(0, int), [])
+
+
+def _prepare(
+    name: str, x: np.ndarray, values: Any, task: Task, train: np.ndarray, test: np.ndarray, notes: list[str]
+) -> Prepared:
+    target = make_target("y", values, task, train)
+    divide = 255.0 if x.dtype.kind in "iu" else 1.0
+    some = x[train[:: max(1, len(train) // 5000)]] / divide
     scale = float(some.std())
-    preparation = ImagePreparation(x_all.shape[1:], divide, float(some.mean()), scale if scale > 1e-6 else 1.0, target)
-    x, y = preparation.inputs(arrays.name, x_all), target.encode(values)
-    return Prepared(preparation, (x[train], y[train]), (x[test], y[test]))
+    preparation = ImagePreparation(x.shape[1:], divide, float(some.mean()), scale if scale > 1e-6 else 1.0, target)
+    y = target.encode(values)
+    trained, tested = (preparation.inputs(name, x[rows]) for rows in (train, test))
+    return Prepared(preparation, (trained, y[train]), (tested, y[test]), tuple(notes), train, test)
 
 
 def images_from_plain(plain: dict[str, Any]) -> ImagePreparation:

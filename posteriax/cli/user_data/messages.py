@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SHOWN = 12  # names in a message
+USUAL = 0.9  # the share of a column's values that settles what the column is; the others are treated as missing
 
 
 class DataError(ValueError):
@@ -30,6 +31,15 @@ def label_of(value: float) -> str:
     ('3', '0.5')
     """
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def shown(names: Sequence[str]) -> str:

@@ -1,15 +1,12 @@
-"""What a user says about a file's data, and the target and split that follow from it."""
+"""What a user says about a file's data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
+from pathlib import Path
 
 from posteriax.cli.user_data.messages import DataError
-from posteriax.cli.user_data.targets import Target, Task, check_classes, infer_task, make_target, split_rows
-
-Split = tuple[np.ndarray, np.ndarray]  # training and test rows
+from posteriax.cli.user_data.prepared import Prepared as Prepared
+from posteriax.cli.user_data.targets import TASKS, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +15,16 @@ class DataSettings:
 
     Args:
         target: the column to predict; for arrays it is ``y``.
-        task: "classification" or "regression"; inferred from the target if not given.
+        task: "classification", "regression" or "counts"; inferred from the target if not given.
         drop: columns to leave out.
-        keep: columns to use even if they look like IDs.
+        keep: columns to use even if they look like IDs, or group or order the rows.
         categories: columns of numbers to treat as categories.
         test_fraction: the fraction of rows, or of each class, to hold out for testing.
+        folds: test every row once, in this many parts; 1 is a single split. By default 1, or several if there are few
+            rows.
+        group: a column: rows with the same value are never both in training and in test.
+        time: a column: the test rows are the latest.
+        test: a file with the test rows; then all rows of the first file are training rows.
         seed: of the split, and of whatever is fitted.
     """
 
@@ -32,33 +34,26 @@ class DataSettings:
     keep: Sequence[str] = ()
     categories: Sequence[str] = ()
     test_fraction: float = 0.2
+    folds: int | None = None
+    group: str | None = None
+    time: str | None = None
+    test: Path | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.test_fraction < 1.0:
             raise DataError(f"--test-fraction must lie between 0 and 1, got {self.test_fraction}")
-        if self.task not in (None, "classification", "regression"):
-            raise DataError(f"--task must be classification or regression, got {self.task!r}")
+        if self.task not in (None, *TASKS):
+            raise DataError(f"--task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {self.task!r}")
         if not 0 <= self.seed < 2**32:
             raise DataError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {self.seed}")
-        if self.target in self.drop:
+        if self.folds is not None and self.folds < 1:
+            raise DataError(f"--folds must be a whole number from 1 on, got {self.folds}")
+        if self.target is not None and self.target in self.drop:
             raise DataError(f"column {self.target!r} is the target and cannot be left out as well")
-
-
-class Prepared(NamedTuple):
-    """Data prepared for training, and how new data are prepared alike. Targets are labels or standardised numbers."""
-
-    preparation: Any  # Preparation or ImagePreparation
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
-    notes: tuple[str, ...] = ()
-
-
-def split_by_target(
-    name: str, values: Any, settings: DataSettings, split: Split | None
-) -> tuple[Target, np.ndarray, np.ndarray]:
-    """The target, the training rows and the test rows; these are drawn at random unless `split` gives them."""
-    task = infer_task(name, values, settings.task)
-    classes = check_classes(name, values) if task == "classification" else None
-    train, test = split or split_rows(len(values), classes, settings.test_fraction, settings.seed)
-    return make_target(name, values, task, train), train, test
+        if self.target is not None and self.target in (self.group, self.time):
+            raise DataError(f"column {self.target!r} is the target and cannot group or order the rows as well")
+        if self.group is not None and self.time is not None:
+            raise DataError("--group and --time cannot be combined: say which of them decides about the test rows")
+        if self.test is not None and (self.group or self.time or (self.folds or 1) > 1):
+            raise DataError("--test FILE gives the test rows, so that --folds, --group and --time have nothing to do")

@@ -6,19 +6,22 @@ The format is detected from the content, not from the file's name. Every way a f
 import csv
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
 
-from posteriax.cli.user_data.messages import DataError, read_bytes, shown
+from posteriax.cli.user_data.messages import DataError, counted, read_bytes, shown
 from posteriax.cli.user_data.table import Table, clean
+from posteriax.cli.user_data.text_encodings import find_encoding
 
 DELIMITERS = (",", ";", "\t", "|")
 GZIP, ZIP, PARQUET, OLD_EXCEL = b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
+CELLS_AT_ONCE = 1_000_000  # as Python strings, which take several times the memory of a column of text
+NO_TABLE = "is empty: it needs a line of column names, and rows below it"
 
 
 def read_table(path: Path) -> Table:
@@ -44,33 +47,56 @@ def read_table(path: Path) -> Table:
         return _read_excel(path, content)
     if content.startswith(OLD_EXCEL):
         raise DataError(f"{path} is a spreadsheet in the old .xls format: save it as .xlsx or as CSV (UTF-8)")
-    return _read_csv(path, _decoded(path, content))
+    return _read_csv(path, content)
 
 
-def _read_csv(path: Path, text: str) -> Table:
-    if not text.strip():
-        raise DataError(f"{path} is empty: it needs a line of column names, and rows below it")
+def _read_csv(path: Path, content: bytes) -> Table:
+    encoding, errors, note = find_encoding(str(path), content)
+
+    def lines() -> io.TextIOWrapper:  # decoded as they are read: text in memory would take up to four times the bytes
+        return io.TextIOWrapper(io.BytesIO(content), encoding, errors, newline="")
+
     try:
-        delimiter = _delimiter(text)
-        # only pandas' Python parser distinguishes a missing field (NaN) from an empty one ("")
-        cells = pd.read_csv(
-            io.StringIO(text, newline=""), sep=delimiter, header=None, dtype=str, keep_default_na=False,
-            skipinitialspace=True, skip_blank_lines=False, index_col=False, engine="python",
-        )  # fmt: skip
-    except (pd.errors.ParserError, csv.Error) as error:
-        found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if found is None:
-            raise DataError(f"{path} is not CSV: {error}") from error
-        raise _ragged(path, int(found[2]), int(found[3]), int(found[1]), delimiter) from error
-    cells.index += 1
-    if '"' in text:  # a quoted value may hold line breaks: a row's line is the one it ends at
-        cells.index += cells.apply(lambda column: column.str.count("\n")).sum(axis=1).cumsum().astype(int).to_numpy()
-    cells = cells[(cells[0].fillna("") != "") | cells.iloc[:, 1:].notna().any(axis=1)]  # the others are blank lines
-    short = cells.isna().any(axis=1)
-    if short.any():
-        line = short.idxmax()
-        raise _ragged(path, line, int(cells.loc[line].notna().sum()), cells.shape[1], delimiter)
-    return Table(str(path), _named(path, *_header(path, cells)).rename_axis("line"), decimal_comma=delimiter == ";")
+        delimiter = _delimiter([line for line in islice(lines(), 40) if line.strip()][:20])
+    except csv.Error as error:
+        raise DataError(f"{path} is not CSV: {error}") from error
+    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
+    places: list[int] = []  # a quoted value may hold line breaks: a row's line is the one it ends at
+    try:
+        records = _records(path, reader, delimiter, places)
+        names = next(records, None)
+        if names is None:
+            raise DataError(f"{path} {NO_TABLE}")
+        parts = [clean_columns(part) for part in _parts(records, len(names))]
+    except csv.Error as error:
+        raise DataError(f"{path} is not CSV: line {reader.line_num}: {error}") from error
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    rows.index = pd.Index(places[1:], name="line")
+    frame = _named(path, _names(pd.Series(names)), rows)
+    return Table(str(path), frame, decimal_comma=delimiter == ";", notes=(note,) if note else ())
+
+
+def _records(path: Path, reader: Iterator[list[str]], delimiter: str, places: list[int]) -> Iterator[list[str]]:
+    """The records that are not blank, all of the same length; the line of each is added to `places`."""
+    width = None
+    for record in reader:
+        if not record or record == [""]:
+            continue
+        width = width or len(record)
+        places.append(reader.line_num)  # type: ignore[attr-defined]
+        if len(record) != width:
+            raise _ragged(path, places[-1], len(record), width, delimiter, second=len(places) == 2)
+        yield record
+
+
+def _parts(records: Iterator[list[str]], width: int) -> Iterator[pd.DataFrame]:
+    while some := list(islice(records, max(1, CELLS_AT_ONCE // width))):
+        yield pd.DataFrame(dict(enumerate(zip(*some, strict=True))), dtype="str")
+
+
+def clean_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Every column as a table has it."""
+    return pd.DataFrame({name: clean(rows[name]) for name in rows}, index=rows.index)
 
 
 def _read_excel(path: Path, content: bytes) -> Table:
@@ -80,8 +106,11 @@ def _read_excel(path: Path, content: bytes) -> Table:
     damaged = f"{path} is a damaged spreadsheet or another zip archive, not a table: {advice}"
     with _reader(needs, damaged):
         cells = pd.read_excel(io.BytesIO(content), header=None, dtype=object)
-    cells.index += 1
-    return Table(str(path), _named(path, *_header(path, cells.dropna(how="all"))).rename_axis("row"))
+    cells.index = pd.RangeIndex(1, len(cells) + 1, name="row")
+    cells = cells.dropna(how="all")
+    if cells.empty:
+        raise DataError(f"{path} {NO_TABLE}")
+    return Table(str(path), _named(path, _names(cells.iloc[0]), clean_columns(cells.iloc[1:])))
 
 
 def _read_parquet(path: Path, content: bytes) -> Table:
@@ -90,8 +119,9 @@ def _read_parquet(path: Path, content: bytes) -> Table:
         frame = pd.read_parquet(io.BytesIO(content))
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.reset_index()
-    frame.index += 1
-    return Table(str(path), _named(path, frame.columns.map(str), frame).rename_axis("row"))
+    names = frame.columns.map(str)
+    frame.columns, frame.index = pd.RangeIndex(len(names)), pd.RangeIndex(1, len(frame) + 1, name="row")
+    return Table(str(path), _named(path, names, clean_columns(frame)))
 
 
 @contextmanager
@@ -105,50 +135,36 @@ def _reader(needs: str, damaged: str) -> Iterator[None]:
         raise DataError(f"{damaged} ({' '.join(str(error).split())})") from error
 
 
-def _header(path: Path, cells: pd.DataFrame) -> tuple[pd.Index, pd.DataFrame]:
-    """The first row as names, and the rows below it."""
-    if cells.empty:
-        raise DataError(f"{path} is empty: it needs a line of column names, and rows below it")
-    first = clean(cells.iloc[0].astype(object).map(str, na_action="ignore"))
-    return pd.Index([f"column {i + 1}" if pd.isna(name) else name for i, name in enumerate(first)]), cells.iloc[1:]
+def _names(first: pd.Series) -> pd.Index:
+    """Column names from the first row."""
+    names = clean(first.astype(object).map(str, na_action="ignore"))
+    return pd.Index([f"column {i + 1}" if pd.isna(name) else name for i, name in enumerate(names)])
 
 
 def _named(path: Path, names: pd.Index, rows: pd.DataFrame) -> pd.DataFrame:
-    """The columns under their names, as floats or text."""
+    """The columns under their names."""
     repeated = sorted(set(names[names.duplicated()]))
     if repeated:
-        raise DataError(f"{path}: the column names {shown(repeated)} occur more than once: rename them")
+        what = "name {} occurs" if len(repeated) == 1 else "names {} occur"
+        raise DataError(f"{path}: the column {what.format(shown(repeated))} more than once: rename all but one")
     if rows.empty:
         raise DataError(f"{path} has a line of column names ({shown(list(names))}), but no rows below it")
-    return pd.DataFrame({name: clean(rows.iloc[:, i]) for i, name in enumerate(names)})
+    return rows.set_axis(names, axis=1)
 
 
-def _decoded(path: Path, content: bytes) -> str:
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{path} is UTF-16, not UTF-8: save it as CSV (UTF-8)")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DataError(f"{path} is not UTF-8 text (line {line}): save it as CSV (UTF-8)") from error
-    if "\0" in text:
-        raise DataError(f"{path} is a binary file, not a table: CSV, Parquet and Excel are read")
-    return text
-
-
-def _delimiter(text: str) -> str:
+def _delimiter(head: list[str]) -> str:
     """The separator that splits the first lines into the most columns, preferably the same number in every line."""
-    head = text.strip().splitlines(keepends=True)[:20]
 
     def merit(delimiter: str) -> tuple[bool, int]:
-        widths = [len(record) for record in csv.reader(head, delimiter=delimiter) if record]
+        widths = [len(record) for record in csv.reader(head, delimiter=delimiter) if record] or [0]
         return 1 < widths[0] == min(widths) == max(widths), widths[0]
 
     return max(DELIMITERS, key=merit)  # the first in case of a tie
 
 
-def _ragged(path: Path, line: int, fields: int, expected: int, delimiter: str) -> DataError:
-    return DataError(
-        f"{path}: line {line} has {fields} field{'s' if fields != 1 else ''}, but the first line has {expected}; a "
-        f"value that holds the separator {delimiter!r} must be in quotes"
-    )
+def _ragged(path: Path, line: int, fields: int, expected: int, delimiter: str, second: bool) -> DataError:
+    advice = f"a value that holds the separator {delimiter!r} must be in quotes"
+    if second and fields > expected:
+        advice = "is the first line a title? It must hold the names of the columns"
+    found = counted(fields, "field")
+    return DataError(f"{path}: line {line} has {found}, but the first line has {expected}; {advice}")

@@ -1,180 +1,136 @@
-"""Preparing a table: how its columns become inputs by scikit-learn, with what the training rows say of each.
+"""Preparing a table: what its target and columns are, which rows are for testing, and both parts as inputs."""
 
-numbers     (value - mean) / scale; a missing value becomes the median, and an extra input marks it
-dates       days since 1970, then as numbers
-categories  one-hot; a category not seen in training is 0 in all inputs
-
-A preparation is saved as JSON and rebuilt from it, so that reading one can never run code.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from posteriax.cli.user_data.columns import DATES, Category, Number, choose_columns, numbers_of, summary
-from posteriax.cli.user_data.messages import DataError, shown
-from posteriax.cli.user_data.settings import DataSettings, Prepared, Split, split_by_target
+from posteriax.cli.user_data.column_choice import choose_columns
+from posteriax.cli.user_data.columns import summary
+from posteriax.cli.user_data.labelled_rows import LabelledRows, about_left_out, labelled_rows
+from posteriax.cli.user_data.messages import DataError, counted, shown
+from posteriax.cli.user_data.new_rows import compare_with_training, known_targets
+from posteriax.cli.user_data.preparation import Preparation as Preparation
+from posteriax.cli.user_data.preparation import preparation_from_plain as preparation_from_plain
+from posteriax.cli.user_data.prepared import Prepared
+from posteriax.cli.user_data.settings import DataSettings
+from posteriax.cli.user_data.splitting import FEWEST_ROWS, Split, about_splits, make_splits
 from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.targets import Target, target_from_plain
-
-OTHER = " other"  # no cell of a table begins with a space
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """All that is needed to prepare new rows as the training rows were.
-
-    Args:
-        columns: the input columns, in the network's order.
-        target: what is predicted.
-
-    >>> from dataclasses import asdict
-    >>> from posteriax.cli.user_data.targets import Classes
-    >>> height = Number("height", missing=False, median=1.0, mean=1.0, scale=0.5)
-    >>> preparation = Preparation((height,), Classes("kind", ("elm", "oak")))
-    >>> preparation.inputs(Table("new.csv", pd.DataFrame({"height": ["2.0", None]}))).tolist()
-    [[2.0], [0.0]]
-    >>> preparation_from_plain(asdict(preparation)) == preparation
-    True
-    """
-
-    columns: tuple[Number | Category, ...]
-    target: Target
-
-    def inputs(self, table: Table) -> np.ndarray:
-        """The network's inputs, (N, d)."""
-        lacking = [column.name for column in self.columns if column.name not in table.frame]
-        if lacking:
-            raise DataError(f"{table.name} lacks the columns {shown(lacking)}; its columns are {shown(table.columns)}")
-        inputs = self._transformer.transform(_cells(table, self.columns))
-        return inputs[:, _table_order(self.columns)].astype(np.float32)
-
-    def notes(self, table: Table) -> list[str]:
-        """Differences from the training rows, one line each."""
-        notes = []
-        for column in self.columns:
-            missing = int(table.frame[column.name].isna().sum())
-            if isinstance(column, Category):
-                unseen = set(table.texts(column.name)) - set(column.categories)
-                if column.pooled:  # whatever is not missing has the input of the rare ones
-                    unseen &= {None}
-                if unseen:
-                    names = sorted("(missing)" if value is None else value for value in unseen)
-                    notes.append(f"column {column.name!r} has values that were not seen in training: {shown(names)}")
-            elif missing and not column.missing:
-                notes.append(
-                    f"column {column.name!r} has {missing} missing values, but had none in training: replaced by the "
-                    f"median"
-                )
-        return notes
-
-    @cached_property
-    def _transformer(self) -> ColumnTransformer:
-        """Fitted to one made-up row, from which the imputer takes the medians."""
-        numbers = [column for column in self.columns if isinstance(column, Number)]
-        categories = [column for column in self.columns if isinstance(column, Category)]
-        mean, scale = np.array([(column.mean, column.scale) for column in numbers]).reshape(-1, 2).T
-        standardise = FunctionTransformer(lambda values: (values - mean) / scale)
-        encoder = OneHotEncoder(
-            categories=[_encoded(column) for column in categories], handle_unknown="ignore", sparse_output=False
-        )
-        row: dict[str, list[Any]] = {column.name: [column.median] for column in numbers}
-        row |= {column.name: [column.categories[0]] for column in categories}
-        return ColumnTransformer(
-            [
-                ("numbers", make_pipeline(SimpleImputer(strategy="median"), standardise), [c.name for c in numbers]),
-                ("missing", MissingIndicator(features="all"), [c.name for c in numbers if c.missing]),
-                ("categories", encoder, [c.name for c in categories]),
-            ]
-        ).fit(pd.DataFrame(row))
+from posteriax.cli.user_data.targets import Classes, make_target
 
 
 def prepare(table: Table, settings: DataSettings, split: Split | None = None) -> Prepared:
+    """The first of the folds that :func:`prepare_folds` gives."""
+    return prepare_folds(table, settings, split)[0]
+
+
+def prepare_folds(
+    table: Table, settings: DataSettings, split: Split | None = None, test: Table | None = None
+) -> list[Prepared]:
     """Find out what every column is, split the rows, and prepare both parts by what the training rows say.
 
     Args:
         table: the rows.
-        settings: the target, and how columns are used.
+        settings: the target, how columns are used, and how rows are split.
         split: training and test rows, if they are given.
+        test: the test rows, if they are in another table; its columns may be in another order.
 
+    >>> import pandas as pd
     >>> cells = {"height": [str(i**2) for i in range(20)], "kind": ["oak", "elm"] * 10}
-    >>> prepared = prepare(Table("trees.csv", pd.DataFrame(cells)), DataSettings(target="kind"))
-    >>> prepared.train[0].shape, prepared.test[0].shape, prepared.preparation.target.labels
-    ((16, 1), (4, 1), ('elm', 'oak'))
+    >>> folds = prepare_folds(Table("trees.csv", pd.DataFrame(cells)), DataSettings(target="kind"))
+    >>> len(folds), folds[0].train[0].shape, folds[0].test[0].shape, folds[0].target.labels
+    (5, (16, 1), (4, 1), ('elm', 'oak'))
     """
-    target = settings.target
-    if target is None:
-        raise DataError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
-    for column in (target, *settings.drop, *settings.keep, *settings.categories):
-        table.require(column)
-    values = target_values(table, target)
-    learned, train, test = split_by_target(target, values, settings, split)
+    rows = labelled_rows(table, settings)
+    if test is not None:
+        return [_with_test_table(rows, test, settings)]
+    if split is not None:
+        splits = [(rows.renumbered(split[0]), rows.renumbered(split[1]))]
+    else:
+        splits = make_splits(rows.table.rows, settings, classes=rows.classes, groups=rows.groups, times=rows.times)
+    notes = [*rows.notes, *about_splits(splits, settings)]
+    if rows.times is not None and len(splits) == 1:
+        notes.append(f"tested on the latest rows, those from {rows.show_time(rows.times[splits[0][1]].min())} on")
+    return [_prepare(rows, settings, train, test_rows, notes) for train, test_rows in splits]
+
+
+def prepare_whole(table: Table, settings: DataSettings) -> Prepared:
+    """All rows for training and none for testing, for a posterior that is to be used after it was tested in folds.
+
+    >>> import pandas as pd
+    >>> cells = {"height": [str(i**2) for i in range(20)], "kind": ["oak", "elm"] * 10}
+    >>> whole = prepare_whole(Table("trees.csv", pd.DataFrame(cells)), DataSettings(target="kind"))
+    >>> whole.train[0].shape, whole.test[0].shape
+    ((20, 1), (0, 1))
+    """
+    rows = labelled_rows(table, settings)
+    return _prepare(rows, settings, np.arange(rows.table.rows), np.zeros(0, int), list(rows.notes))
+
+
+def _prepare(
+    rows: LabelledRows, settings: DataSettings, train: np.ndarray, test: np.ndarray, notes: list[str]
+) -> Prepared:
+    table, target = rows.table, str(settings.target)
+    learned = make_target(target, rows.values, rows.task, train, rows.form)
+    y = learned.encode(rows.values)
+    if isinstance(learned, Classes):
+        notes = [*notes, *_about_classes(learned, y[train])]
     names = [name for name in table.columns if name != target and name not in settings.drop]
-    chosen, notes = choose_columns(table, names, train, settings)
-    if not chosen:
-        reasons = "".join(f"; {note}" for note in notes)
+    chosen = choose_columns(table, names, train, settings)
+    if not chosen.columns:
+        reasons = "".join(f"; {note}" for note in chosen.notes)
         raise DataError(f"{table.name} has no usable columns besides the target {target!r}{reasons}")
-    preparation = Preparation(tuple(chosen), learned)
-    x, y = preparation.inputs(table), learned.encode(values)
-    told = (f"columns used: {summary(chosen)}", *notes)
-    return Prepared(preparation, (x[train], y[train]), (x[test], y[test]), told)
-
-
-def target_values(table: Table, target: str) -> Any:
-    """The target of every row, an array of numbers or a list of text; an error where it is missing."""
-    missing = np.flatnonzero(table.frame[target].isna())
-    if len(missing):
-        raise DataError(
-            f"{table.name}: the target {target!r} is missing in {len(missing)} rows, the first at "
-            f"{table.place(missing[0])}: fill it in, or remove these rows"
-        )
-    return table.texts(target).tolist() if table.is_text(target) else table.numbers(target)
-
-
-def preparation_from_plain(plain: dict[str, Any]) -> Preparation:
-    """The preparation that `asdict` gave."""
-    columns = tuple(
-        Category(str(column["name"]), tuple(column["categories"]), bool(column.get("pooled", False)))
-        if "categories" in column
-        else Number(**column)
-        for column in plain["columns"]
+    preparation = Preparation(tuple(chosen.columns), learned, tuple(chosen.ids))
+    return Prepared(
+        preparation,
+        (preparation.inputs(table, train), y[train]),
+        (preparation.inputs(table, test), y[test]),
+        (*notes, f"columns used: {summary(chosen.columns)}", *chosen.notes),
+        rows.kept[train],
+        rows.kept[test],
+        table.frame.iloc[test],
     )
-    unknown = {column.dates for column in columns if isinstance(column, Number)} - {None, *DATES}
-    if unknown:
-        raise ValueError(f"dates in unknown formats: {unknown}")
-    return Preparation(columns, target_from_plain(plain["target"]))
 
 
-def _encoded(column: Category) -> list[str | None]:
-    """Categories that have an input, None last, as scikit-learn wants it."""
-    named = [value for value in column.categories if value is not None]
-    return [*named, *([OTHER] if column.pooled else []), *([None] if None in column.categories else [])]
+def _about_classes(target: Classes, labels: np.ndarray) -> list[str]:
+    absent = [name for i, name in enumerate(target.labels) if i not in set(labels.tolist())]
+    if len(absent) >= len(target.labels) - 1:
+        raise DataError(f"target {target.name!r}: all training rows are of one class, {target.labels[labels[0]]!r}")
+    return [f"no training row has the class {shown(absent)}"] if absent else []
 
 
-def _cells(table: Table, columns: Sequence[Number | Category]) -> pd.DataFrame:
-    """The columns as scikit-learn takes them: floats, and text with None where missing."""
-    cells = {}
-    for column in columns:
-        if isinstance(column, Number):
-            cells[column.name] = pd.Series(numbers_of(table, column.name, column.dates), table.frame.index)
-        else:
-            texts = table.texts(column.name)
-            rare = texts.notna() & ~texts.isin(column.categories) & column.pooled
-            cells[column.name] = texts.mask(rare, OTHER)
-    return pd.DataFrame(cells, index=table.frame.index)
+def _with_test_table(rows: LabelledRows, test: Table, settings: DataSettings) -> Prepared:
+    if rows.table.rows < FEWEST_ROWS:
+        raise DataError(f"{rows.table.name} has {counted(rows.table.rows, 'row')}; at least {FEWEST_ROWS} are needed")
+    whole = _prepare(rows, settings, np.arange(rows.table.rows), np.zeros(0, int), list(rows.notes))
+    preparation, target = whole.preparation, whole.target
+    test.require(target.name)
+    y, known = known_targets(test, target)
+    if not known.any():
+        raise DataError(f"{test.name}: the target {target.name!r} has no values")
+    tested = np.flatnonzero(known)
+    x = preparation.inputs(test, tested)
+    notes = [
+        *whole.notes,
+        *test.notes,
+        *(f"{test.name}: {note}" for note in about_left_out(test, {target.name: ~known}, target.name)),
+        *(f"{test.name}: {note}" for note in compare_with_training(preparation, test)),
+        *about_splits([(whole.train_rows, tested)], settings),
+        *_about_repeated(whole.train[0], x, test.name),
+    ]
+    return replace(
+        whole,
+        test=(x, target.encode(y)),
+        notes=tuple(notes),
+        test_rows=tested,
+        cells=test.frame.iloc[tested],
+    )
 
 
-def _table_order(columns: Sequence[Number | Category]) -> np.ndarray:
-    """From the transformer's order (numbers, where they are missing, categories) to that of the table's columns."""
-    numbers = [i for i, column in enumerate(columns) if isinstance(column, Number)]
-    missing = [i for i, column in enumerate(columns) if isinstance(column, Number) and column.missing]
-    categories = [i for i, c in enumerate(columns) if isinstance(c, Category) for _ in _encoded(c)]
-    return np.argsort([*numbers, *missing, *categories], kind="stable")
+def _about_repeated(train: np.ndarray, test: np.ndarray, name: str) -> list[str]:
+    """A line if most test rows have exactly the inputs of a training row, as if one file were a part of the other."""
+    seen = {row.tobytes() for row in train}
+    repeated = sum(row.tobytes() in seen for row in test)
+    if 2 * repeated <= len(test) or 2 * len(seen) <= len(train):  # rows that differ little are often alike
+        return []
+    found = f"{repeated:,} of {counted(len(test), 'row')}"
+    return [f"{name}: {found} are training rows too, so that scores will be better than on new rows"]

@@ -1,16 +1,17 @@
-"""The target: the task it implies, its values as the network sees them, and the split into training and test rows."""
+"""The target: classes, a quantity or counts; its values as the network sees them, and the likelihood that suits it."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from posteriax.cli.user_data.messages import DataError, label_of, shown
+from posteriax.cli.user_data.number_formats import PLAIN, NumberFormat
+from posteriax.problem import Categorical, Likelihood, Normal, Poisson, Units
 
-Task = Literal["classification", "regression"]
-FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
+Task = Literal["classification", "regression", "counts"]
+TASKS = get_args(Task)
 MOST_CLASSES = 200
-FEWEST_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -29,128 +30,178 @@ class Classes:
     def outputs(self) -> int:
         return len(self.labels)
 
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the labels 0 to C - 1; None for numbers."""
+        return self.labels
+
+    @property
+    def units(self) -> Units:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return Units()
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return f"one of {len(self.labels)} classes"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Categorical()
+
     def encode(self, values: Any) -> np.ndarray:
         """Labels 0 to C - 1."""
         index = {label: i for i, label in enumerate(self.labels)}
-        names = [str(value) for value in _as_labels(values)]
+        names = [str(value) for value in as_labels(values)]
         unknown = sorted(set(names) - set(index))
         if unknown:
             raise DataError(f"target {self.name!r} has classes that were not in the training data: {shown(unknown)}")
         return np.array([index[name] for name in names], np.int32)
 
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
 
 @dataclass(frozen=True)
 class Quantity:
-    """A target of real numbers, and the mean and scale it had in the training rows.
+    """A target of real numbers, the mean and scale it had in the training rows, and how its numbers are written.
 
-    >>> Quantity("height", mean=10.0, scale=2.0).encode([12.0]).tolist()
-    [1.0]
+    >>> target = Quantity("height", mean=10.0, scale=2.0)
+    >>> target.encode([12.0]).tolist(), target.restore(np.array([1.0])).tolist()
+    ([1.0], [12.0])
     """
 
     name: str
     mean: float
     scale: float
+    form: NumberFormat = PLAIN
     task: Task = field(default="regression", init=False)
     outputs: ClassVar[int] = 1
+    class_names: ClassVar[None] = None
+
+    @property
+    def units(self) -> Units:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return Units(self.mean, self.scale)
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return "a real number"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Normal(scale="learned")
 
     def encode(self, values: Any) -> np.ndarray:
         """Standardised values."""
-        return ((np.asarray(values, np.float64) - self.mean) / self.scale).astype(np.float32)
+        return self.units.standardise(values).astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them: in their own units."""
+        return self.units.restore(y)
 
 
-Target = Classes | Quantity
+@dataclass(frozen=True)
+class Counts:
+    """A target of counts, 0, 1, 2, ..., their mean in the training rows, and how the numbers are written.
 
-
-def infer_task(name: str, values: Any, task: Task | None) -> Task:
-    """The given task; by default classification for text and for a few distinct whole numbers, else regression.
-
-    >>> infer_task("kind", ["oak", "elm"], None), infer_task("height", np.array([1.5, 2.0]), None)
-    ('classification', 'regression')
+    >>> target = Counts("visits", mean=4.0)
+    >>> target.encode([3.0]).tolist(), target.likelihood()
+    ([3], Poisson(base_rate=4.0))
     """
-    is_text = not _is_numbers(values)
-    if task is not None:
-        if task == "regression" and is_text:
-            raise DataError(f"target {name!r} is text, so it cannot be the target of a regression")
-        return task
-    if is_text:
-        return "classification"
-    numbers = np.asarray(values, np.float64)
-    different = np.unique(numbers)
-    whole = bool((different == np.round(different)).all())
-    few = len(different) <= 2 or (len(different) <= FEW_NUMBERS and 3 * len(different) <= len(numbers))
-    return "classification" if whole and few else "regression"
+
+    name: str
+    mean: float
+    form: NumberFormat = PLAIN
+    task: Task = field(default="counts", init=False)
+    outputs: ClassVar[int] = 1
+    class_names: ClassVar[None] = None
+
+    @property
+    def units(self) -> Units:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return Units()
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return "a count"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Poisson(base_rate=self.mean)
+
+    def encode(self, values: Any) -> np.ndarray:
+        """The counts as they are."""
+        numbers = np.asarray(values, np.float64)
+        wrong = numbers[(numbers < 0) | (numbers != np.round(numbers))]
+        if wrong.size:
+            raise DataError(f"target {self.name!r} has the value {wrong[0]:g}, but counts are whole numbers from 0 on")
+        return numbers.astype(np.int32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
+
+Target = Classes | Quantity | Counts
 
 
 def spread(numbers: np.ndarray) -> float:
     """The standard deviation; 0 if nothing but rounding differs.
 
-    >>> spread(np.array([1.0, 3.0])), spread(np.full(3, 0.1))
-    (1.0, 0.0)
+    >>> spread(np.array([1.0, 3.0])), spread(np.full(3, 0.1)), spread(2.0**-100 * np.array([1, 3])) == 2.0**-100
+    (1.0, 0.0, True)
     """
     scale = float(numbers.std())
-    return scale if scale > 1e-12 * max(1.0, float(np.abs(numbers).max())) else 0.0
+    return scale if scale > 1e-12 * float(np.abs(numbers).max()) else 0.0
 
 
-def make_target(name: str, values: Any, task: Task, train: np.ndarray) -> Target:
+def make_target(name: str, values: Any, task: Task, train: np.ndarray, form: NumberFormat = PLAIN) -> Target:
     """The target of a table: its classes in all rows, or mean and scale in the training rows."""
+    if task == "classification":
+        different = list(np.unique(np.asarray(values, np.float64))) if is_numbers(values) else sorted(set(values))
+        return Classes(name, tuple(as_labels(different)))
+    numbers = np.asarray(values, np.float64)[train]
+    if not spread(numbers):
+        raise DataError(f"target {name!r} has only one value, {label_of(float(numbers[0]))}: there is nothing to learn")
     if task == "regression":
-        numbers = np.asarray(values, np.float64)[train]
-        if not spread(numbers):
-            raise DataError(
-                f"target {name!r} has only one value, {label_of(float(numbers[0]))}: there is nothing to learn"
-            )
-        return Quantity(name, float(numbers.mean()), spread(numbers))
-    different = list(np.unique(np.asarray(values, np.float64))) if _is_numbers(values) else sorted(set(values))
-    return Classes(name, tuple(_as_labels(different)))
+        return Quantity(name, float(numbers.mean()), spread(numbers), form)
+    target = Counts(name, float(numbers.mean()), form)
+    target.encode(values)  # raises unless all are counts
+    return target
 
 
 def check_classes(name: str, values: Any) -> np.ndarray:
     """The class of every row as a number, for a stratified split; an error if one is too small or alone."""
-    labels, classes, counts = np.unique(np.asarray(_as_labels(values)), return_inverse=True, return_counts=True)
+    labels, classes, counts = np.unique(np.asarray(as_labels(values)), return_inverse=True, return_counts=True)
     if len(labels) == 1:
         raise DataError(f"target {name!r} has only one class, {str(labels[0])!r}: there is nothing to distinguish")
     if len(labels) > MOST_CLASSES or 2 * len(labels) > len(classes):
-        advice = "choose another target" if not _is_numbers(values) else "is it a regression (--task regression)?"
+        advice = "choose another target" if not is_numbers(values) else "is it a regression (--task regression)?"
         raise DataError(f"target {name!r} has {len(labels)} different values in {len(classes)} rows: {advice}")
     if counts.min() < 2:
         alone = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
+        occur = "occurs" if len(alone) == 1 else "occur"
         raise DataError(
-            f"target {name!r}: {shown(alone)} occur in one row only, but training and test set need one row each"
+            f"target {name!r}: {shown(alone)} {occur} in one row only, but training and test set need one row each"
         )
     return classes
 
 
-def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test rows, at random; of every class the same fraction, and at least one row in each part.
-
-    >>> train, test = split_rows(100, np.arange(100) % 4, 0.2, seed=0)
-    >>> len(train), np.bincount(test % 4).tolist()
-    (80, [5, 5, 5, 5])
-    """
-    if rows < FEWEST_ROWS:
-        raise DataError(
-            f"{rows} rows are too few to split into training and test rows: at least {FEWEST_ROWS} are needed"
-        )
-    rng = np.random.default_rng(seed)
-    groups = [np.arange(rows)] if classes is None else [np.flatnonzero(classes == c) for c in np.unique(classes)]
-    test = []
-    for group in groups:
-        count = min(max(round(fraction * len(group)), 1), len(group) - 1)
-        test.append(rng.permutation(group)[:count])
-    chosen = np.sort(np.concatenate(test))
-    return np.setdiff1d(np.arange(rows), chosen), chosen
-
-
 def target_from_plain(plain: dict[str, Any]) -> Target:
     """The target that `asdict` gave."""
+    name = str(plain["name"])
     if plain["task"] == "classification":
-        return Classes(str(plain["name"]), tuple(map(str, plain["labels"])))
-    return Quantity(str(plain["name"]), float(plain["mean"]), float(plain["scale"]))
+        return Classes(name, tuple(map(str, plain["labels"])))
+    form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
+    if plain["task"] == "counts":
+        return Counts(name, float(plain["mean"]), form)
+    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form)
 
 
-def _is_numbers(values: Any) -> bool:
+def is_numbers(values: Any) -> bool:
     return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
 
 
-def _as_labels(values: Any) -> list[str]:
+def as_labels(values: Any) -> list[str]:
     return [value if isinstance(value, str) else label_of(float(value)) for value in values]

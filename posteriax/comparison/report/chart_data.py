@@ -12,6 +12,7 @@ from posteriax.comparison.comparison import Comparison
 from posteriax.metrics import Estimate
 
 HISTOGRAM_BINS = 24
+EXPLODED = 6  # times the median of all posteriors: does not set the limit of an axis
 ATTACK_POINTS = 200
 MEAN_OF_KINDS = "mean over all kinds"
 OUTSIDE = "out: "
@@ -62,6 +63,37 @@ def coverage(comparison: Comparison) -> list[Group]:
     return _by_set(comparison, lambda chart: [chart.levels, chart.coverage])
 
 
+def errors_by_uncertainty(comparison: Comparison) -> list[Group]:
+    """By test set: points (expected error, observed error, number of examples) by tenth of the uncertainty.
+
+    >>> from posteriax.comparison.uncertainty_tenths import Tenths
+    >>> tenths = Tenths(np.array([1.0]), np.array([1.2]), count=np.array([50]))
+    >>> errors_by_uncertainty(Comparison({"test": {"MAP": {}}}, charts={"test": {"MAP": ChartSummary(tenths=tenths)}}))
+    [Group(name='test', lines=[Line(method=0, points=[(1.0, 1.2, 50)])])]
+    """
+    return _by_set(comparison, lambda chart: [chart.tenths.expected, chart.tenths.observed, chart.tenths.count])
+
+
+def coverage_by_uncertainty(comparison: Comparison) -> list[Group]:
+    """By test set: points (share of more certain examples, coverage of the 90 % interval, examples), by tenth.
+
+    A posterior that is equally certain of all examples has a single point.
+
+    >>> from posteriax.comparison.uncertainty_tenths import Tenths
+    >>> tenths = Tenths(np.ones(2), np.ones(2), np.array([0.9, 0.7]), np.array([50, 50]))
+    >>> charts = {"test": {"MAP": ChartSummary(tenths=tenths)}}
+    >>> coverage_by_uncertainty(Comparison({"test": {"MAP": {}}}, charts=charts))[0].lines[0].points
+    [(0.25, 0.9, 50), (0.75, 0.7, 50)]
+    """
+
+    def columns(chart: ChartSummary) -> list[np.ndarray]:
+        count = chart.tenths.count
+        middles = (np.cumsum(count) - count / 2) / max(1, count.sum())
+        return [middles, chart.tenths.covered, count] if len(chart.tenths.covered) else [np.zeros(0)]
+
+    return _by_set(comparison, columns)
+
+
 def severity(comparison: Comparison, column: str) -> list[Group]:
     """By kind of corruption, preceded by the mean if there are several: points (severity, score, standard error).
 
@@ -107,7 +139,7 @@ def uncertainties(comparison: Comparison) -> Histograms | None:
     if not pools:
         return None
     low = min(0.0, *(float(pool.min()) for pool in pools))
-    high = max(float(np.quantile(pool, 0.995)) for pool in pools)  # a few outliers would squeeze the rest
+    high = without_explosions([float(np.quantile(pool, 0.995)) for pool in pools])  # outliers would squeeze the rest
     edges = np.linspace(low, high if high > low else low + 1, HISTOGRAM_BINS + 1)
     inside, *others = (Group(name, _histogram_lines(comparison, name, edges)) for name in [comparison.main, *outside])
     return Histograms(edges.tolist(), inside.lines, others)
@@ -157,6 +189,16 @@ def is_regression(comparison: Comparison) -> bool:
     True
     """
     return any(len(chart.levels) for chart in comparison.charts.get(comparison.main, {}).values())
+
+
+def without_explosions(tops: list[float]) -> float:
+    """The largest of the posteriors' largest values, without those of a posterior that has exploded.
+
+    >>> without_explosions([1.0, 2.0, 3.0]), without_explosions([1.0, 2.0, 4e21])
+    (3.0, 2.0)
+    """
+    usual = float(np.median(tops))
+    return max(top for top in tops if top <= EXPLODED * usual) if usual > 0 else max(tops)
 
 
 def _by_set(comparison: Comparison, columns: Any) -> list[Group]:

@@ -3,7 +3,8 @@
 // Charts as SVG, drawn for the available width, so that text keeps its size on every screen. A chart returns its spots:
 // the places with a value, which the pointer and the arrow keys can reach.
 
-const PALETTE_SIZE = 8;
+const PALETTE_SIZE = 10;
+const EXPLODED = 6;  // times the usual: what is beyond does not set the limit of an axis, and is drawn at its edge
 
 function svgElement(tag, attributes, parent) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -16,19 +17,27 @@ function svgText(parent, x, y, words, attributes = {}) {
   svgElement("text", { x, y, ...attributes }, parent).textContent = words;
 }
 
-// a posterior has the same colour, marker and dashes in all charts
-const lineClass = (method) => `line m${method} dashed-${Math.min(2, Math.floor(method / PALETTE_SIZE))}`;
+// a posterior has the same colour, marker and dashes in all charts; those that are emphasised have thicker lines
+const emphasised = new Set();
+const lineClass = (method) => (
+  `line m${method} dashed-${Math.min(2, Math.floor(method / PALETTE_SIZE))}${emphasised.has(method) ? " main" : ""}`);
+
+const regular = (corners, turn, r) => Array.from({ length: corners }, (_, k) => {
+  const angle = turn + (2 * Math.PI * k) / corners, far = Array.isArray(r) ? r[k % r.length] : r;
+  return [far * Math.sin(angle), -far * Math.cos(angle)];
+});
+const cross = [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2],
+  [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]];
+const MARKERS = [  // corners for the radius 1; the first is a circle
+  null, regular(4, Math.PI / 4, 1.25), regular(3, 0, 1.3), regular(4, 0, 1.35), regular(3, Math.PI, 1.3), cross,
+  cross.map(([x, y]) => [(x - y) * Math.SQRT1_2, (x + y) * Math.SQRT1_2]), regular(10, 0, [1.5, 0.65]),
+  regular(5, 0, 1.2), regular(6, Math.PI / 6, 1.2),
+];
 
 function marker(method, x, y, r) {
-  const n = (value) => value.toFixed(1);
-  const polygon = (...points) => "M" + points.map(([dx, dy]) => `${n(x + dx * r)} ${n(y + dy * r)}`).join("L") + "Z";
-  switch (method % 5) {
-    case 1: return polygon([-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]);
-    case 2: return polygon([0, -1.15], [1.1, 0.8], [-1.1, 0.8]);
-    case 3: return polygon([0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]);
-    case 4: return polygon([0, 1.15], [1.1, -0.8], [-1.1, -0.8]);
-    default: return `M${n(x - r)} ${n(y)}a${n(r)} ${n(r)} 0 1 0 ${n(2 * r)} 0a${n(r)} ${n(r)} 0 1 0 ${n(-2 * r)} 0Z`;
-  }
+  const n = (value) => value.toFixed(1), corners = MARKERS[method % MARKERS.length];
+  if (corners) return "M" + corners.map(([dx, dy]) => `${n(x + dx * r)} ${n(y + dy * r)}`).join("L") + "Z";
+  return `M${n(x - r)} ${n(y)}a${n(r)} ${n(r)} 0 1 0 ${n(2 * r)} 0a${n(r)} ${n(r)} 0 1 0 ${n(-2 * r)} 0Z`;
 }
 
 function ticksBetween(low, high, about) {
@@ -49,6 +58,18 @@ function rangeOf(values, pad) {
   return [low >= 0 && low - margin < 0 ? 0 : low - margin, high + margin];
 }
 
+// The same for lists of values, one for each posterior, of which some may have exploded.
+function robustRange(lists, pad, times = EXPLODED) {
+  const finite = lists.map((list) => list.filter((value) => value !== null && Number.isFinite(value)))
+    .filter((list) => list.length);
+  if (finite.length < 3) return rangeOf(finite.flat(), pad);
+  const median = (values) => [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
+  const middle = median(finite.flat()), sizes = finite.map((list) => Math.max(...list.map((v) => Math.abs(v - middle))));
+  const usual = Math.max(median(sizes), Math.abs(middle) / times);
+  const kept = usual ? finite.filter((_, i) => sizes[i] <= times * usual) : finite;
+  return rangeOf((kept.length ? kept : finite).flat(), pad);
+}
+
 function short(value) {
   if (value === null || value === undefined) return "unknown";
   return Number.isInteger(value) ? String(value) : Number(value.toPrecision(3)).toString();
@@ -63,7 +84,8 @@ function frame(box, { width, height, x, y, label, left = 46 }) {
     "aria-label": `${label}. Arrow keys move from point to point.`,
   });
   const top = 12, right = 14, bottom = 42;
-  const scale = ([low, high], from, to) => (value) => from + ((value - low) / (high - low)) * (to - from);
+  const scale = ([low, high], from, to) => (value) => (
+    from + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (to - from));
   const toX = scale(x.range, left, width - right), toY = scale(y.range, height - bottom, top);
   const yTicks = y.ticks ?? ticksBetween(...y.range, Math.max(2, Math.floor(height / 60)));
   for (const value of yTicks.values) {
@@ -73,7 +95,9 @@ function frame(box, { width, height, x, y, label, left = 46 }) {
   const xTicks = x.ticks ?? ticksBetween(...x.range, Math.max(2, Math.floor(width / 90)));
   for (const value of xTicks.values) {
     svgElement("path", { class: "axis", d: `M${toX(value)} ${height - bottom}v5` }, svg);
-    svgText(svg, toX(value), height - bottom + 18, xTicks.format(value), { "text-anchor": "middle" });
+    const words = xTicks.format(value), atEnd = width - toX(value) < 3.6 * words.length;
+    const place = { "text-anchor": atEnd ? "end" : "middle" };
+    svgText(svg, atEnd ? width - 1 : toX(value), height - bottom + 18, words, place);
   }
   svgElement("path", { class: "axis", d: `M${left} ${height - bottom}H${width - right}` }, svg);
   svgText(svg, (left + width - right) / 2, height - 5, x.label, { "text-anchor": "middle" });
@@ -86,17 +110,22 @@ function frame(box, { width, height, x, y, label, left = 46 }) {
 }
 
 // Lines with points: {method, points: [{x, y, error?, size?, hollow?, text}]}.
+// `ideal` is a line: its two ends. `corners` are words at the lower right and the upper left.
 function lineChart(box, { lines, x, y, label, square, ideal, corners }) {
   const width = Math.max(240, Math.min(box.clientWidth, square ? 460 : 900));
   const height = square ? width * 0.95 : Math.max(240, Math.min(340, width * 0.62));
   const { svg, toX, toY } = frame(box, { width, height, x, y, label, left: 54 });
-  if (ideal) svgElement("path", { class: "ideal", d: `M${toX(0)} ${toY(0)}L${toX(1)} ${toY(1)}` }, svg);
+  if (ideal) {
+    const path = ideal.map(([a, b]) => `${toX(a)} ${toY(b)}`).join("L");
+    svgElement("path", { class: "ideal", d: `M${path}` }, svg);
+  }
   if (corners) {
-    svgText(svg, toX(0.98), toY(0.04), corners[0], { "text-anchor": "end" });
-    svgText(svg, toX(0.02), toY(0.94), corners[1]);
+    svgText(svg, toX(x.range[1]) - 6, toY(y.range[0]) - 8, corners[0], { "text-anchor": "end" });
+    svgText(svg, toX(x.range[0]) + 8, toY(y.range[1]) + 14, corners[1]);
   }
   const spots = [];
-  for (const { method, points } of lines) {
+  const inFront = [...lines].sort((a, b) => emphasised.has(a.method) - emphasised.has(b.method));
+  for (const { method, points } of inFront) {
     const known = points.filter((point) => point.x !== null && point.y !== null);
     const joined = known.filter((point) => !point.hollow);
     if (joined.length > 1) {
@@ -109,7 +138,8 @@ function lineChart(box, { lines, x, y, label, square, ideal, corners }) {
         const d = `M${left} ${toY(point.y - point.error)}V${toY(point.y + point.error)}`;
         svgElement("path", { class: `error m${method}`, d }, svg);
       }
-      const kind = point.hollow ? "hollow" : "point";
+      const beyond = point.y > y.range[1] || point.x > x.range[1] || point.y < y.range[0];
+      const kind = point.hollow || beyond ? "hollow" : "point";
       if (size) svgElement("path", { class: `${kind} m${method}`, d: marker(method, left, top, size) }, svg);
       spots.push({ left, top, text: point.text });
     }
@@ -117,50 +147,17 @@ function lineChart(box, { lines, x, y, label, square, ideal, corners }) {
   return [{ svg, spots }];
 }
 
-// One small panel for each posterior: filled, the bins of the inside; as a line, those of the outside.
-function histogramPanels(box, { edges, inside, outside, label, nameOf, insideName, outsideName }) {
-  const bins = edges.length - 1;
-  const highest = Math.max(...[...inside, ...outside].flatMap((line) => line.points.map(([share]) => share)));
-  const made = [];
-  for (const { method, points } of inside) {
-    const panel = document.createElement("div");
-    box.append(panel);
-    const width = Math.max(200, Math.min(panel.clientWidth, 420)), height = 190;
-    const percent = (value) => `${Math.round(100 * value)} %`;
-    const { svg, toX, toY } = frame(panel, {
-      width, height, label: `Histogram for ${nameOf(method)}`,
-      x: { label, range: [edges[0], edges[bins]], ticks: ticksBetween(edges[0], edges[bins], 4) },
-      y: { range: [0, highest * 1.12], ticks: { values: ticksBetween(0, highest, 4).values, format: percent } },
-    });
-    const stairs = (shares) => shares.map(([share], i) => `V${toY(share)}H${toX(edges[i + 1])}`).join("");
-    const start = `M${toX(edges[0])} ${toY(0)}`;
-    svgElement("path", { class: `inside m${method}`, d: `${start}${stairs(points)}V${toY(0)}Z` }, svg);
-    const other = outside.find((line) => line.method === method);
-    if (other) svgElement("path", { class: "outside", d: `${start}${stairs(other.points)}V${toY(0)}` }, svg);
-    const name = nameOf(method), most = Math.floor(width / 8);
-    svgText(svg, width - 14, 16, name.length > most ? `${name.slice(0, most)}…` : name,
-      { "text-anchor": "end", class: "name" });
-    const spots = points.map(([share], i) => {
-      const upTo = i === bins - 1 ? "and above" : `to ${short(edges[i + 1])}`;
-      const lines = [`${name}: ${short(edges[i])} ${upTo}`, `${insideName}: ${(100 * share).toFixed(1)} %`];
-      if (other) lines.push(`${outsideName}: ${(100 * other.points[i][0]).toFixed(1)} %`);
-      return { left: (toX(edges[i]) + toX(edges[i + 1])) / 2, top: toY(share), text: lines.join("\n") };
-    });
-    made.push({ svg, spots });
-  }
-  return made;
-}
-
 // Values with error bars, one row each under its name, the smallest on top.
-function dotChart(box, { rows, label, nameOf }) {
+function dotChart(box, { rows, label, nameOf, floor = null }) {
   const known = rows.filter((row) => row.value !== null).sort((a, b) => a.value - b.value);
   const width = Math.max(240, Math.min(box.clientWidth, 700)), height = 62 + 44 * known.length;
-  const highest = Math.max(1e-9, ...known.map((row) => row.value + (row.error ?? 0)));
+  const highest = Math.max(1e-9, robustRange(known.map((row) => [row.value + (row.error ?? 0)]), 0, 3 * EXPLODED)[1]);
   const { svg, toX } = frame(box, {
     width, height, label, left: 20, x: { label, range: [0, highest * 1.06] },
     y: { range: [0, 1], ticks: { values: [], format: String } },
   });
   svgElement("path", { class: "axis", d: `M${toX(0)} 8V${height - 42}` }, svg);
+  if (floor !== null) svgElement("path", { class: "ideal", d: `M${toX(floor)} 8V${height - 42}` }, svg);
   const spots = known.map(({ method, value, error }, i) => {
     const top = 40 + 44 * i, left = toX(value);
     svgElement("path", { class: "grid", d: `M${toX(0)} ${top}H${left}` }, svg);
@@ -170,7 +167,9 @@ function dotChart(box, { rows, label, nameOf }) {
       const [from, to] = [toX(Math.max(0, value - error)), toX(value + error)];
       svgElement("path", { class: `error m${method}`, d: `M${from} ${top}H${to}M${from} ${top - 4}v8M${to} ${top - 4}v8` }, svg);
     }
-    svgElement("path", { class: `point m${method}`, d: marker(method, left, top, 5) }, svg);
+    const beyond = value > highest * 1.06;
+    svgElement("path", { class: `${beyond ? "hollow" : "point"} m${method}`, d: marker(method, left, top, 5) }, svg);
+    if (beyond) svgText(svg, left - 8, top + 4, `${short(value)} →`, { "text-anchor": "end" });
     return { left, top, text: `${name}: ${withError(value, error)}` };
   });
   return [{ svg, spots }];

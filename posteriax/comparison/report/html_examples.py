@@ -1,33 +1,41 @@
-"""The examples of a report as HTML: the most confident predictions of each posterior, and its confident errors."""
+"""The examples of a report as HTML: where methods disagree, the most confident predictions, and confident errors."""
 
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
 from posteriax.comparison.chart_summaries import Example
 from posteriax.comparison.comparison import Comparison
+from posteriax.comparison.disagreements import Disagreement
 from posteriax.comparison.report.chart_data import is_regression
+from posteriax.comparison.report.html_classes import label_of
 from posteriax.comparison.report.pictures import as_image, picture_uris
+from posteriax.comparison.report_context import ReportContext
+from posteriax.comparison.uncertainty_tenths import is_constant
 
 FEATURES = 8  # shown of an example that is not a picture
 
 
-def example_cards(comparison: Comparison) -> str:
-    """For each posterior, a card with its examples of the main test set: pictures, or tables of features.
+def example_cards(comparison: Comparison, context: ReportContext) -> tuple[str, str]:
+    """A card of disagreements, and for each posterior one with its examples, of which the page's script shows one.
 
     >>> from posteriax.comparison.chart_summaries import ChartSummary
     >>> chart = ChartSummary(surest=(Example(3, np.zeros(2), 1, 1, 0.99),))
     >>> sets, charts = {"test": {"MAP": {}}}, {"test": {"MAP": chart}}
-    >>> "<b>yes</b> 99.0&nbsp;%" in example_cards(Comparison(sets, charts=charts, class_names=("no", "yes")))
+    >>> comparison = Comparison(sets, charts=charts, class_names=("no", "yes"))
+    >>> "<b>yes</b> 99.0&nbsp;%" in example_cards(comparison, ReportContext())[1]
     True
     """
     charts = comparison.charts.get(comparison.main, {})
-    shown = [example for chart in charts.values() for example in (*chart.surest_wrong, *chart.surest)]
-    images = [(e.index, image) for e in shown if (image := as_image(e.x)) is not None]
-    uris = picture_uris([image for _, image in images])
-    pictures = {index: uri for (index, _), uri in zip(images, uris, strict=True)}
+    shown: list[Example | Disagreement] = [
+        example for chart in charts.values() for example in (*chart.surest_wrong, *chart.surest)
+    ]
+    pictures = (
+        _pictures([*comparison.disagreements, *shown]) if context.rows is None else {}
+    )  # or a table of 64 columns
     numbers = is_regression(comparison)
     titles = (
         ("Largest errors, relative to their uncertainty", "Most certain")
@@ -41,20 +49,60 @@ def example_cards(comparison: Comparison) -> str:
             continue
         rows = ""
         for title, examples in zip(titles, (chart.surest_wrong, chart.surest), strict=True):
-            words = [_words(e, comparison.class_names, numbers) for e in examples]
-            rows += f"<h4>{title}</h4>{_gallery(examples, words, pictures)}"
+            if numbers and examples is chart.surest and is_constant(chart.entropies):  # none is the most certain
+                continue
+            words = [_words(comparison, e.predicted, e.certainty, e.true, numbers) for e in examples]
+            rows += f"<h4>{title}</h4>{_gallery(examples, words, pictures, context)}"
         swatch = f'<span class="swatch" data-method="{method}"></span>'
-        cards.append(f'<article class="card" data-method="{method}"><h3>{swatch}{escape(own)}</h3>{rows}</article>')
-    return "".join(cards)
+        cards.append(
+            f'<article class="card wide" data-method="{method}"><h3>{swatch}{escape(own)}</h3>{rows}</article>'
+        )
+    return _disagreement_card(comparison, context, pictures, numbers), "".join(cards)
 
 
-def _words(example: Example, class_names: tuple[str, ...] | None, numbers: bool) -> tuple[str, str]:
+def _pictures(examples: Sequence[Example | Disagreement]) -> dict[int, str]:
+    """By the index of an example, its picture, if it is one; each only once."""
+    images = {e.index: image for e in examples if (image := as_image(e.x)) is not None}
+    return dict(zip(images, picture_uris(list(images.values())), strict=True))
+
+
+def _disagreement_card(
+    comparison: Comparison, context: ReportContext, pictures: Mapping[int, str], numbers: bool
+) -> str:
+    cases = comparison.disagreements
+    if not cases:
+        return ""
+    methods = [name for name in comparison.rows if name in cases[0].predicted]
+    columns, cells = _columns(cases, context, pictures)
+    heads = [
+        "actual",
+        *(f'<span class="swatch" data-method="{i}"></span>{escape(n)}' for i, n in _numbered(comparison, methods)),
+    ]
+    body = ""
+    for case, (first, features) in zip(cases, cells, strict=True):
+        said, _ = _words(comparison, case.true, min(case.certainty.values()), case.true, numbers)
+        row = f"{first}<td>{said.partition('</b>')[0].removeprefix('<b>')}</td>"
+        for name in methods:
+            said, true = _words(comparison, case.predicted[name], case.certainty[name], case.true, numbers)
+            row += f"<td{' class=wrong' if true and not numbers else ''}>{said}</td>"
+        body += "<tr>" + row + features.replace("<td>", '<td class="feature">') + "</tr>"
+    table = _table([*columns[:1], *heads], body, columns[1:])
+    return (
+        '<article class="card wide" id="disagreements"><h3>Where the methods disagree most</h3>'
+        f"{table}{_more_columns(cases[0].x, context, pictures)}</article>"
+    )
+
+
+def _numbered(comparison: Comparison, methods: Sequence[str]) -> list[tuple[int, str]]:
+    return [(list(comparison.rows).index(name), name) for name in methods]
+
+
+def _words(comparison: Comparison, predicted: float, certainty: float, true: float, numbers: bool) -> tuple[str, str]:
     """What was predicted, and what is true; empty if they are the same."""
     if numbers:
-        spread = example.certainty
-        return f"<b>{_number(example.predicted, spread)}</b> ±&nbsp;{spread:.2g}", _number(example.true, spread)
-    label, true = (escape(_label(value, class_names)) for value in (example.predicted, example.true))
-    return f"<b>{label}</b> {_percent(example.certainty)}", "" if example.predicted == example.true else true
+        return f"<b>{_number(predicted, certainty)}</b> ±&nbsp;{certainty:.2g}", _number(true, certainty)
+    label, actual = (escape(label_of(comparison, int(value))) for value in (predicted, true))
+    return f"<b>{label}</b> {_percent(certainty)}", "" if predicted == true else actual
 
 
 def _number(value: float, spread: float) -> str:
@@ -68,11 +116,13 @@ def _number(value: float, spread: float) -> str:
     return f"{value:.{max(0, 1 - math.floor(math.log10(spread)))}f}"
 
 
-def _gallery(examples: Sequence[Example], words: list[tuple[str, str]], pictures: Mapping[int, str]) -> str:
+def _gallery(
+    examples: Sequence[Example], words: list[tuple[str, str]], pictures: Mapping[int, str], context: ReportContext
+) -> str:
     if not examples:
         return '<p class="note">None.</p>'
     if not all(example.index in pictures for example in examples):
-        return _feature_table(examples, words)
+        return _feature_table(examples, words, context)
     figures = ""
     for example, (said, true) in zip(examples, words, strict=True):
         name, caption = f"test example {example.index}", said + (f"<br>actually {true}" if true else "")
@@ -81,18 +131,62 @@ def _gallery(examples: Sequence[Example], words: list[tuple[str, str]], pictures
     return f'<div class="examples">{figures}</div>'
 
 
-def _feature_table(examples: Sequence[Example], words: list[tuple[str, str]]) -> str:
-    values = [np.asarray(example.x).ravel() for example in examples]
-    titles = ["predicted", "actual", *(f"x{i + 1}" for i in range(min(FEATURES, len(values[0]))))]
+def _feature_table(examples: Sequence[Example], words: list[tuple[str, str]], context: ReportContext) -> str:
+    columns, cells = _columns(examples, context, {})
     body = ""
-    for (said, true), features in zip(words, values, strict=True):
-        cells = [said, true or "the same", *map(_value, features[:FEATURES])]
-        body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    for (said, true), (first, features) in zip(words, cells, strict=True):
+        body += f"<tr>{first}<td>{said}</td><td>{true or 'the same'}</td>{features}</tr>"
+    return _table([*columns[:1], "predicted", "actual", *columns[1:]], body) + _more_columns(examples[0].x, context, {})
+
+
+def _table(titles: Sequence[str], body: str, features: Sequence[str] = ()) -> str:
+    """A table in a box that scrolls; the columns of `features` come last, and are left out in print."""
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    more = len(values[0]) - FEATURES
-    note = f'<p class="note">and {more:,} more features</p>' if more > 0 else ""
+    head += "".join(f'<th scope="col" class="feature">{title}</th>' for title in features)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="features" tabindex="0" role="region" aria-label="Features">{table}</div>{note}'
+    return f'<div class="features" tabindex="0" role="region" aria-label="Examples">{table}</div>'
+
+
+def _columns(
+    examples: Sequence[Any], context: ReportContext, pictures: Mapping[int, str]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The headings (of the first cell, then of features), and by example its first cell and those of its features."""
+    if pictures:
+        pictured = [f'<td><img src="{pictures[e.index]}" alt="test example {e.index}"></td>' for e in examples]
+        return ["example"], [(first, "") for first in pictured]
+    rows = context.rows
+    if rows is None:
+        values = [np.asarray(e.x).ravel()[:FEATURES] for e in examples]
+        named = [f"x{i + 1}" for i in range(len(values[0]))]
+        cells = [
+            (f"<td>{e.index}</td>", "".join(f"<td>{_value(v)}</td>" for v in own))
+            for e, own in zip(examples, values, strict=True)
+        ]
+        return ["test example", *named], cells
+    order = _shown_columns(context)
+    found = []
+    for e in examples:
+        first = e.index if rows.lines is None else rows.lines[e.index]
+        own = "".join(f"<td>{escape(_cell(rows.cells[e.index][k]))}</td>" for k in order)
+        found.append((f"<td>{first}</td>", own))
+    return ["test row" if rows.lines is None else "line", *(escape(str(rows.columns[k])) for k in order)], found
+
+
+def _shown_columns(context: ReportContext) -> list[int]:
+    """Which columns to show: those that matter most, if that is known, else the first ones."""
+    assert context.rows is not None
+    names = [str(name) for name in context.rows.columns]
+    headings = [title for effect in context.effects for title in (effect.feature.name, effect.feature.heading)]
+    matter = [names.index(title) for title in headings if title in names]
+    return list(dict.fromkeys([*matter, *range(len(names))]))[:FEATURES]
+
+
+def _more_columns(x: np.ndarray, context: ReportContext, pictures: Mapping[int, str]) -> str:
+    if pictures:
+        return ""
+    count = np.size(x) if context.rows is None else len(context.rows.columns)
+    word = "features" if context.rows is None else "columns"
+    return f'<p class="note">and {count - FEATURES:,} more {word}</p>' if count > FEATURES else ""
 
 
 def _percent(certainty: float) -> str:
@@ -106,9 +200,8 @@ def _percent(certainty: float) -> str:
     return f"{100 * certainty:.1f}&nbsp;%"
 
 
-def _label(value: float, class_names: tuple[str, ...] | None) -> str:
-    label = int(value)
-    return class_names[label] if class_names and 0 <= label < len(class_names) else str(label)
+def _cell(value: Any) -> str:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
 
 
 def _value(value: object) -> str:

@@ -3,7 +3,8 @@
 import math
 from html import escape
 
-from posteriax.comparison.comparison import COST_MEANINGS, Comparison, format_estimate
+from posteriax.comparison.comparison import COST_MEANINGS, Comparison
+from posteriax.comparison.estimates import format_estimate
 from posteriax.metrics import Estimate, Score
 
 
@@ -16,7 +17,8 @@ def score_tables(comparison: Comparison) -> str:
     """
     return "\n".join(
         f'<div class="scroll" data-set="{i}" tabindex="0" role="region" aria-label="Scores on {escape(name)}">'
-        f"<table><caption>{escape(name)}</caption>{_head(comparison, name)}{_body(comparison, name)}</table></div>"
+        f"<table><caption>{escape(name)}</caption>{_head(comparison, name)}{_body(comparison, name)}"
+        f"{_failed(comparison, name)}</table></div>"
         for i, name in enumerate(comparison.sets)
     )
 
@@ -56,11 +58,34 @@ def _body(comparison: Comparison, name: str) -> str:
     return f"<tbody>{''.join(_row(comparison, name, own) for own in comparison.sets[name])}</tbody>"
 
 
+def _failed(comparison: Comparison, name: str) -> str:
+    """A last row that names the methods that failed."""
+    failed = [escape(own) for own, run in comparison.runs.items() if run.status == "failed"]
+    if not failed or name != comparison.main:
+        return ""
+    columns = 1 + len(comparison.columns_of(name)) + (len(COST_MEANINGS) if comparison.costs else 0)
+    words = f"failed, not scored: {', '.join(failed)}"
+    return f'<tfoot><tr><td class="failed" colspan="{columns}">{words}</td></tr></tfoot>'
+
+
+def _row_notes(comparison: Comparison, own: str) -> str:
+    """Whether a row is the reference, a baseline, or of a run that did not converge."""
+    check, run = comparison.reference_check, comparison.runs.get(own)
+    notes = []
+    if own == comparison.reference:
+        failed = check is not None and check.converged is False
+        notes.append("best available reference, not converged" if failed else "reference")
+    elif run is not None and run.status != "converged":
+        notes.append(run.status)
+    if own in comparison.baselines:
+        notes.append("baseline")
+    return f' <small class="note">{", ".join(notes)}</small>' if notes else ""
+
+
 def _row(comparison: Comparison, name: str, own: str) -> str:
     method = list(comparison.rows).index(own)
     check = comparison.reference_check
-    doubt = ", not converged" if check is not None and check.converged is False else ""
-    note = f' <small class="note">reference{doubt}</small>' if own == comparison.reference else ""
+    note = _row_notes(comparison, own)
     cells = [f'<th scope="row"><span class="swatch" data-method="{method}"></span>{escape(own)}{note}</th>']
     for column in comparison.columns_of(name):
         estimate = comparison.sets[name][own].get(column, Estimate(math.nan))
@@ -69,7 +94,7 @@ def _row(comparison: Comparison, name: str, own: str) -> str:
         cells.append(_cell(estimate, comparison.score(column), among.index(own) if own in among else -1, doubt))
     if comparison.costs and name == comparison.main:
         cost = comparison.costs.get(own)
-        pairs = zip(cost, cost.cells(), strict=True) if cost else [(math.nan, "")] * len(COST_MEANINGS)
+        pairs = list(zip(cost, cost.cells(), strict=True)) if cost else [(None, "")] * len(COST_MEANINGS)
         cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in pairs]
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -86,5 +111,5 @@ def _cell(estimate: Estimate, score: Score, place: int, doubt: str) -> str:
     return f"<td{_sort_value(key)}>{text}</td>"
 
 
-def _sort_value(value: float) -> str:
-    return f' data-value="{value:.9g}"' if math.isfinite(value) else ""
+def _sort_value(value: float | None) -> str:
+    return f' data-value="{value:.9g}"' if value is not None and math.isfinite(value) else ""

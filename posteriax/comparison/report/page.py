@@ -1,6 +1,6 @@
 """The report as one self-contained page of tables, charts and pictures.
 
-Tables, text and pictures are written here; charts are drawn in the browser by charts.js and page.js, from the numbers
+Tables, text and pictures are written here; charts are drawn in the browser by charts.js and panels.js, from the numbers
 of chart_data, which the page holds as JSON. No name that a user gives can become code: names are escaped, and the
 page's content-security policy allows only its own script and style, by their hashes, and loads nothing.
 """
@@ -18,16 +18,28 @@ from typing import Any
 
 from posteriax.__about__ import __version__
 from posteriax.comparison.comparison import Comparison
+from posteriax.comparison.recommendation import Recommendation
 from posteriax.comparison.report import chart_data
+from posteriax.comparison.report.html_advice import advice
+from posteriax.comparison.report.html_classes import class_tables, confusion_tables
 from posteriax.comparison.report.html_examples import example_cards
+from posteriax.comparison.report.html_methods import account
 from posteriax.comparison.report.html_tables import glossary, score_tables
 from posteriax.comparison.report.page_colours import colour_rules
-from posteriax.comparison.report.wording import explain_marks, summary, warning
+from posteriax.comparison.report.wording import explain_marks, warning
+from posteriax.comparison.report_context import ReportContext
 
+EFFECT_CURVES = ("values", "mean", "low", "high", "interval_low", "interval_high", "uncertainty", "observed")
+SCRIPTS = ("charts.js", "panels.js", "page.js", "sections.js", "controls.js")  # in this order
 DIGITS = 4  # significant digits in charts: finer than a pixel
 
 
-def write_page(comparison: Comparison, path: str | Path, title: str = "Which posterior to trust") -> None:
+def write_page(
+    comparison: Comparison,
+    path: str | Path,
+    title: str = "Which posterior to trust",
+    context: ReportContext | None = None,
+) -> None:
     """Write the report of a comparison to a file.
 
     >>> import tempfile
@@ -38,10 +50,10 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Which pos
     ...     (Path(folder) / "report.html").read_text(encoding="utf-8")[:15]
     '<!doctype html>'
     """
-    Path(path).write_text(page(comparison, title), encoding="utf-8")
+    Path(path).write_text(page(comparison, title, context), encoding="utf-8")
 
 
-def page(comparison: Comparison, title: str = "Which posterior to trust") -> str:
+def page(comparison: Comparison, title: str = "Which posterior to trust", context: ReportContext | None = None) -> str:
     """The report of a comparison as the text of a page.
 
     >>> from posteriax.metrics import Estimate
@@ -49,17 +61,23 @@ def page(comparison: Comparison, title: str = "Which posterior to trust") -> str
     True
     """
     style = _asset("page.css") + colour_rules(len(comparison.rows))
-    script = _asset("charts.js") + _asset("page.js")
+    script = "".join(_asset(name) for name in SCRIPTS)
+    context = context or ReportContext()
+    disagreements, examples = example_cards(comparison, context)
     parts = {
         "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:",
         "title": escape(title),
-        "summary": _summary(comparison),
+        "advice": advice(comparison, context),
         "marks": escape(explain_marks(comparison)),
         "tables": score_tables(comparison),
-        "examples": example_cards(comparison),
+        "disagreements": disagreements,
+        "examples": examples,
+        "classes": class_tables(comparison),
+        "confusions": confusion_tables(comparison),
+        "account": account(comparison, context),
         "glossary": glossary(comparison),
         "version": escape(__version__),
-        "data": as_json(chart_numbers(comparison)),
+        "data": as_json(chart_numbers(comparison, context)),
         "style": style,
         "script": script,
     }
@@ -67,7 +85,7 @@ def page(comparison: Comparison, title: str = "Which posterior to trust") -> str
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html"))
 
 
-def chart_numbers(comparison: Comparison) -> dict[str, Any]:
+def chart_numbers(comparison: Comparison, context: ReportContext | None = None) -> dict[str, Any]:
     """The numbers behind all charts of a page.
 
     >>> from posteriax.metrics import Estimate
@@ -78,8 +96,16 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
     histograms, distance = chart_data.uncertainties(comparison), chart_data.distances(comparison)
     curves = {column: chart_data.severity(comparison, column) for column in comparison.columns}
     heading = lambda column: comparison.score(column).heading  # noqa: E731
+    context, found = context or ReportContext(), comparison.recommendation
+    names = list(comparison.rows)
     return {
-        "methods": list(comparison.rows),
+        "methods": names,
+        "recommended": names.index(found.name) if found is not None else 0,
+        "errors": chart_data.errors_by_uncertainty(comparison),
+        "covered": chart_data.coverage_by_uncertainty(comparison),
+        "numbers": numbers,
+        "unit": context.unit,
+        "effects": effects(comparison, context, found),
         "sets": list(comparison.sets),
         "corrupted": [i for i, name in enumerate(comparison.sets) if name in comparison.corruptions],
         "reference": comparison.reference,
@@ -88,7 +114,7 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
         "severity": [{"name": heading(column), "groups": own} for column, own in curves.items() if own],
         "uncertainty": histograms
         and {
-            "label": "standard deviation of the prediction" if numbers else "entropy of the prediction (nats)",
+            "label": "standard deviation" if numbers else "entropy (nats)",
             "inside_name": comparison.main,
             "edges": histograms.edges,
             "inside": histograms.inside,
@@ -100,8 +126,33 @@ def chart_numbers(comparison: Comparison) -> dict[str, Any]:
             "meaning": comparison.score(distance[0]).meaning,
             "lines": distance[1],
             "warning": warning(comparison),
+            "floor": comparison.floor[distance[0]].value if distance[0] in comparison.floor else None,
         },
         "attack": chart_data.attacks(comparison),
+    }
+
+
+def effects(comparison: Comparison, context: ReportContext, found: Recommendation | None) -> dict[str, Any] | None:
+    """The effects of the columns for the recommended posterior; None if they were not computed."""
+    if not context.effects:
+        return None
+    outputs = context.effects[0].mean.shape[1]
+    names = comparison.class_names or tuple(f"class {c}" for c in range(max(2, outputs)))
+    target = context.target_heading or "prediction"
+    numbers = chart_data.is_regression(comparison)
+    posterior = found.posterior if found is not None and found.posterior is not None else next(iter(comparison.rows))
+    return {
+        "method": list(comparison.rows).index(posterior),
+        "outputs": [target] if numbers else [f"probability of {names[-1]}"] if outputs == 1 else list(names[:outputs]),
+        "uncertainty": f"standard deviation of {target}" if numbers else "entropy (nats)",
+        "columns": [
+            {
+                "name": effect.feature.heading,
+                "levels": list(effect.feature.levels),
+                **{key: getattr(effect, key).tolist() for key in EFFECT_CURVES},
+            }
+            for effect in context.effects
+        ],
     }
 
 
@@ -126,12 +177,6 @@ def _plain(value: Any) -> Any:
         short = float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
         return int(short) if short is not None and short == int(short) else short
     return value
-
-
-def _summary(comparison: Comparison) -> str:
-    first = warning(comparison)
-    box = f'<p class="warning" role="alert">{escape(first)}</p>' if first else ""
-    return box + "".join(f"<p>{escape(text)}</p>" for text in summary(comparison))
 
 
 def _asset(name: str) -> str:

@@ -15,6 +15,8 @@ ON_PAGES = (  # those of _internal/plot_style.py, on light and on dark pages
     ("#4b9dcb", "#56b4e9"),
     ("#9e962c", "#f0e442"),
     ("#000000", "#696969"),
+    ("#882255", "#9e4c75"),
+    ("#332288", "#695da8"),
 )
 
 

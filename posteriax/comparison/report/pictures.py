@@ -14,6 +14,7 @@ import numpy as np
 
 SMALLEST_SIDE = 8  # fewer pixels are features, not a picture
 BUDGET = 800_000  # characters for all pictures of a page
+DARK = 64  # the largest pixel of pictures that would be too dark if 255 were white
 
 
 def as_image(x: np.ndarray) -> np.ndarray | None:
@@ -58,14 +59,18 @@ def picture_uris(images: Sequence[np.ndarray]) -> list[str]:
 def brightness_range(images: Sequence[np.ndarray]) -> tuple[float, float]:
     """The values of black and white: 0 and 1, or 0 and 255, if the pixels fit; otherwise the smallest and largest.
 
+    Pixels from 0 to 16, as in some sets of digits, would be nearly black if white were 255: then the largest is white.
+
     >>> brightness_range([np.array([0.1, 0.8])]), brightness_range([np.array([0, 200])])
     ((0.0, 1.0), (0.0, 255.0))
+    >>> brightness_range([np.array([0.0, 16.0])])
+    (0.0, 16.0)
     """
     pixels = np.concatenate([image.ravel() for image in images])
     pixels = pixels[np.isfinite(pixels)]
     low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
     if low >= 0 and high <= 255:
-        return 0.0, 1.0 if high <= 1 else 255.0
+        return 0.0, 1.0 if high <= 1 else high if high <= DARK else 255.0
     return low, high if high > low else low + 1
 
 

@@ -10,7 +10,7 @@ from posteriax.comparison.comparison import Comparison
 from posteriax.comparison.report import chart_data
 from posteriax.comparison.report.figures import reliability_panels
 
-MARKERS = "os^Dv"
+MARKERS = "os^DvPX*ph"
 
 
 def plot(comparison: Comparison, kind: str) -> Any:
@@ -19,7 +19,8 @@ def plot(comparison: Comparison, kind: str) -> Any:
     Args:
         comparison: what `px.compare` returned.
         kind: "reliability" (classes), "coverage" (numbers), "severity" (corrupted test sets), "entropy" (on the main
-            test set and on out-of-distribution inputs), "distance" (to the reference).
+            test set and on out-of-distribution inputs), "distance" (to the reference), "error" (made against expected,
+            by tenth of the uncertainty).
 
     >>> from posteriax.metrics import Estimate
     >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0)}}
@@ -50,6 +51,22 @@ def _coverage(comparison: Comparison) -> Any:
         nominal, observed = np.array(line.points).T
         axis.plot(nominal, observed, **_style(comparison, line.method))
     axis.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
+    axis.set_box_aspect(1)
+    axis.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _error(comparison: Comparison) -> Any:
+    group = chart_data.errors_by_uncertainty(comparison)[0]
+    figure, ((axis,),) = subplots(1, 1, 4.0, 3.8)
+    high = 1.05 * chart_data.without_explosions([max(max(p[:2]) for p in line.points) for line in group.lines])
+    axis.plot([0, high], [0, high], color="0.6", linewidth=1)
+    for line in group.lines:
+        expected, observed, _ = np.array(line.points).T
+        axis.plot(expected, observed, **_style(comparison, line.method))
+    numbers = chart_data.is_regression(comparison)
+    names = ("predicted standard deviation", "rmse") if numbers else ("predicted chance of being wrong", "share wrong")
+    axis.set(xlabel=names[0], ylabel=names[1], xlim=(0, high), ylim=(0, high))
     axis.set_box_aspect(1)
     axis.legend(frameon=False, fontsize="small")
     return figure
@@ -127,4 +144,5 @@ PLOTS: dict[str, Plot] = {
     "severity": (_has_severity, _severity, "corrupted test sets, as px.corrupted makes them"),
     "entropy": (chart_data.uncertainties, _entropy, "predictions on the main test set"),
     "distance": (chart_data.distances, _distance, "a reference"),
+    "error": (chart_data.errors_by_uncertainty, _error, "predictions on the main test set"),
 }

@@ -2,9 +2,11 @@
 
 import math
 
-from posteriax.comparison.comparison import Comparison, describe_errors, format_estimate
+from posteriax.comparison.comparison import Comparison
+from posteriax.comparison.estimates import describe_errors, format_estimate
+from posteriax.comparison.recommendation_words import listed
 from posteriax.comparison.report.chart_data import distances
-from posteriax.metrics import NLL, Estimate, Score
+from posteriax.metrics import Estimate, Score
 
 ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
@@ -33,59 +35,27 @@ def explain_marks(comparison: Comparison) -> str:
     return f"{text} ?: {check.distance_words}." if check is not None and check.converged is False else text
 
 
-def summary(comparison: Comparison) -> list[str]:
-    """One or two paragraphs: the best posterior, those not significantly worse, and distances to the reference.
-
-    >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01)}, "HMC": {"nll": Estimate(0.3, 0.01)}}
-    >>> summary(Comparison({"test": rows}, best={"test": {"nll": ("HMC",)}}))[0]
-    'HMC predicts best: its negative log likelihood (nll) is the lowest, 0.30 ± 0.01. MAP is significantly worse.'
-    """
-    return [text for text in (_winner(comparison), _fidelity(comparison)) if text]
-
-
 def warning(comparison: Comparison) -> str:
     """What to know before reading the distances; empty if the reference has converged.
 
     >>> from posteriax.diagnostics.reference import ReferenceCheck
-    >>> warning(Comparison({"test": {"HMC": {}}}, "HMC", reference_check=ReferenceCheck("HMC", 1.62)))
-    'HMC has not converged: R-hat 1.62 in function space (limit 1.05). Distances to it say little. They are in grey.'
+    >>> print(warning(Comparison({"test": {"HMC": {}}}, "HMC", reference_check=ReferenceCheck("HMC", 1.62))))
+    Best available reference (not converged): HMC has not converged: R-hat 1.62 in function space (limit 1.05).
+    Distances to it say little. They are in grey.
     """
     check = comparison.reference_check
-    return f"{check.note} They are in grey." if check is not None and check.converged is False else ""
-
-
-def listed(names: list[str]) -> str:
-    """Names in a sentence.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
-
-
-def _winner(comparison: Comparison) -> str:
-    if not comparison.columns:
+    if check is None or check.converged is not False:
         return ""
-    column = NLL.name if NLL.name in comparison.columns else comparison.columns[0]
-    score = comparison.score(column)
-    among = comparison.best.get(comparison.main, {}).get(column, ())
-    if len(comparison.rows) == 1:
-        (name,) = comparison.rows
-        return f"{name} was scored alone: {score.quantity} {format_estimate(comparison.rows[name][column])}."
-    if not among:
-        return f"{len(comparison.rows)} posteriors were compared: {listed(list(comparison.rows))}."
-    best, *ties = among
-    extreme = {"higher": "the highest", "lower": "the lowest"}.get(str(score.better), "the best")
-    text = f"{best} predicts best: its {score.quantity} is {extreme}, {format_estimate(comparison.rows[best][column])}."
-    worse = [name for name, row in comparison.rows.items() if name not in among and column in row]
-    if ties:
-        text += f" {listed(ties)} {_is_or_are(ties)} not significantly worse: the difference could be chance."
-    if worse:
-        text += f" {listed(worse)} {_is_or_are(worse)} significantly worse."
-    return text
+    return f"Best available reference (not converged): {check.note} They are in grey."
 
 
-def _fidelity(comparison: Comparison) -> str:
+def fidelity(comparison: Comparison) -> str:
+    """How far the posteriors are from the reference; empty if there is none, or if it has not converged.
+
+    >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0, 0.0)}}
+    >>> fidelity(Comparison({"test": rows}, reference="HMC"))[:86]
+    'HMC is the reference: the others are ranked by their distance to its predictions. The '
+    """
     found = distances(comparison)
     names = list(comparison.rows)
     if found is None:
@@ -94,7 +64,7 @@ def _fidelity(comparison: Comparison) -> str:
     ranked = [
         (names[line.method], Estimate(line.points[0][0], line.points[0][1]))
         for line in lines
-        if math.isfinite(line.points[0][0])
+        if math.isfinite(line.points[0][0]) and names[line.method] not in comparison.baselines
     ]
     ranked.sort(key=lambda pair: pair[1].value)
     check = comparison.reference_check
@@ -106,6 +76,8 @@ def _fidelity(comparison: Comparison) -> str:
     text = f"{comparison.reference} is the reference: the others are ranked by their distance to its predictions. "
     if check is not None:
         text += f"{check.note} "
+    if column in comparison.floor:
+        text += f"Two halves of its chains differ by {_amount(score, comparison.floor[column])}. "
     if len(far) == 1:
         return f"{text}The only other is {far[0]}. {brackets}"
     between = f"; between them: {listed(far[1:-1])}" if far[1:-1] else ""
@@ -113,8 +85,4 @@ def _fidelity(comparison: Comparison) -> str:
 
 
 def _amount(score: Score, estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f}\u00a0%" if score.percent else format_estimate(estimate)
-
-
-def _is_or_are(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+    return f"{100 * estimate.value:.1f} %" if score.percent else format_estimate(estimate)

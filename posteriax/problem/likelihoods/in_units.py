@@ -43,6 +43,15 @@ class InUnits(NumberLikelihood):
     def priors(self) -> dict[str, dist.Distribution]:
         return self.standard.priors()
 
+    @property
+    def log_noise(self) -> str | None:
+        return self.standard.log_noise
+
+    def with_noise(self, scale: float) -> "InUnits":
+        """With noise of this standard deviation in standardised units."""
+        standard: Any = self.standard.with_noise(scale)
+        return replace(self, standard=standard)
+
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         return self.standard.check(outputs, self.units.standardise(y))
 

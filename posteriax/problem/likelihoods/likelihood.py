@@ -38,6 +38,18 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
         """The priors of its own latent variables; empty if it has none."""
         return {}
 
+    @property
+    def log_noise(self) -> str | None:
+        """The latent that is the logarithm of the standard deviation of Gaussian noise, if there is one.
+
+        :func:`posteriax.priors.tune` then chooses it, and gives it to `with_noise`.
+        """
+        return None
+
+    def with_noise(self, scale: float) -> "Likelihood":
+        """The same likelihood with Gaussian noise of this standard deviation, for those that have `log_noise`."""
+        raise TypeError(f"{self!r} has no Gaussian noise to fix")
+
     @abstractmethod
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         """The targets in the shape and dtype that `log_prob` takes; raises if they do not match the outputs."""

@@ -42,6 +42,13 @@ class Normal(NumberLikelihood):
     def priors(self) -> dict[str, dist.Distribution]:
         return {"log_scale": dist.Normal(0.0, 1.0)} if self.scale == "learned" else {}
 
+    @property
+    def log_noise(self) -> str | None:
+        return "log_scale" if self.scale == "learned" else None
+
+    def with_noise(self, scale: float) -> "Normal":
+        return Normal(scale)
+
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         if self.scale == "predicted":
             check_two_outputs("Normal", outputs.shape)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp, xlogy
+from scipy.special import entr
 
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import DERIVED_BYTES, fitting
@@ -65,7 +66,7 @@ class FromClassSums(Predictive):
     @property
     def probs(self) -> np.ndarray:
         """p(class | x, D), (N, C): the mean of the draws' probabilities."""
-        return np.asarray(jnp.exp(self.sums.log_probs - jnp.log(self.sums.count)))
+        return np.exp(self._log_probs())
 
     @property
     def mean(self) -> np.ndarray:
@@ -79,7 +80,7 @@ class FromClassSums(Predictive):
 
     def entropy(self) -> np.ndarray:
         """Entropy of `probs` in nats, (N,): the total uncertainty about the label."""
-        return np.asarray(_entropy(jnp.asarray(self.probs)))
+        return entr(self.probs).sum(axis=-1)
 
     def mutual_information(self) -> np.ndarray:
         """Between label and weights, in nats, (N,): the part of the entropy that more data could remove.
@@ -91,8 +92,7 @@ class FromClassSums(Predictive):
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         labels = self.check(y)
-        log_probs = np.asarray(self.sums.log_probs - jnp.log(self.sums.count))
-        per_label = np.take_along_axis(log_probs, labels[..., None], axis=-1)[..., 0]
+        per_label = np.take_along_axis(self._log_probs(), labels[..., None], axis=-1)[..., 0]
         return per_label.reshape(len(labels), -1).sum(axis=1)
 
     def point(self) -> np.ndarray:
@@ -119,6 +119,10 @@ class FromClassSums(Predictive):
         log_probs = jnp.asarray(np.log(np.maximum(self.probs, 1e-30)) / temperature)
         sums = sum_classes(jax.nn.log_softmax(log_probs.astype(jnp.float32)))
         return ReducedClassPredictive(self.likelihood, sums, self.shape_of_outputs())
+
+    def _log_probs(self) -> np.ndarray:
+        # NumPy: every operation outside a program would be compiled for every new shape
+        return np.asarray(self.sums.log_probs) - np.log(np.asarray(self.sums.count))
 
     @abstractmethod
     def shape_of_outputs(self) -> tuple[int, ...]:
@@ -166,9 +170,9 @@ class ClassPredictive(FromClassSums):
 
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
-        labels = jnp.asarray(self.check(y))
-        each = jit(jax.vmap(lambda latents, outputs: self.likelihood.log_prob(latents, outputs, labels)))
-        return np.asarray(log_mean(jnp.concatenate([each(*part) for part in self._parts()])))
+        labels = self.check(y)
+        parts = [np.asarray(_log_prob(self.likelihood, *part, labels)) for part in self._parts()]
+        return np.asarray(log_mean(np.concatenate(parts)))
 
     def per_draw(self) -> np.ndarray:
         """The probabilities of every draw, (S, N, C); of two classes only the second, which determines the first."""
@@ -197,6 +201,11 @@ def _class_sums(likelihood: Any, latents: Any, outputs: jax.Array) -> ClassSums:
     count, mean = jnp.asarray(len(outputs), jnp.float32), probs.mean(axis=0)
     squares = jnp.square(probs - mean).sum(axis=0)
     return ClassSums(count, logsumexp(log_probs, axis=0), mean, squares, _entropy(probs).sum(axis=0))
+
+
+@partial(jit, static_argnums=0)
+def _log_prob(likelihood: Any, latents: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    return jax.vmap(lambda own, out: likelihood.log_prob(own, out, y))(latents, outputs)
 
 
 def _entropy(probs: jax.Array) -> jax.Array:

@@ -36,7 +36,7 @@ class NormalPredictive(NumberPredictive):
     @cached_property
     def standard_moments(self) -> tuple[jax.Array, jax.Array]:
         """Mean and noise scale of every draw, (S, N, D), in the network's units."""
-        return self._each(lambda d: (d.loc, d.scale))
+        return self._each(_mean_and_scale)
 
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture over all draws, in nats, (N, D).
@@ -73,6 +73,10 @@ class NormalPredictive(NumberPredictive):
 
     def _standard_quantiles(self, levels: Any) -> jax.Array:
         return _mixture_quantiles(*self.standard_moments, jnp.asarray(levels))
+
+
+def _mean_and_scale(distribution: Any) -> tuple[jax.Array, jax.Array]:
+    return distribution.loc, distribution.scale
 
 
 @jit

@@ -3,13 +3,14 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.compiler import jit
 from posteriax.problem.predictive.mixtures import LEVEL_WEIGHTS, LEVELS, check_levels, each_entropy, mixture_quantiles
 from posteriax.problem.predictive.predictive import (
     Predictive,
@@ -103,8 +104,7 @@ class NumberPredictive(PredictsNumbers):
     @cached_property
     def standard_moments(self) -> tuple[jax.Array, jax.Array]:
         """Mean and standard deviation of y under every draw, (S, N, D), in the network's units."""
-        mean, variance = self._each(lambda d: (d.mean, jnp.broadcast_to(d.variance, d.mean.shape)))
-        return mean, jnp.sqrt(variance)
+        return self._each(_mean_and_std)
 
     @property
     def moments_per_draw(self) -> tuple[Any, Any]:
@@ -125,8 +125,10 @@ class NumberPredictive(PredictsNumbers):
 
         Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
         """
-        mean, scale = self.standard_moments
-        return self.likelihood.units.restore_spread(jnp.sqrt(jnp.square(scale).mean(axis=0) + mean.var(axis=0)))
+        # NumPy: every operation outside a program would be compiled for every new shape
+        mean, scale = map(np.asarray, self.standard_moments)
+        variance = np.square(scale).mean(axis=0, dtype=np.float64) + mean.var(axis=0, dtype=np.float64)
+        return self.likelihood.units.restore_spread(np.sqrt(variance).astype(mean.dtype))
 
     def quantile(self, q: Any) -> np.ndarray:
         """Quantiles of y, (len(q), N, D), or (N, D) for one q: of the exact mixture, found by bisection."""
@@ -136,8 +138,7 @@ class NumberPredictive(PredictsNumbers):
 
     def cdf(self, y: Any) -> np.ndarray:
         """The probability of a target up to y, (N, D): uniform on 0 to 1 if the predictions are calibrated."""
-        targets = jnp.asarray(self.check(y))
-        return np.asarray(self._each(lambda d: d.cdf(targets)).mean(axis=0))
+        return np.asarray(self._each(_cdf, self.check(y))).mean(axis=0)
 
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture over all draws, in nats, (N, D).
@@ -145,8 +146,7 @@ class NumberPredictive(PredictsNumbers):
         If an example has several targets, each has the entropy of its marginal distribution: their sum is the joint
         entropy only if they are independent under the mixture, and larger otherwise.
         """
-        quantiles = self._standard_quantiles(LEVELS)
-        log_density = jax.lax.map(lambda y: log_mean(self._each(lambda d: d.log_prob(y))), quantiles)
+        log_density = _log_density_at(self.likelihood, self.latents, self.outputs, self._standard_quantiles(LEVELS))
         return -np.tensordot(LEVEL_WEIGHTS, np.asarray(log_density, np.float64), 1) + self.likelihood.units.log_scale
 
     def mutual_information(self) -> np.ndarray:
@@ -168,16 +168,16 @@ class NumberPredictive(PredictsNumbers):
 
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
-        targets = jnp.asarray(self.check(y))
-        per_draw = jax.vmap(lambda u, outputs: self.likelihood.log_prob(u, outputs, targets))(
-            self.latents, jnp.asarray(self.outputs)
-        )
-        return np.asarray(log_mean(per_draw))
+        return np.asarray(_log_prob(self.likelihood, self.latents, self.outputs, self.check(y)))
 
     def per_draw(self) -> np.ndarray:
         """The draws' means, (S, N, D), in the network's units."""
         mean = np.asarray(self.standard_moments[0])
         return mean.reshape(*mean.shape[:2], -1)
+
+    def means_per_draw(self) -> np.ndarray:
+        """The draws' means, (S, N, D), in the target's units."""
+        return self.likelihood.units.restore(self.per_draw())
 
     def shape_of_outputs(self) -> tuple[int, ...]:
         return self.outputs.shape[1:]
@@ -186,11 +186,9 @@ class NumberPredictive(PredictsNumbers):
         """(levels, N, D), in the network's units."""
         return mixture_quantiles(self.likelihood, self.latents, jnp.asarray(self.outputs), jnp.asarray(levels))
 
-    def _each(self, function: Callable[[Any], Any]) -> Any:
-        """A function of every draw's distribution."""
-        return jax.vmap(lambda u, o: function(self.likelihood.distribution(u, o)))(
-            self.latents, jnp.asarray(self.outputs)
-        )
+    def _each(self, function: Callable[..., Any], *given: Any) -> Any:
+        """A function of every draw's distribution, and of what is given besides. One of a module: it is compiled."""
+        return _of_each(self.likelihood, function, self.latents, self.outputs, *given)
 
 
 class ReducedNumberPredictive(Reduced, PredictsNumbers):
@@ -219,3 +217,31 @@ class ReducedNumberPredictive(Reduced, PredictsNumbers):
 
     def log_prob(self, y: Any) -> np.ndarray:
         raise needs_draws("log_prob")
+
+
+@partial(jit, static_argnums=(0, 1))
+def _of_each(likelihood: Any, function: Callable[..., Any], latents: Any, outputs: jax.Array, *given: Any) -> Any:
+    return jax.vmap(lambda u, o: function(likelihood.distribution(u, o), *given))(latents, outputs)
+
+
+def _mean_and_std(distribution: Any) -> tuple[jax.Array, jax.Array]:
+    return distribution.mean, jnp.sqrt(jnp.broadcast_to(distribution.variance, distribution.mean.shape))
+
+
+def _cdf(distribution: Any, y: jax.Array) -> jax.Array:
+    return distribution.cdf(y)
+
+
+@partial(jit, static_argnums=0)
+def _log_prob(likelihood: Any, latents: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    return log_mean(jax.vmap(lambda u, o: likelihood.log_prob(u, o, y))(latents, outputs))
+
+
+@partial(jit, static_argnums=0)
+def _log_density_at(likelihood: Any, latents: Any, outputs: jax.Array, places: jax.Array) -> jax.Array:
+    """The log density of the mixture at the places in the first axis."""
+
+    def at(y: jax.Array) -> jax.Array:
+        return log_mean(jax.vmap(lambda u, o: likelihood.distribution(u, o).log_prob(y))(latents, outputs))
+
+    return jax.lax.map(at, places)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from posteriax._internal.checks import check_targets
+from posteriax._internal.compiler import jit
 
 if TYPE_CHECKING:
     from posteriax.problem.likelihoods.likelihood import Likelihood
@@ -75,6 +76,10 @@ class Predictive(ABC):
     def per_draw(self) -> np.ndarray:
         """What every draw predicts, (S, N, values per example), without units: used to check whether chains agree."""
 
+    def means_per_draw(self) -> np.ndarray:
+        """What every draw expects, (S, N, values per example), in the target's units."""
+        return self.per_draw()
+
     def point(self) -> np.ndarray:
         """One answer for every target: the mean, or the most probable class."""
         return self.mean
@@ -126,5 +131,7 @@ def mean_per_example(values: np.ndarray) -> np.ndarray:
     return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
 
 
+@jit
 def log_mean(log_values: jax.Array) -> jax.Array:
+    """The log of the mean over the first axis."""
     return logsumexp(log_values, axis=0) - jnp.log(log_values.shape[0])

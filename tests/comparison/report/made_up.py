@@ -4,8 +4,11 @@ from functools import cache
 
 import numpy as np
 
+from posteriax.comparison import Feature, PartialDependence, ReportContext, TableRows
 from posteriax.comparison.chart_summaries import COVERAGE_LEVELS, ChartSummary, Example
 from posteriax.comparison.comparison import Comparison, Cost
+from posteriax.comparison.disagreements import Disagreement
+from posteriax.comparison.uncertainty_tenths import Tenths
 from posteriax.data.corrupted_sets import Corruption
 from posteriax.metrics import Estimate
 
@@ -55,12 +58,54 @@ def numbers(examples=300, seed=1):
                 coverage=COVERAGE_LEVELS ** (1.3 - 0.2 * i),
                 surest_wrong=pick(),
                 surest=pick(),
+                tenths=_tenths(i, np.linspace(0.95, 0.8, 10)),
             )
             for i, own in enumerate(names)
         },
         "out: shifted": {own: ChartSummary(entropies=rng.gamma(9, 0.1, examples)) for own in names},
     }
-    return Comparison(sets, None, {}, {"test": {"nll": ("k-tied", "mean-field")}}, charts)
+    cases = tuple(
+        Disagreement(
+            k, rng.normal(size=11), 1.5, dict(zip(names, (1.0, 2.0, 3.0), strict=True)), dict.fromkeys(names, 0.3)
+        )
+        for k in range(5)
+    )
+    best = {"test": {"nll": ("k-tied", "mean-field")}}
+    return Comparison(sets, None, {}, best, charts, disagreements=cases)
+
+
+def context(column="age"):
+    """What a report is told about the rows of `numbers`."""
+    grid = np.linspace(10, 60, 6)[:, None]
+    line = lambda shift: np.linspace(1, 2, 6)[:, None] + shift  # noqa: E731
+    curve = PartialDependence(
+        Feature(column, (0,), 40.0, 12.0, "years"),
+        grid[:, 0],
+        *(line(shift) for shift in (0, -0.1, 0.1, -1, 1)),
+        uncertainty=np.ones(6),
+        influence=1.0,
+        observed=np.linspace(12, 58, 9),
+    )
+    bars = PartialDependence(
+        Feature("kind", (1, 2), levels={"elm": (1.0, 0.0), "oak": (0.0, 1.0)}),
+        np.arange(2.0),
+        *(line(shift)[:2] for shift in (0, -0.1, 0.1, -1, 1)),
+        uncertainty=np.ones(2),
+        influence=0.5,
+        observed=np.array([0.3, 0.7]),
+    )
+    columns = ("height", "weight (kg)", *(f"c{i}" for i in range(6)), "age (years)", "kind")
+    cells = [[f"row {i}", *("7" for _ in columns[1:])] for i in range(300)]
+    return ReportContext(
+        target="height",
+        unit="m",
+        rows=TableRows(columns, cells, lines=range(100, 400), file="trees.csv"),
+        effects=(curve, bars),
+        methods={"MAP": "An ordinary network."},
+        done={"Rows": "80 & 20"},
+        command="posteriax compare trees.csv --target height",
+        log="map: 3 s\nhmc: 4 s",
+    )
 
 
 def tiny():
@@ -93,7 +138,16 @@ def _class_chart(rng, i, examples, side):
         entropies=rng.beta(0.6 + 0.1 * i, 4, examples) * np.log(10),
         surest_wrong=tuple(example(6, k) for k in range(6)),
         surest=tuple(example(3, k) for k in range(6, 12)),
+        tenths=_tenths(i, np.zeros(0)),
+        confusion=rng.integers(0, 9, (10, 10)) + 90 * np.eye(10, dtype=int),
+        auroc=rng.uniform(0.8, 1.0, 10),
+        average_precision=rng.uniform(0.7, 1.0, 10),
     )
+
+
+def _tenths(i, covered):
+    expected = np.linspace(0.05, 0.5, 10)
+    return Tenths(expected, expected * (1.3 - 0.1 * i), covered, np.full(10, 30), 0.5)
 
 
 @cache

@@ -3,18 +3,22 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from made_up import classes, numbers, tiny
+from made_up import classes, context, numbers, tiny
 
+import posteriax as px
 from posteriax._internal.plot_style import PALETTE
 from posteriax.comparison import Comparison
 from posteriax.comparison.chart_summaries import ChartSummary, Example
+from posteriax.comparison.disagreements import Disagreement
 from posteriax.comparison.report import chart_data, page_colours, pictures
 from posteriax.comparison.report.page import as_json, page
-from posteriax.comparison.report.wording import summary
+from posteriax.comparison.report.wording import fidelity, warning
+from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.metrics import SCORES, Estimate
 
 EVIL = "<!--<script </script ><script>alert(1)</script>&\"'</title>{{data}}"
@@ -53,8 +57,9 @@ def embedded(text):
 
 
 @pytest.mark.parametrize("comparison", [classes(), numbers(), tiny()], ids=["classes", "numbers", "tiny"])
-def test_the_page_loads_nothing(comparison):
-    text = page(comparison)
+@pytest.mark.parametrize("told", [None, context()], ids=["alone", "with context"])
+def test_the_page_loads_nothing(comparison, told):
+    text = page(comparison, context=told)
     parsed = Parsed(text)
     assert text.startswith("<!doctype html>")
     for _, attributes in parsed.elements:
@@ -67,7 +72,10 @@ def test_the_page_loads_nothing(comparison):
 def test_names_are_shown_as_text_and_never_become_code():
     x = np.array(["a", "b"])
     chart = ChartSummary(
-        entropies=np.ones(3), surest=(Example(0, x, 0, 0, 0.9),), surest_wrong=(Example(1, x, 1, 0, 0.8),)
+        entropies=np.ones(3),
+        surest=(Example(0, x, 0, 0, 0.9),),
+        surest_wrong=(Example(1, x, 1, 0, 0.8),),
+        confusion=np.array([[2, 1], [0, 3]]),
     )
     rows = {
         EVIL: {EVIL: Estimate(0.1, 0.01), "nll": Estimate(0.2, 0.01)},
@@ -79,8 +87,22 @@ def test_names_are_shown_as_text_and_never_become_code():
         best={EVIL: {"nll": (EVIL, "b")}},
         charts={EVIL: {EVIL: chart}, f"out: {EVIL}": {EVIL: ChartSummary(entropies=np.ones(2))}},
         class_names=(EVIL, EVIL),
+        baselines={"b": EVIL},
+        runs={EVIL: px.RunEnd("stopped at the budget", (EVIL,)), f"{EVIL}2": px.RunEnd("failed", (EVIL,))},
+        disagreements=(Disagreement(1, x, 0.0, {EVIL: 1.0, "b": 0.0}, {EVIL: 0.9, "b": 0.8}),),
     )
-    text = page(comparison, EVIL)
+    told = px.ReportContext(
+        target=EVIL,
+        unit=EVIL,
+        rows=px.TableRows((EVIL,), [[EVIL]] * 2, lines=[1, 2], file=EVIL),
+        effects=context(EVIL).effects,
+        methods={EVIL: EVIL},
+        done={EVIL: EVIL},
+        files={EVIL: EVIL},
+        command=EVIL,
+        log=EVIL,
+    )
+    text = page(comparison, EVIL, told)
     parsed = Parsed(text)
     assert "<script>alert" not in text
     assert len(parsed.of("script")) == 2
@@ -109,7 +131,7 @@ def test_the_table_has_every_score_and_marks_the_best():
     assert re.search(r'<td class="tie"[^>]*>0.36 ± 0.01 ≈', cells["SWAG"])
     assert "★" not in cells["mean-field"]
     assert "60,000" in cells["HMC"]
-    assert text.count('class="scroll"') == len(comparison.sets)
+    assert text.count('data-set="') == len(comparison.sets)
 
 
 def test_scores_with_a_target_are_sorted_by_how_far_off_they_are():
@@ -160,13 +182,110 @@ def test_severity_curves_start_at_the_clean_set():
     assert mean.lines[0].points[4][1] == pytest.approx(expected)
 
 
-def test_the_summary_names_the_best_its_equals_and_the_distances():
-    best, far = summary(classes())
-    assert best.startswith("HMC predicts best")
-    assert "deep ensemble and SWAG are not significantly worse" in best
-    assert "MAP, mean-field and k-tied are significantly worse" in best
-    assert "The closest is deep ensemble (5.0\u00a0%), the farthest MAP (13.0\u00a0%)" in far
-    assert "alone" in summary(tiny())[0]
+def test_the_head_names_the_recommended_its_equals_and_the_distances():
+    text = page(classes())
+    head = text[: text.index("<main>")]
+    assert "<strong>Use HMC</strong>: its negative log likelihood" in head
+    assert "deep ensemble and SWAG are not significantly worse" in head
+    assert "MAP, mean-field and k-tied are significantly worse" in head
+    assert "The closest is deep ensemble (5.0&nbsp;%), the farthest MAP (13.0&nbsp;%)" in head
+    assert "alone" in page(tiny())
+
+
+def test_baselines_are_not_ranked_by_their_distance_to_the_reference():
+    assert "MAP" not in fidelity(replace(classes(), baselines={"MAP": "A baseline."}))
+
+
+def test_a_reference_that_failed_is_the_first_thing_to_read():
+    runs = {"HMC": px.RunEnd("stopped at the budget", ("400 effective draws would take about 20 minutes.",))}
+    comparison = replace(classes(), reference_check=ReferenceCheck("HMC", 1.62), runs=runs)
+    text = page(comparison)
+    assert warning(comparison).startswith("Best available reference (not converged): HMC")
+    assert text.index("Best available reference (not converged)") < text.index("<strong>Use ")
+    assert "400 effective draws would take about 20 minutes." in text[: text.index("<main>")]
+    assert '<li class="failed"' in text
+    assert "best available reference, not converged" in text[text.index("<main>") :]
+
+
+def test_runs_are_told_at_the_top_and_failures_are_listed_but_not_scored():
+    runs = {"MAP": px.RunEnd("converged"), "swag": px.RunEnd("failed", ("Infinite at step 40.",), 3.0)}
+    text = page(replace(classes(), runs=runs))
+    head, rest = text.split("<main>")
+    assert "✓ <b>MAP</b> converged" in head
+    assert "✕ <b>swag</b> failed, not scored" in head
+    assert "failed, not scored: swag" in rest
+    assert rest.count("Infinite at step 40.") == 1  # in the details, folded away
+
+
+def test_the_file_for_new_rows_is_that_of_the_recommended_posterior():
+    files = {name: f"run/{name}.posterior" for name in classes().rows}
+    text = page(classes(), context=px.ReportContext(files=files))
+    assert "posteriax predict run/HMC.posterior new.csv" in text
+    baseline = replace(classes(), baselines={"HMC": "Not a posterior here."})
+    text = page(baseline, context=px.ReportContext(files=files))
+    assert "To predict new rows (with deep ensemble)" in text
+    assert "posteriax predict run/deep ensemble.posterior new.csv" in text
+
+
+def test_examples_show_the_users_columns_cells_and_lines():
+    text = page(numbers(), context=context())
+    assert '<th scope="col">line</th>' in text
+    assert '<th scope="col">weight (kg)</th>' in text
+    assert "<td>row 2</td>" in text
+    assert "<td>103</td>" in text  # the line of the test row 3
+    assert ">x1<" not in text
+    assert "and 2 more columns" in text
+
+
+def test_columns_that_matter_come_first_in_examples():
+    text = page(numbers(), context=context())
+    headings = re.findall(r'<th scope="col">([^<]*)</th>', text[text.index("Largest errors") :])
+    assert headings[3:5] == ["age (years)", "kind"]  # after line, predicted and actual: as in the effects
+
+
+def test_methods_disagree_in_one_card():
+    text = page(numbers(), context=context())
+    card = text[text.index('id="disagreements"') :].partition("</article>")[0]
+    assert card.count("<tr>") == 1 + len(numbers().disagreements)
+    assert "<b>2.00</b> ±&nbsp;0.3" in card
+    assert text.count("Where the methods disagree most") == 1
+
+
+def test_a_class_that_is_never_predicted_is_visible():
+    confusion = np.array([[683, 0], [117, 0]])
+    charts = {"test": {"MAP": ChartSummary(entropies=np.ones(800), confusion=confusion, auroc=np.array([0.7, 0.7]))}}
+    rows = {"MAP": {"accuracy": Estimate(0.85, 0.01), "nll": Estimate(0.4, 0.01)}}
+    comparison = Comparison({"test": rows}, charts=charts, class_names=("survived", "died"))
+    text = page(comparison)
+    assert "MAP never predicts died, which 117 of the 800 test rows are." in text
+    assert '<td class="never">0 of 117</td><td class="never">never predicted</td>' in text
+    assert text.index('data-class="died"') < text.index('data-class="survived"')  # the rarest first
+
+
+def test_what_was_done_and_how_to_do_it_again():
+    text = page(numbers(), context=context())
+    account = text[text.index('id="account"') :]
+    assert "<dt>Rows</dt><dd>80 &amp; 20</dd>" in account
+    assert "<code>posteriax compare trees.csv --target height</code>" in account
+    assert "<details><summary>Log</summary><pre>map: 3 s\nhmc: 4 s</pre></details>" in account
+    assert "An ordinary network." in account
+
+
+def test_effects_are_in_the_data_with_the_names_of_columns_and_categories():
+    found = embedded(page(numbers(), context=context()))["effects"]
+    assert [column["name"] for column in found["columns"]] == ["age (years)", "kind"]
+    assert found["columns"][1]["levels"] == ["elm", "oak"]
+    assert found["outputs"] == ["height (m)"]
+    assert found["method"] == 2  # the recommended one
+
+
+def test_an_exploded_posterior_does_not_set_the_limits_of_histograms():
+    charts = {
+        name: ChartSummary(entropies=np.linspace(0, top, 50)) for name, top in zip("abc", (1, 2, 4e21), strict=True)
+    }
+    found = chart_data.uncertainties(Comparison({"test": {name: {} for name in "abc"}}, charts={"test": charts}))
+    assert found.edges[-1] < 3
+    assert found.inside[2].points[-1][0] > 0.9  # all in the last bin
 
 
 def test_every_score_is_explained():

@@ -62,13 +62,22 @@ def test_coverage_curves():
     np.testing.assert_allclose(figure.axes[0].lines[3].get_ydata(), chart.coverage)
 
 
+def test_errors_are_drawn_against_what_was_expected():
+    tenths = numbers().charts["test"]["k-tied"].tenths
+    axis = numbers().plot("error").axes[0]
+    np.testing.assert_allclose(axis.lines[3].get_xydata(), np.stack([tenths.expected, tenths.observed], axis=1))
+    assert axis.get_xlim() == axis.get_ylim()
+
+
 def test_an_unknown_kind_is_told_which_there_are():
-    with pytest.raises(ValueError, match="'reliability', 'coverage', 'severity', 'entropy', 'distance', got 'pie'"):
+    with pytest.raises(
+        ValueError, match="'reliability', 'coverage', 'severity', 'entropy', 'distance', 'error', got 'pie'"
+    ):
         classes().plot("pie")
 
 
 def test_a_kind_without_data_is_told_what_it_needs_and_what_there_is():
-    with pytest.raises(ValueError, match=r"needs a reference\. There is data for 'coverage', 'entropy'"):
+    with pytest.raises(ValueError, match=r"needs a reference\. There is data for 'coverage', 'entropy', 'error'"):
         numbers().plot("distance")
     with pytest.raises(ValueError, match="no data for any"):
         tiny().plot("severity")

@@ -1,0 +1,145 @@
+"""Running a method without supervision: until it has converged, within a time limit, and gentler if it fails."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.automatic.outcome import Outcome
+from posteriax.automatic.recipes import Circumstances, RecipeRun, recipe_of
+from posteriax.automatic.reference import sample_reference
+from posteriax.comparison import evaluate
+from posteriax.methods import Ensemble
+from posteriax.metrics import NLL
+from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.problem import Problem
+from posteriax.run import StoppingRule, UntilLevel, fit
+
+ROWS_TO_CHECK = 500
+DRAWS_TO_CHECK = 30
+WORSE_THAN_START = 0.1  # nats per training example: a network may have been trained before
+WORSE_THAN_MODE = 0.5  # nats per training example by which draws around a mode may be worse than the mode itself
+TIME_TO_SAMPLE = 600.0  # seconds, if no limit is given: a sampler has no natural end
+
+
+def fit_until_converged(
+    problem: Problem,
+    data: Any,
+    method: Any,
+    *,
+    key: Any,
+    seconds: float | None = None,
+    images: bool = False,
+    mode: Outcome | None = None,
+    length: Mapping[str, Any] | None = None,
+    stop: StoppingRule | None = None,
+    progress: bool | None = None,
+) -> Outcome:
+    """Run a method until it has converged or its time is up, and look at what came out.
+
+    A run whose values become infinite, or whose predictions of the training rows are worse than those of the untrained
+    network, is repeated with gentler settings where there are any; if that fails too, the outcome is "failed".
+
+    Args:
+        problem: network, likelihood and prior.
+        data: ``(x, y)`` or ``(x, y, weight)``, arrays.
+        method: by name ("map", "mean-field", "swag", ...), or an object such as ``px.VI()``.
+        key: an int or a JAX key.
+        seconds: the time limit; by default none, and ten minutes for samplers. Where it ends a run, the result depends
+            on the speed of the machine.
+        images: whether examples are images.
+        mode: the outcome of "map" for the same problem and data, for methods that start there; by default it is fitted.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
+        stop: such as ``px.EarlyStopping(...)``, in place of :class:`px.UntilLevel`.
+        progress: show a progress bar; by default if standard error is a terminal.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons(train=100)
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> fit_until_converged(problem, (x, y), "map", key=0).status
+    'converged'
+    """
+    began, recipe = time.monotonic(), recipe_of(method)
+    if recipe.is_reference and length is None:
+        some, limit = data[0][:ROWS_TO_CHECK], TIME_TO_SAMPLE if seconds is None else seconds
+        (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
+        return sample_reference(problem, data, some, seconds=limit, key=key, method=run.method, progress=progress)
+    if recipe.needs_mode and (mode is None or mode.posterior is None):
+        half = None if seconds is None else seconds / 2
+        mode = fit_until_converged(problem, data, "map", key=key, seconds=half, images=images, progress=progress)
+        if mode.posterior is None:
+            return replace(mode, details=("the most probable weights could not be found", *mode.details))
+    start = mode if recipe.needs_mode else None
+    at_mode = None if start is None else start.posterior
+    tried: list[str] = []
+    for run in recipe.attempts(Circumstances(len(data[1]), images), at_mode):
+        left = None if seconds is None else max(seconds - (time.monotonic() - began), 1.0)
+        how = _arguments(run, left, length, stop)
+        try:
+            posterior = fit(problem, data, run.method, key=key, progress=progress, **how)
+        except (FloatingPointError, RuntimeError) as error:
+            tried.append(f"failed: {error}")
+            continue
+        if wrong := why_unusable(posterior, problem, data, at_mode):
+            tried.append(f"failed: {wrong}")
+            continue
+        return replace(_ended(posterior, data, start, tried), seconds=time.monotonic() - began)
+    return Outcome("failed", None, tuple(tried), time.monotonic() - began)
+
+
+def _arguments(run: RecipeRun, seconds: float | None, length: Mapping[str, Any] | None, stop: Any) -> dict[str, Any]:
+    """What `px.fit` is given besides the method."""
+    inner = run.method.method if isinstance(run.method, Ensemble) else run.method
+    if stop is not None:
+        return dict(length or run.arguments) | {"stop": stop}
+    if length is not None:
+        return dict(length)
+    if inner.samples or inner.fixed_length:
+        return run.arguments
+    return run.arguments | {"stop": UntilLevel(seconds=seconds)}
+
+
+def _ended(posterior: Posterior, data: Any, mode: Outcome | None, tried: list[str]) -> Outcome:
+    """Whether a usable posterior has converged. One around a mode has as far as the search for the mode has."""
+    if mode is not None:
+        return replace(mode, posterior=posterior, details=(*tried, *posterior.trace.notes))
+    diagnosis = posterior.diagnose(data[0][:ROWS_TO_CHECK])
+    details = (*tried, *posterior.trace.notes, *diagnosis.verdict.splitlines())
+    # where it cannot be told, because the run was too short or the gradients too noisy, nothing is claimed
+    return Outcome("converged" if diagnosis.converged else "stopped at the budget", posterior, details)
+
+
+def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Posterior | None = None) -> str:
+    """Why a posterior must not be shown as a result; empty if nothing speaks against it.
+
+    Args:
+        posterior: what a method returned.
+        problem: what was inferred, with the untrained network.
+        data: the training data.
+        mode: the most probable weights, if the posterior is one around them.
+    """
+    chosen = np.random.default_rng(0).permutation(len(data[1]))[:ROWS_TO_CHECK]
+    x, y = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], data[0]), np.asarray(data[1])[chosen]
+
+    def nll(own: Posterior) -> float:
+        return evaluate(own.predict(x, DRAWS_TO_CHECK), y, scores=[NLL])[NLL.name]
+
+    reached, untrained = nll(posterior), nll(_untrained(problem))
+    if not np.isfinite(reached) or reached > untrained + WORSE_THAN_START:
+        return (
+            f"its predictions of the training rows are worse than those of the untrained network: negative log "
+            f"likelihood {reached:.3g} instead of {untrained:.3g}"
+        )
+    if mode is not None and reached > (at_mode := nll(mode)) + WORSE_THAN_MODE:
+        return (
+            f"its predictions of the training rows are much worse than those of the mode it started at: negative log "
+            f"likelihood {reached:.3g} instead of {at_mode:.3g}"
+        )
+    return ""
+
+
+def _untrained(problem: Problem) -> Posterior:
+    return DrawsPosterior(problem, Trace({}), jax.tree.map(lambda leaf: np.asarray(leaf)[None, None], problem.latents))

@@ -1,0 +1,110 @@
+"""Fitting every method to one part of the data, each through its scikit-learn estimator, within a time budget."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+import posteriax as px
+from posteriax.automatic import RECIPES, Budget, MethodFailed, Outcome
+from posteriax.cli.no_code.networks import Architecture
+from posteriax.cli.user_data.messages import DataError
+from posteriax.cli.user_data.prepared import Prepared
+from posteriax.sklearn import BayesianNetClassifier, BayesianNetRegressor
+
+SHARES = {"ensemble": 1.5, "laplace": 1.0, "reference": 6.0, "hmc": 6.0, "nuts": 6.0, "mclmc": 6.0, "sghmc": 2.0}
+
+Tell = Callable[[str], None]
+
+
+def check_methods(names: Sequence[str]) -> list[str]:
+    """The names, each once; an error that lists all methods if one is unknown.
+
+    >>> check_methods(["MAP", "hmc", "map"])
+    ['map', 'hmc']
+    """
+    wanted = list(dict.fromkeys(name.strip().lower() for name in names if name.strip()))
+    unknown = [name for name in wanted if name not in RECIPES]
+    if unknown or not wanted:
+        named = f"unknown method {', '.join(map(repr, unknown))}" if unknown else "no methods named"
+        raise DataError(f"{named}; there are {', '.join(RECIPES)}")
+    return wanted
+
+
+def share_out(seconds: float, names: Sequence[str], folds: int) -> Budget:
+    """A budget for all methods in all folds: samplers get several times as much as methods that optimise."""
+    return Budget(seconds, {f"{name} {fold}": SHARES.get(name, 1.0) for fold in range(folds) for name in names})
+
+
+def fit_methods(
+    names: Sequence[str],
+    prepared: Prepared,
+    architecture: Architecture,
+    prior: Any,
+    share: Callable[[str], float],
+    seed: int,
+    tell: Tell,
+    done: Callable[[str, Outcome], None],
+) -> bool:
+    """Fit the methods one after the other; whether all could be tried.
+
+    Args:
+        names: of the methods.
+        prepared: training data.
+        architecture: of the network.
+        prior: of its weights.
+        share: the seconds for a method that starts now.
+        seed: of the network and of all methods.
+        tell: prints a line.
+        done: is given each outcome as soon as it is there, so that nothing is lost if the next one is interrupted.
+    """
+    check_all_classes(prepared)
+    for name in names:
+        estimator = estimator_of(name, prepared.target, architecture, prior, share(name), seed)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
+                outcome = estimator.fit(*prepared.train).outcome_
+        except MethodFailed as error:
+            outcome = error.outcome
+        except (px.Interrupted, KeyboardInterrupt):
+            tell(f"{name}: interrupted")
+            return False
+        done(name, outcome)
+    return True
+
+
+def estimator_of(name: str, target: Any, architecture: Architecture, prior: Any, seconds: float, seed: int) -> Any:
+    """The estimator of a method. Inputs and targets are prepared, so it standardises neither."""
+    make: Any = BayesianNetClassifier
+    if target.class_names is None:
+        make = partial(BayesianNetRegressor, likelihood=target.likelihood())
+    return make(architecture.build(seed), name, prior=prior, budget=seconds, standardize=False, random_state=seed)
+
+
+def check_all_classes(prepared: Prepared) -> None:
+    """Raise if the training rows lack a class, which no network could then learn."""
+    labels = prepared.target.class_names
+    if labels is not None:
+        lacking = [label for i, label in enumerate(labels) if not (prepared.train[1] == i).any()]
+        if lacking:
+            raise DataError(
+                f"the split leaves no training rows of the class {lacking[0]!r}: use another split, or drop its rows"
+            )
+
+
+def as_line(name: str, outcome: Outcome, left: float) -> str:
+    """What a terminal shows of an outcome.
+
+    >>> as_line("swag", Outcome("failed", details=("failed: its weights became infinite.",), seconds=3.2), 250.0)
+    'swag           failed: its weights became infinite.'
+    >>> as_line("map", Outcome("converged", seconds=3.2), 250.0)
+    'map            converged                 3 s   (4:10 left)'
+    """
+    if outcome.posterior is None and outcome.status == "failed":
+        return f"{name:14} {outcome.details[-1] if outcome.details else 'failed'}"
+    minutes, seconds = divmod(int(np.ceil(left)), 60)
+    return f"{name:14} {outcome.status:22} {outcome.seconds:4.0f} s   ({minutes}:{seconds:02} left)"

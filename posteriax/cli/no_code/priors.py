@@ -1,0 +1,42 @@
+"""The prior of a network that is chosen for the data: by the marginal likelihood, or as the user says."""
+
+from typing import Any
+
+import posteriax as px
+from posteriax import priors as p
+from posteriax.cli.user_data.messages import DataError
+
+TUNED = "tuned"
+
+
+def prior_of(text: str) -> p.Prior:
+    """The prior that `--prior` names; for "tuned", the one that tuning starts from.
+
+    >>> prior_of("he"), prior_of("0.5")
+    (HeNormal(gain=2.0, bias_scale=1.0), Normal(scale=0.5, loc=0.0))
+    """
+    if text in (TUNED, "he"):
+        return p.HeNormal()
+    try:
+        return p.Normal(scale=float(text))
+    except ValueError:
+        raise DataError(
+            f"--prior must be tuned, he, or the standard deviation of all weights, such as 0.5; got {text!r}"
+        ) from None
+
+
+def tuned_prior(problem: px.Problem, data: Any, seed: int) -> tuple[Any, str]:
+    """Prior scales, one for each leaf, under which the data are most probable, and a line about them.
+
+    If they cannot be found, the prior is the problem's own, and the line says why.
+    """
+    try:
+        tuned = p.tune(problem, data, noise="learned", key=seed)
+    except (FloatingPointError, ValueError, RuntimeError) as error:
+        return problem.prior, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
+    scales = [scale for name, scale in tuned.tuning.scales.items() if "bias" not in name]
+    shown = ", ".join(f"{scale:.2g}" for scale in scales)
+    return (
+        tuned.prior,
+        f"prior: the standard deviations of the layers' weights that make the data most probable, {shown}",
+    )

@@ -1,0 +1,55 @@
+
+// What changes the whole page: which posteriors are shown, light and dark, its width.
+
+function toggle(method, on) {
+  if (on) switchedOff.delete(method);
+  else switchedOff.add(method);
+  draw();
+}
+
+data.methods.forEach((name, method) => {
+  const label = document.createElement("label"), box = document.createElement("input");
+  box.type = "checkbox";
+  box.checked = true;
+  box.addEventListener("change", () => toggle(method, box.checked));
+  const sign = svgElement("svg", { width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" });
+  svgElement("path", { class: "point", d: marker(method, 8, 8, 5) }, sign);
+  const words = document.createElement("span");
+  words.textContent = words.title = name;
+  label.className = `m${method}`;
+  label.append(box, sign, words);
+  byId("legend").append(label);
+});
+for (const swatch of document.querySelectorAll(".swatch")) swatch.classList.add(`m${swatch.dataset.method}`);
+byId("legend").hidden = !charts.length;
+byId("example-section").hidden = !byId("examples").children.length && !byId("disagreeing").children.length;
+byId("sort-hint").hidden = false;
+
+// -- light and dark
+
+const darkByDefault = matchMedia("(prefers-color-scheme: dark)");
+const root = document.documentElement, themeButton = byId("theme");
+const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : darkByDefault.matches);
+const nameTheme = () => { themeButton.textContent = isDark() ? "Light" : "Dark"; };
+themeButton.addEventListener("click", () => {
+  root.dataset.theme = isDark() ? "light" : "dark";
+  nameTheme();
+});
+darkByDefault.addEventListener("change", nameTheme);
+themeButton.hidden = false;
+nameTheme();
+
+// -- drawing
+
+function draw() {
+  tooltip.hidden = true;
+  for (const chart of charts) chart();
+}
+
+let drawnWidth = 0;
+new ResizeObserver(() => {
+  if (byId("charts").clientWidth === drawnWidth) return;
+  drawnWidth = byId("charts").clientWidth;
+  draw();
+  markCutTables();
+}).observe(byId("charts"));

@@ -1,0 +1,137 @@
+"""Baselines predict what scikit-learn's models predict, with finite scores and honest intervals."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import posteriax as px
+from posteriax.automatic import baseline_rows, baselines, fit_baselines
+from posteriax.automatic.baselines import PENALTIES
+
+TREES = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(baselines, "TREES", TREES)
+        patch.setattr(baselines, "MOST_ROUNDS", 40)
+        yield
+
+
+@pytest.fixture(scope="module")
+def iris():
+    x, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = x[order].astype(np.float32), y[order]
+    return (x[:100], y[:100]), (x[100:], y[100:])
+
+
+@pytest.fixture(scope="module")
+def of_iris(iris):
+    return fit_baselines(*iris[0], "classification")
+
+
+@pytest.fixture(scope="module")
+def line():
+    """y = 1e7 + 3 x1 - 2 x2 + noise of standard deviation 2, in the target's own units."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(700, 4))
+    y = 1e7 + 3 * x[:, 0] - 2 * x[:, 1] + 2 * rng.normal(size=700)
+    return (x[:300], y[:300]), (x[300:], y[300:])
+
+
+def test_probabilities_are_those_of_the_models(iris, of_iris):
+    (x, y), (x_test, _) = iris
+    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(x.astype(np.float64), y)
+    found = of_iris["logistic regression"].predict(x_test).probs
+    np.testing.assert_allclose(found, linear.predict_proba(x_test), atol=1e-5)
+    forest = RandomForestClassifier(TREES, max_samples=len(x), random_state=0).fit(x.astype(np.float64), y)
+    smoothed = (TREES * forest.predict_proba(x_test) + 1) / (TREES + 3)
+    np.testing.assert_allclose(of_iris["random forest"].predict(x_test).probs, smoothed, atol=1e-5)
+
+
+def test_no_score_is_infinite_and_a_separable_problem_is_solved(iris, of_iris):
+    for baseline in of_iris.values():
+        scores = px.evaluate(baseline.predict(iris[1][0]), iris[1][1])
+        assert scores["accuracy"] >= 0.9
+        assert scores["nll"] < 0.4
+        assert baseline.description.endswith(".")
+        assert baseline.seconds > 0
+
+
+def test_numbers_have_the_models_means_and_the_spread_of_held_out_errors(line):
+    (x, y), (x_test, y_test) = line
+    found = fit_baselines(x, y, "regression")
+    make = make_pipeline(StandardScaler(), RidgeCV(PENALTIES))
+    off = y - cross_val_predict(make, x, y, cv=KFold(5, shuffle=True, random_state=0))
+    predictive = found["ridge regression"].predict(x_test)
+    # to float32's precision of a standardised value
+    np.testing.assert_allclose(predictive.mean[:, 0], make.fit(x, y).predict(x_test), atol=1e-5 * y.std(), rtol=0)
+    np.testing.assert_allclose(predictive.std, np.sqrt(np.mean(off**2)), rtol=1e-5)
+    for name, baseline in found.items():
+        scores = px.evaluate(baseline.predict(x_test), y_test)
+        # three standard errors of a share of 400 rows, and of the spread itself, which 300 rows estimate
+        assert abs(scores["coverage_90"] - 0.9) < 3 * np.sqrt(0.09 / 400) + 0.03, name
+        assert scores["rmse"] < 1.6 * 2
+
+
+def test_a_class_that_was_not_seen_has_a_small_probability(iris):
+    (x, y), (x_test, _) = iris
+    for baseline in fit_baselines(x, y, "classification", classes=5).values():
+        probs = baseline.predict(x_test).probs
+        np.testing.assert_allclose(probs[:, 3:], 1 / 105, rtol=1e-5)
+        np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_large_data_are_sampled_and_every_class_is_kept(monkeypatch):
+    monkeypatch.setattr(baseline_rows, "FEWEST_ROWS", 50)
+    monkeypatch.setattr(baseline_rows, "CELLS", 400)
+    x, y = np.random.default_rng(0).normal(size=(1000, 4)), np.zeros(1000, int)
+    y[:400], y[999] = 1, 2  # a single row of the last class
+    rows = baseline_rows.BaselineRows.sampled(x, y, "classification", None, 10_000, seed=0)
+    assert 100 <= len(rows.x) <= 103
+    assert set(rows.y) == {0, 1, 2}
+    assert rows.note == f" Fitted to {len(rows.x)} of 1,000 rows."
+    assert all("of 1,000 rows" in own.description for own in fit_baselines(x, y, "classification").values())
+
+
+def test_tiny_data_and_odd_classes_are_fitted():
+    x = np.arange(12.0)[:, None]
+    two_of_one = np.repeat([0, 1], [10, 2])
+    assert set(fit_baselines(x, two_of_one, "classification")) == {
+        "logistic regression",
+        "random forest",
+        "gradient boosting",
+    }
+    alone = np.repeat([0, 1], [11, 1])
+    assert len(fit_baselines(x, alone, "classification")) == 3
+    assert len(fit_baselines(x, 2 * x[:, 0], "regression")) == 3
+    assert np.isfinite(fit_baselines(x, np.ones(12), "regression")["ridge regression"].predict(x).std).all()
+
+
+def test_images_are_rows_of_pixels():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    x = rng.normal(size=(60, 4, 4)) + y[:, None, None]
+    found = fit_baselines(x, y, "classification")["logistic regression"]
+    assert found.predict(x).probs.shape == (60, 2)
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "error"),
+    [
+        (np.zeros(5), "ranking", 'task must be "classification" or "regression"'),
+        (np.zeros(5), "classification", "labels 0, 1, ... of a whole-number dtype"),
+        (np.zeros((5, 2)), "regression", "one target per row"),
+        (np.zeros(4), "regression", "4"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(y, task, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        fit_baselines(np.zeros((5, 1)), y, task)

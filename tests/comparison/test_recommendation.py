@@ -1,0 +1,196 @@
+"""The recommendation: which row, how sure, what its uncertainty is good for, and what would change it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+import posteriax as px
+from posteriax.comparison import Comparison
+from posteriax.comparison.chart_summaries import ChartSummary, chart_summary
+from posteriax.comparison.comparison import Cost
+from posteriax.comparison.disagreements import find_disagreements
+from posteriax.comparison.recommendation import not_worse
+from posteriax.comparison.trust import trust_in
+from posteriax.comparison.uncertainty_tenths import tenths_of_classes, tenths_of_numbers
+from posteriax.diagnostics.reference import ReferenceCheck
+from posteriax.metrics import Estimate
+
+NLL = {"map": 0.50, "vi": 0.41, "hmc": 0.40}
+
+
+def table(nll=NLL, ties=("hmc",), **more):
+    rows = {name: {"nll": Estimate(value, 0.01)} for name, value in nll.items()}
+    return Comparison({"test": rows}, best={"test": {"nll": tuple(ties)}}, **more)
+
+
+def of_intervals(share, n=400):
+    """A chart whose 90 % intervals hold this share in every tenth."""
+    spread = np.linspace(1, 2, n)
+    inside = np.tile(np.arange(20) < round(20 * share), n // 20).astype(float)
+    return ChartSummary(entropies=spread, tenths=tenths_of_numbers(spread, spread, inside))
+
+
+def test_the_only_one_that_is_not_worse_is_clear():
+    advice = px.recommend(table())
+    assert (advice.name, advice.posterior, advice.clear) == ("hmc", "hmc", True)
+    assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
+
+
+def test_of_ties_the_converged_one_is_preferred():
+    runs = {"hmc": px.RunEnd("stopped at the budget"), "vi": px.RunEnd("converged"), "map": px.RunEnd("converged")}
+    advice = px.recommend(table(ties=("hmc", "vi"), runs=runs))
+    assert advice.name == "vi"
+    assert not advice.clear
+    assert "not significantly worse than the best, 0.40 ± 0.01 of hmc" in advice.headline
+    assert "Of these, vi is preferred because its run converged." in advice.reasons
+    assert any("With more time, hmc may do better" in text for text in advice.changes)
+
+
+def test_of_ties_a_reference_that_has_not_mixed_is_not_preferred():
+    doubtful = table(ties=("hmc", "vi"), reference="hmc", reference_check=ReferenceCheck("hmc", 1.6))
+    assert px.recommend(doubtful).name == "vi"
+    alone = px.recommend(replace(doubtful, best={"test": {"nll": ("hmc",)}}))
+    assert alone.name == "hmc"
+    assert "The chains of hmc have not mixed (R-hat 1.60)." in alone.cautions
+
+
+def test_of_ties_the_calibrated_one_is_preferred():
+    charts = {"test": {"hmc": of_intervals(0.75), "vi": of_intervals(0.9), "map": of_intervals(0.9)}}
+    advice = px.recommend(table(ties=("hmc", "vi"), charts=charts))
+    assert advice.name == "vi"
+    assert advice.trust[0] == "Its 90 % intervals hold 90 % of the 400 test targets: take them at face value."
+
+
+def test_of_ties_a_baseline_is_preferred_and_a_network_not_shown_to_be_worth_it():
+    advice = px.recommend(table(ties=("hmc", "vi"), baselines={"vi": "A forest."}))
+    assert (advice.name, advice.posterior) == ("vi", "hmc")
+    assert advice.network.startswith("A network is not shown to be worth it")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "verdict"),
+    [
+        ("hmc", "A network is not worth it: hmc predicts significantly better than vi"),
+        ("map", "A network is worth it: map"),
+    ],
+)
+def test_whether_a_network_is_worth_it(baseline, verdict):
+    advice = px.recommend(table(baselines={baseline: "A forest."}))
+    assert advice.network.startswith(verdict)
+    assert advice.posterior == ("vi" if baseline == "hmc" else "hmc")
+
+
+def test_of_ties_the_cheap_one_is_preferred_but_not_for_small_differences():
+    costs = {"hmc": Cost(10, 5.0, 100.0), "vi": Cost(10, 5.0, 20.0), "map": Cost(10, 5.0, 1.0)}
+    assert px.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "vi"
+    costs["vi"] = Cost(10, 5.0, 50.0)
+    assert px.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "hmc"
+
+
+@pytest.mark.parametrize("value", [4e21, np.inf, np.nan, 2.0])
+def test_a_method_that_exploded_is_not_a_tie_however_its_errors_vary(value):
+    """A mean of wildly varying values is not significantly worse than anything."""
+    wild = table(NLL | {"swag": value}, ties=("hmc", "swag"))
+    assert not_worse(wild, "nll") == ["hmc"]
+    advice = px.recommend(wild)
+    assert advice.name == "hmc"
+    assert any(text.startswith("Do not use swag: far off") for text in advice.cautions)
+    assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
+
+
+def test_what_would_change_it_names_the_best_point_prediction():
+    both = {name: row | {"rmse": Estimate(1.0 if name == "vi" else 2.0, 0.1)} for name, row in table().rows.items()}
+    comparison = Comparison({"test": both}, best={"test": {"nll": ("hmc",), "rmse": ("vi",)}})
+    assert (
+        px.recommend(comparison).changes[0].startswith("If only the prediction counts and not its uncertainty, use vi")
+    )
+
+
+def test_few_test_rows_are_a_caution():
+    charts = {"test": {name: ChartSummary(entropies=np.ones(36)) for name in NLL}}
+    assert any("only 36 test rows" in text for text in px.recommend(table(charts=charts)).cautions)
+
+
+def test_nothing_is_recommended_without_a_score_that_has_a_better_side():
+    plain = Comparison({"test": {"a": {"mine": Estimate(1.0)}, "b": {"mine": Estimate(2.0)}}})
+    assert plain.recommendation is None
+    with pytest.raises(ValueError, match="nothing to decide by"):
+        px.recommend(plain)
+    assert "mine" in str(plain)
+
+
+def test_printing_ends_with_the_recommendation():
+    assert "Use hmc: its negative log likelihood (nll) is the lowest, 0.40 ± 0.01." in str(table())
+
+
+# -- trust
+
+
+def test_calibrated_intervals_are_seldom_called_wrong():
+    """At the 5 % level: in 400 test sets of 500 targets, at most 5 % and four standard errors."""
+    rng = np.random.default_rng(0)
+    verdicts = []
+    for _ in range(400):
+        spread = rng.gamma(5, 1, 500)
+        error = rng.normal(size=500) * spread
+        verdicts.append(trust_in(ChartSummary(tenths=tenths_of_numbers(spread, error, np.abs(error) < 1.645 * spread))))
+    wrong = np.mean([not verdict.calibrated for verdict in verdicts])
+    assert wrong < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
+    where = np.mean([any("over-confident in" in text for text in verdict.sentences) for verdict in verdicts])
+    assert where < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
+    assert all(any("tells where errors are" in text for text in verdict.sentences) for verdict in verdicts)
+
+
+def test_over_confidence_is_found_where_it_is():
+    rng = np.random.default_rng(1)
+    spread = np.sort(rng.gamma(5, 1, 2000))
+    error = rng.normal(size=2000) * spread
+    error[:200] *= 3  # in the most certain tenth
+    found = trust_in(ChartSummary(tenths=tenths_of_numbers(spread, error, np.abs(error) < 1.645 * spread)))
+    assert found.bias == "over-confident"
+    assert any("It is over-confident in the most certain tenth of its predictions" in text for text in found.sentences)
+
+
+def test_probabilities_that_boast_are_called_over_confident():
+    rng = np.random.default_rng(2)
+    chance = rng.uniform(0.5, 0.95, 2000)
+    labels = (rng.uniform(size=2000) < chance).astype(int)
+
+    def trust(confidence):
+        logits = np.log(np.stack([1 - confidence, confidence], axis=1)).astype(np.float32)
+        chart = chart_summary(px.ClassPredictive(px.Categorical(), logits[None]), np.zeros((2000, 1)), labels)
+        return trust_in(chart)
+
+    assert trust(chance).calibrated
+    boasting = trust(1 - (1 - chance) / 3)
+    assert boasting.bias == "over-confident"
+    assert any(text.startswith("When it is about") for text in boasting.sentences)
+
+
+def test_tenths_are_those_of_numpy():
+    rng = np.random.default_rng(3)
+    spread, error = rng.gamma(3, 1, 1000), rng.normal(size=1000)
+    found = tenths_of_numbers(spread, error, np.ones(1000))
+    order = np.argsort(spread).reshape(10, 100)
+    np.testing.assert_allclose(found.expected, np.sqrt((spread[order] ** 2).mean(axis=1)))
+    np.testing.assert_allclose(found.observed, np.sqrt((error[order] ** 2).mean(axis=1)))
+    assert found.rank_correlation == pytest.approx(spearmanr(spread, np.abs(error)).statistic)
+    few = tenths_of_classes(rng.uniform(0.5, 1, 37), rng.uniform(size=37) < 0.5)
+    assert few.count.tolist() == [13, 12, 12]
+    assert len(tenths_of_numbers(np.full(100, 2.0), error[:100], np.ones(100)).count) == 1
+
+
+# -- disagreements
+
+
+def test_disagreements_are_where_labels_differ_and_one_odd_method_does_not_decide():
+    rng = np.random.default_rng(4)
+    logits = np.tile(np.where(np.eye(2)[rng.integers(0, 2, 50)] == 1, 2.0, -2.0), (5, 1, 1)).astype(np.float32)
+    logits[:2, 7] *= -1  # two of five predict the other label
+    logits[4] *= -1  # and one of five is always wrong
+    predictives = {str(i): px.ClassPredictive(px.Categorical(), own[None]) for i, own in enumerate(logits)}
+    first = find_disagreements(predictives, np.zeros((50, 3)), np.zeros(50, int))[0]
+    assert first.index == 7
+    assert len(set(first.predicted.values())) == 2
