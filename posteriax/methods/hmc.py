@@ -222,11 +222,12 @@ class HMCKernel(FullBatchKernel):
         else:
             step_size = jnp.asarray(method.step_size, jnp.float32)
         if state.diagonal is None or method.trajectory is not None:
-            length, jitter = self.prior_trajectory, JITTER if method.jitter is None else method.jitter
+            usual, jitter = jnp.asarray(self.prior_trajectory, jnp.float32), jnp.asarray(JITTER)
         else:
-            length = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32)
-            jitter = spread(length) if method.jitter is None else method.jitter
-        length = length * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
+            usual = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32)
+            jitter = spread(usual)
+        jitter = jitter if method.jitter is None else jnp.asarray(method.jitter)
+        length = usual * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
         if method.step_size is None:
             # until step size and masses are roughly right, a whole trajectory may take far too many steps
             early = state.step < method.warmup // 4
