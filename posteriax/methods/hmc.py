@@ -30,15 +30,15 @@ from posteriax.methods.full_batch import (
     log_likelihood_of,
     refuse_stuck_chains,
 )
-from posteriax.methods.mass import diagonal_metric, prior_metric, reference_scale
+from posteriax.methods.mass import diagonal_metric, prior_metric
 from posteriax.methods.method import Task
 from posteriax.methods.standardised import Standardised
+from posteriax.methods.trajectory import JITTER, prior_trajectory, refuse_cut_trajectories, spread
 from posteriax.posterior import Posterior, Trace
 from posteriax.priors import Whitening
 from posteriax.problem import Latents, Problem
 
 DIVERGENT = 1000.0  # nats of energy error
-JITTER = 0.1  # of a trajectory that correlations have not stretched
 EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up
 
 
@@ -56,7 +56,7 @@ class HMC(FullBatchSampler):
         target_acceptance: the acceptance rate that the step size is adapted to.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
             whole number of periods along some direction, which would then never move. 0.1 by default, and more for
-            trajectories that correlations have stretched (:func:`spread`).
+            trajectories that correlations have stretched (:mod:`posteriax.methods.trajectory`).
         max_leapfrogs: the largest number of leapfrog steps of a trajectory. Trajectories that it cuts short are noted
             in the trace; a run that would lose more than half of every trajectory is refused.
         start: "map" climbs briefly from the chain's own initial weights, with some noise added, into the bulk of the
@@ -102,7 +102,7 @@ class HMC(FullBatchSampler):
 
         if self.float64_accept and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             raise ValueError('float64_accept needs double precision: jax.config.update("jax_enable_x64", True)')
-        adapts_masses, length = self._adapts_masses(task.problem), prior_trajectory(self, task.problem)
+        adapts_masses, length = self._adapts_masses(task.problem), prior_trajectory(self.trajectory, task.problem)
         if self.step_size is not None and not adapts_masses:
             refuse_cut_trajectories(length / self.step_size, self.max_leapfrogs)
         self.check_task(task)
@@ -280,34 +280,6 @@ def energy_change(before: Parts, after: Parts, kinetic: jax.Array, temperature: 
     likelihood, prior = (new - old for new, old in zip(after, before, strict=True))
     change = kinetic - (likelihood + prior) / temperature
     return jnp.where(jnp.isnan(change), jnp.inf, change)
-
-
-def spread(length: jax.Array) -> jax.Array:
-    """The jitter of a trajectory that was stretched from pi / 2 to `length`, as a fraction of it.
-
-    A trajectory that is long enough for correlated weights can be a whole number of periods of the others: with a
-    stretch of 4, whose trajectory lasts 2 pi, and a tenth of it as jitter, log sigma of a linear regression had 160
-    effective draws in 4,000. Lengths that differ by a period in all average its return away, and none is shorter
-    than a quarter of a period.
-    """
-    return jnp.clip(length - math.pi / 2, JITTER * length, math.pi) / length
-
-
-def refuse_cut_trajectories(wanted: float, allowed: int) -> None:
-    """Raise if more than half of every trajectory would be left out."""
-    if wanted > 2 * allowed:
-        raise RuntimeError(
-            f"HMC needs {math.ceil(wanted):,} leapfrogs for one trajectory, but max_leapfrogs={allowed:,} allows less "
-            f'than half of them: chains would hardly move. Try px.NUTS(), masses="adapted", inputs of comparable '
-            f"scales, or max_leapfrogs={math.ceil(wanted)} if you can afford it."
-        )
-
-
-def prior_trajectory(method: HMC, problem: Problem) -> float:
-    """The time of a trajectory with masses from the priors."""
-    if method.trajectory is not None:
-        return method.trajectory
-    return math.pi / 2 * reference_scale(problem) * math.sqrt(problem.temperature)
 
 
 def _real(value: Any) -> Any:
