@@ -111,6 +111,7 @@ def test_the_heaviest_mode_is_found_among_several():
     assert cost.kl[0] < 1.3 * cost.expected_null[0] < kl_cost(draws)
 
 
+@pytest.mark.slow
 def test_the_chains_of_a_sampler_are_restarts_and_a_million_weights_serve():
     rng = np.random.default_rng(0)
     net = eqx.nn.Linear(1000, 1000, use_bias=False, key=jax.random.key(0))

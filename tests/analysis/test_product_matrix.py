@@ -104,6 +104,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.every_day("full", "normal", "tied")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_posteriors_product_is_that_of_its_draws(name):
     net = eqx.nn.MLP(3, 2, 4, 2, key=KEY)
@@ -159,6 +160,7 @@ def test_draws_of_any_posterior_serve():
     assert product.draws == 100
 
 
+@pytest.mark.slow
 def test_a_million_weights_need_no_matrix_of_their_square():
     net = eqx.nn.MLP(784, 10, 680, 2, key=KEY)
     posterior = variational(net, mean=0.03, scale=0.0)

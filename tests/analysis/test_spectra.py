@@ -53,6 +53,7 @@ def test_draws_and_mixtures_have_moments_too():
     assert (px.analysis.spectra(rank1)["layers/1/weight"].scale > 0).all()
 
 
+@pytest.mark.slow
 def test_draws_on_disk_serve_as_those_in_memory(moons, tmp_path, monkeypatch):
     from posteriax.posterior import stored_draws
 
@@ -70,6 +71,7 @@ def test_draws_on_disk_serve_as_those_in_memory(moons, tmp_path, monkeypatch):
     assert looks[0]["deterministic_accuracy"] == looks[1]["deterministic_accuracy"]
 
 
+@pytest.mark.slow
 def test_the_table_evaluates_every_rank(moons):
     problem = px.Problem(NET, px.Categorical())
     posterior = px.fit(problem, moons[0], px.VI(q.Normal()), steps=50, key=0)

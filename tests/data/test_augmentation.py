@@ -84,6 +84,7 @@ def problem():
 BOTH = (RandomCrop(1), RandomFlip())
 
 
+@pytest.mark.every_day("loader")
 @pytest.mark.parametrize("feed", ["arrays", "loader"])
 def test_the_target_is_the_mean_over_augmentations_summed_over_all_examples(problem, data, feed):
     """With the weights held still, the log joint of the steps averages to that of all 18 augmentations of each image:
@@ -110,6 +111,7 @@ METHODS = {
 }
 
 
+@pytest.mark.every_day("VI", "SGHMC")
 @pytest.mark.parametrize("name", METHODS)
 def test_how_a_run_is_cut_into_chunks_changes_no_bit(problem, data, name, monkeypatch):
     method, length = METHODS[name]

@@ -30,6 +30,7 @@ def mapped(moons, tmp_path):
 
 
 # with noise so small that it does not matter which example gets which draw
+@pytest.mark.every_day("VI")
 @pytest.mark.parametrize("method", [px.MAP(), px.VI(q.Normal(scale=1e-5))], ids=["MAP", "VI"])
 def test_a_memory_map_gives_the_result_of_data_on_the_device(problem, moons, mapped, method):
     resident = px.fit(problem, moons[0], method, steps=30, batch_size=25, key=0)

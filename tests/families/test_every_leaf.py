@@ -60,6 +60,7 @@ def target_of():
     return problem, Task(problem=problem, example=jax.ShapeDtypeStruct((3, 4), jnp.float32), num_examples=6, steps=2)
 
 
+@pytest.mark.every_day("KTied")
 @pytest.mark.parametrize("family", EVERY)
 def test_a_family_for_all_leaves_serves_every_leaf(family):
     """A step is finite everywhere, and draws have the leaves' shapes."""

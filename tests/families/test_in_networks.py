@@ -308,6 +308,7 @@ def check_mixed(framework, families, moons, tmp_path):
     assert again.num_parameters == posterior.num_parameters
 
 
+@pytest.mark.slow
 def test_additive_factors_predict_but_have_no_params_to_sample(moons):
     net = eqx.nn.MLP(2, 2, 4, 1, key=KEY)
     (x, y), _ = moons

@@ -39,7 +39,7 @@ def test_every_family_is_in_the_table():
 
 @cache
 def fitted() -> px.Posterior:
-    return fit_regressions(KNOWN, steps=160_000)
+    return fit_regressions(KNOWN, steps=30_000, draws=8)
 
 
 @pytest.mark.parametrize("name", KNOWN)

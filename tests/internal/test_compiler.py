@@ -151,6 +151,7 @@ print(json.dumps([[str(w.message) for w in caught], os.environ.get("XLA_FLAGS", 
 """
 
 
+@pytest.mark.every_day("early")
 @pytest.mark.parametrize("order", ["early", "late"])
 def test_a_session_with_a_wrong_release_is_warned_once(order):
     """In processes of their own. XLA of the tested release knows the option, and takes it."""

@@ -116,6 +116,7 @@ CURVED = {
 }
 
 
+@pytest.mark.every_day("float32-plain", "float64-grouped")
 @pytest.mark.parametrize("name", CURVED)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_second_derivatives_stay_the_same(name, dtype):

@@ -178,6 +178,7 @@ def test_the_evidence_of_linear_regression_is_exact(structure):
     assert posterior.trace["log_evidence"] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.every_day("full")
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_many_examples_and_little_noise_do_not_hide_the_prior(structure):
     """Curvatures from 1e-5 to 1e7 beside a prior of 0.1, in float32: the evidence against NumPy in float64."""
@@ -235,6 +236,7 @@ def test_the_last_layer_alone(small):
     )
 
 
+@pytest.mark.every_day("kronecker")
 @pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
 def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
     posterior, x = laplace(small, structure=structure), small[1][0]
@@ -243,6 +245,7 @@ def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
     assert (again.predict(x, 10).probs == posterior.predict(x, 10).probs).all()
 
 
+@pytest.mark.every_day("full")
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_it_is_pickled_compared_and_diagnosed(small, structure):
     posterior, (x, y) = laplace(small, structure=structure), small[1]
@@ -253,6 +256,7 @@ def test_it_is_pickled_compared_and_diagnosed(small, structure):
     assert str(posterior.diagnose(x))
 
 
+@pytest.mark.every_day("kronecker")
 @pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
 def test_members_of_an_ensemble_have_modes_of_their_own(small, structure):
     problem, data, _ = small

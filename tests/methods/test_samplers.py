@@ -20,6 +20,7 @@ def chain_of(gaussian, method, draws, **more):
     return np.asarray(posterior.draws.network["w"])[..., 0], posterior
 
 
+@pytest.mark.every_day("SGHMC")
 @pytest.mark.parametrize(
     "make",
     [
@@ -48,6 +49,7 @@ def test_a_run_is_continued_for_more_draws(gaussian, tmp_path):
         chain_of(gaussian, method, 12, chains=2, checkpoint=tmp_path)
 
 
+@pytest.mark.slow
 def test_draws_on_disk_are_the_draws_in_memory(gaussian, tmp_path, monkeypatch):
     method = px.HMC(warmup=5)
     in_memory, expected = chain_of(gaussian, method, 40, chains=2)

@@ -47,6 +47,7 @@ def best_scale_of_log_sigma(examples: int, mean: float) -> float:
     return 1 / np.sqrt(1 + 2 * (examples + mean))
 
 
+@pytest.mark.every_day("kidscore interaction")
 @pytest.mark.parametrize(
     "name", [n if n in EVERY_DAY else pytest.param(n, marks=pytest.mark.slow) for n in regressions.REGRESSIONS]
 )
@@ -62,6 +63,7 @@ def test_full_covariance_finds_the_posterior_whatever_the_units(name):
     assert posterior.diagnose().verdict.startswith("converged")
 
 
+@pytest.mark.every_day("uneven Gaussian")
 @pytest.mark.parametrize("name", EVERY_DAY)
 def test_a_falling_learning_rate_does_not_hide_that_it_had_not_converged(name):
     """Adam with 3e-3 falling to 0 ends with a flat ELBO, far from the posterior."""
@@ -114,6 +116,7 @@ def test_networks_start_at_their_own_weights_and_a_trained_one_is_called_converg
     assert "had not converged" in short.diagnose().verdict
 
 
+@pytest.mark.slow
 def test_a_full_covariance_of_a_network_is_trained_further_than_by_the_old_default(moons):
     """122 weights: float32 would lose the noise of their whitened coordinates, and training would diverge."""
     import equinox as eqx

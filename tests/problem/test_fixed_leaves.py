@@ -204,6 +204,7 @@ def test_the_last_of_equally_small_cuts_is_taken():
 QUICK = ("Haiku MLP", "Equinox shared CNN", "Keras two inputs")
 
 
+@pytest.mark.every_day("Equinox shared CNN")
 @pytest.mark.parametrize(
     "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in other_networks.CASES]
 )

@@ -92,6 +92,7 @@ def test_full_batch_samplers_warn(moons):
     assert any("bfloat16" in note for note in posterior.trace.notes)
 
 
+@pytest.mark.every_day("VI")
 @pytest.mark.parametrize("method", [px.MAP(), px.VI(q.Normal())], ids=["MAP", "VI"])
 def test_a_file_remembers_it(moons, method, tmp_path):
     posterior = px.fit(

@@ -55,7 +55,7 @@ METHODS = {
 }
 
 
-SLOW = ("StudentT",)  # its quantiles take long to compile
+SLOW = ("Poisson", "StudentT")  # what the ordinal one shows, with quantiles that take long to compile
 
 
 @pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in TARGETS])

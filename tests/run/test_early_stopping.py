@@ -40,6 +40,7 @@ def expected_stop(losses, patience):
     return len(losses), best
 
 
+@pytest.mark.every_day("VI", "nll")
 @pytest.mark.parametrize(
     ("metric", "sign", "method"),
     [("nll", 1, STEADY), ("accuracy", -1, STEADY), ("nll", 1, px.Ensemble(STEADY, 2)), ("nll", 1, px.VI(q.Normal()))],

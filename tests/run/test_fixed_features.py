@@ -88,6 +88,7 @@ SLOW = {
 }
 
 
+@pytest.mark.every_day("VI, flipout", "SGLD")
 @pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_every_method_infers_a_last_layer(name, moons, tmp_path):
     (x, y), (x_test, _) = moons

@@ -35,6 +35,7 @@ METHODS = {
 }
 
 
+@pytest.mark.every_day("HMC")
 @pytest.mark.parametrize("name", METHODS)
 def test_chunks_of_any_length_give_the_same_bits(problem, moons, name, monkeypatch):
     method, length = METHODS[name]

@@ -24,6 +24,7 @@ def problem():
     return px.Problem((lambda w, x: x @ w, RNG.normal(size=(3, 4)).astype(np.float32)), px.Categorical())
 
 
+@pytest.mark.every_day("VI, full covariance", "MAP")
 @pytest.mark.parametrize("name", ["MAP", "VI, full covariance", "HMC"])
 def test_weighted_linear_regression_has_its_closed_form(name):
     known.check_recovery(known.METHODS[name], known.weighted_regression())
@@ -38,6 +39,7 @@ METHODS = {
 }
 
 
+@pytest.mark.every_day("VI", "SGHMC")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_whole_weight_is_so_many_repeated_rows(name):
     """Every step does the same, defaults that depend on N included; only the order of sums differs."""

@@ -104,6 +104,7 @@ STARTS = {
 }
 
 
+@pytest.mark.every_day("TensorFlow Probability")
 @pytest.mark.parametrize("name", STARTS)
 def test_weights_start_with_the_spread_of_the_papers_library(name):
     make, expected = STARTS[name]
@@ -126,6 +127,7 @@ REMAT = {
 }
 
 
+@pytest.mark.every_day("ResNet-8-FRN")
 @pytest.mark.parametrize("name", REMAT)
 def test_rematerialisation_saves_memory_and_changes_no_gradient(name):
     x = jax.random.normal(KEY, (16, 8, 8, 3))

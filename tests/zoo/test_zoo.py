@@ -233,6 +233,9 @@ def cases():
             yield pytest.param(name, method, marks=() if QUICK.get(name) == method else pytest.mark.slow)
 
 
+@pytest.mark.every_day(
+    "ResNet-8-FRN-SWAG", "LeNet-5-k-tied", "LSTM-rank-1", "WRN-10-1-MAP", "uci-mean-field", "mortality-k-tied"
+)
 @pytest.mark.parametrize(("name", "method"), list(cases()))
 def test_every_method_takes_a_step(name, method):
     problem, data = problem_of(name)
@@ -250,6 +253,7 @@ STEPS = {"LeNet-5": 100}  # a step of which takes 10 ms; the others need 400
 OVERFITTED = ("mlp", "uci", "LeNet-5", "LSTM", "mortality")
 
 
+@pytest.mark.every_day("LeNet-5", "uci")
 @pytest.mark.parametrize(
     "name", [name if name in OVERFITTED else pytest.param(name, marks=pytest.mark.slow) for name in SMALL | FULL]
 )
