@@ -104,6 +104,7 @@ def test_every_paper_of_the_page_is_cited_in_it():
     assert {year for year in years if year not in listed} == set()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_training_page_run():
     space = {}
     for code in re.findall(r"```python\n(.*?)```", (METHODS_PAGE.parent / "training.md").read_text(), re.DOTALL):

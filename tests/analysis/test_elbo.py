@@ -32,6 +32,7 @@ def test_of_an_average_it_is_the_mean_of_the_components(moons):
     assert px.analysis.elbo(posterior, moons[0]) == pytest.approx(each.sum(axis=1).mean() - kl(posterior), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_with_noise_every_draw_is_one_of_each_component(moons):
     posterior = fit(moons, likelihood="mixture")
     x, y = moons[0]

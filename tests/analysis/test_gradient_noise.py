@@ -93,6 +93,7 @@ def test_what_was_recorded_is_by_trained_parameter_and_survives_a_file(recorded,
     assert again.paper.keys() == signal.paper.keys()
 
 
+@pytest.mark.slow
 def test_ensembles_checkpoints_and_map_record_it_too(moons, tmp_path):
     record = px.GradientNoise(window=5, every=20)
     members = fit(moons, px.Ensemble(px.MAP(), 2), record)

@@ -72,6 +72,7 @@ def test_shifting_keeps_the_autocorrelation_that_permuting_loses():
     np.testing.assert_allclose(np.sort(without_dependence(chain, "shift", rng), axis=0), np.sort(chain, axis=0))
 
 
+@pytest.mark.slow
 def test_assignment_is_exact_and_close_to_the_gaussian_formula():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(6, 2)), rng.normal(size=(6, 2))

@@ -132,6 +132,7 @@ def test_points_and_mixtures_of_them_are_exact_too():
     np.testing.assert_allclose(mixture.covariance.reshape(6, 6), np.cov(each, rowvar=False, ddof=0), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_flax_layers_come_in_the_order_of_their_numbers():
     linen = pytest.importorskip("flax.linen")
 

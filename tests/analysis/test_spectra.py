@@ -86,6 +86,7 @@ def test_the_table_evaluates_every_rank(moons):
     assert len(lines) == 4 and "negative elbo" in lines[0] and "rank 1" in lines[2]
 
 
+@pytest.mark.slow
 def test_the_elbo_is_that_of_the_last_training_step(moons):
     problem = px.Problem(eqx.nn.Linear(2, 2, key=KEY), px.Categorical())
     posterior = px.fit(problem, moons[0], px.VI(q.Normal(), estimator="weight"), steps=400, key=0)

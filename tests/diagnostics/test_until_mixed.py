@@ -144,6 +144,7 @@ def test_a_limit_of_seconds_ends_the_run_and_more_seconds_continue_it(tmp_path, 
         fit(px.UntilMixed(X, seconds=6), px.HMC(warmup=5000, step_size=0.05, trajectory=0.15))
 
 
+@pytest.mark.slow
 def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
     rule = {"rhat": 1.03, "effective_draws": 150}
     posterior = fit(px.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
@@ -156,6 +157,7 @@ def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
     np.testing.assert_array_equal(continued.trace["checked_draws"], plain.trace["checked_draws"])
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_change_where_a_run_ends(tmp_path, monkeypatch):
     from posteriax.run import observers
 
@@ -201,6 +203,7 @@ def test_the_progress_bar_shows_what_was_found(monkeypatch):
     assert any("acceptance" in text and "R-hat 1." in text and "effective draws" in text for text in shown)
 
 
+@pytest.mark.slow
 def test_classes_are_compared_by_their_probabilities():
     (x, y), (x_test, _) = px.data.two_moons(train=30, test=300)
     problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())

@@ -54,6 +54,7 @@ def test_a_tied_scale_is_the_best_one_under_its_inverse_gamma_prior():
     assert kl(q.Rank1(2, place="input", prior_scale="tied")) == pytest.approx(best, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_training_finds_the_best_learned_scales():
     """Without data: each prior's variance is sigma^2 + (m - 1)^2, and nothing is left of the KL."""
     net = (lambda params, x: x @ params["w"], {"w": np.ones((4, 3), np.float32)})

@@ -151,6 +151,7 @@ class GuessedByItself(LocRho):
         return super().units(variational)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "plain"), [(LaplaceEntries(), "log_scale and mean"), (GuessedByItself(), "rho")])
 def test_leaves_without_units_share_a_note(family, plain):
     train, _ = px.data.two_moons(train=40, test=20)
@@ -213,6 +214,7 @@ def test_it_is_saved_by_deriving_from_family(fitted, tmp_path):
     np.testing.assert_array_equal(again.predict(x, draws=5).probs, posterior.predict(x, draws=5).probs)
 
 
+@pytest.mark.slow
 def test_analyses_take_it(fitted):
     """Exact moments, where a family states them, are those of its draws."""
     posterior, _, train, _ = fitted

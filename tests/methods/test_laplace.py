@@ -96,6 +96,7 @@ def test_kronecker_has_the_factors_of_each_layer(small):
     )
 
 
+@pytest.mark.slow
 def test_a_convolution_has_factors_in_the_order_of_its_leaf():
     """With one position and one example, K-FAC is exact: the diagonal of B (x) A is that of the Gauss-Newton matrix."""
     rng = np.random.default_rng(1)
@@ -121,6 +122,7 @@ def test_a_convolution_has_factors_in_the_order_of_its_leaf():
     np.testing.assert_allclose(found, precision, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_low_rank_is_full_if_the_data_determine_no_more_directions(small):
     """20 examples of 3 classes, each with a Hessian of rank 2: 40 directions, more than the 31 weights; 6 give 12."""
     problem, (x, y), at_mode = small

@@ -40,6 +40,7 @@ def test_nuts_does_not_depend_on_the_priors_units():
     np.testing.assert_allclose(*chains, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_nuts_that_never_moves_says_what_to_do(regression):
     with pytest.raises(RuntimeError, match=r"NUTS accepted none of 20 warm-up proposals"):
         px.fit(regression.problem, regression.data, px.NUTS(warmup=20, step_size=1e8), draws=5, key=0)
@@ -76,6 +77,7 @@ def test_mclmc_needs_two_latents():
         px.fit(px.Problem(net, px.Normal(1.0)), data, px.MCLMC(), draws=1, key=0)
 
 
+@pytest.mark.slow
 def test_mclmc_with_a_hopeless_step_size_says_what_to_do():
     """A log joint that is infinite a little way off the start."""
     net = (lambda params, x: x @ params["w"] / (jnp.abs(params["w"]).max() < 1e-3), {"w": np.zeros((2, 1), np.float32)})

@@ -123,6 +123,7 @@ def test_chains_start_from_the_members_of_a_fitted_ensemble(small_net):
         px.fit(other, data, px.HMC(start=ensemble), draws=1, key=0)
 
 
+@pytest.mark.slow
 def test_accepting_in_double_precision(small_net):
     problem, data = small_net
     with pytest.raises(ValueError, match="jax_enable_x64"):

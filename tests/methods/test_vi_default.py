@@ -89,6 +89,7 @@ def test_mean_field_finds_its_own_optimum_in_raw_units():
     np.testing.assert_allclose(sd, 1 / np.sqrt(np.diag(precision)), rtol=0.06)
 
 
+@pytest.mark.slow
 def test_a_step_in_whitened_coordinates_does_not_depend_on_units():
     """The same posterior in other units: the parameters of q are the same ones in those units."""
     rng = np.random.default_rng(1)

@@ -49,6 +49,7 @@ def test_several_draws_have_the_same_expectation_and_less_noise(estimator):
     assert abs(np.log(one.var() / four.var()) - np.log(4)) < 8 * 2 / np.sqrt(600)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_the_mean_over_draws():
     """A step of SGD with one draw moves a mean by that draw's gradient; with 64, with an eighth of its noise."""
     x, y = map(jnp.asarray, DATA3)
@@ -88,6 +89,7 @@ def test_it_starts_at_the_moments_of_draws():
     np.testing.assert_allclose(np.exp(normal.variational["w"]["log_scale"][0, :, 0]), flat.std(0, ddof=1), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_starts_at_the_end_of_another_variational_run():
     first = px.fit(EXACT.problem, EXACT.data, px.VI(q.FullCovariance()), steps=300, batch_size=30, key=0)
     second = start_at(first, q.Normal())
@@ -147,6 +149,7 @@ def test_the_mode_can_be_asked_for_and_is_refused_where_it_is_too_large(moons):
         px.fit(wide, moons[0], px.VI(start="mode"), steps=1, key=0)
 
 
+@pytest.mark.slow
 def test_standard_deviations_are_capped_and_start_at_random():
     family = q.Normal(scale=0.02, scatter=0.1, largest=0.05)
     started = px.fit(matrix_problem(), DATA3, px.VI(family, optimizer=STILL), steps=1, key=0)

@@ -131,6 +131,7 @@ def test_the_tuned_evidence_of_a_network_is_at_least_that_of_a_grid(waves):
     assert tuned.tuning.log_evidence - 60 < best < tuned.tuning.log_evidence  # the grid is no empty comparison
 
 
+@pytest.mark.slow
 def test_laplace_at_the_mode_that_was_found_has_the_same_evidence(waves):
     _, data, tuned = waves
     posterior = px.fit(tuned, data, px.Laplace(structure="full", mode=tuned.mode), epochs=1, key=0)

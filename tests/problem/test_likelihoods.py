@@ -180,6 +180,7 @@ def test_bad_degrees_of_freedom_are_named(df):
         px.StudentT(df=df)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_documentation_run():
     text = (Path(__file__).parents[2] / "docs" / "likelihoods.md").read_text()
     names = {"__name__": "likelihoods_of_the_docs"}

@@ -63,6 +63,7 @@ def test_an_nnx_module_is_applied_without_dropout_unless_a_key_is_given():
     np.testing.assert_allclose(one, net.apply(net.params, X, key=jax.random.key(1)))
 
 
+@pytest.mark.slow
 def test_a_recurrent_nnx_module_works():
     module = Recurrent(nnx.Rngs(0))
     net = px.network(module)

@@ -84,6 +84,7 @@ def test_a_posterior_narrower_than_the_rounding_stops_hmc():
         px.fit(in_low(exact).problem, exact.data, px.HMC(warmup=300, max_leapfrogs=100), draws=10, chains=2, key=0)
 
 
+@pytest.mark.slow
 def test_full_batch_samplers_warn(moons):
     problem = px.Problem(px.network(NET, compute="bfloat16"), px.Categorical())
     method = px.HMC(start="network", step_size=0.01, trajectory=0.02, warmup=1)
@@ -106,6 +107,7 @@ def test_a_file_remembers_it(moons, method, tmp_path):
         np.testing.assert_array_equal(again.predict(moons[1][0], draws=3).probs, probs)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_precision_is_refused(moons, tmp_path):
     def fit(**compute):
         problem = px.Problem(px.network(NET, **compute), px.Categorical())

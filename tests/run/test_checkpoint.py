@@ -24,10 +24,6 @@ from posteriax.run import checkpoint, loop
 from posteriax.run.checkpoint import open_checkpoint, write_tensors
 
 
-class Killed(BaseException):
-    """What stands for a kill within a process that must live on."""
-
-
 @pytest.mark.parametrize(
     "name", [name if name == "MAP" else pytest.param(name, marks=pytest.mark.slow) for name in killed_run.METHODS]
 )
@@ -46,22 +42,19 @@ def test_every_method_resumes_to_the_same_bytes(name, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 0.002)
     states = 0
 
-    def dying_write(path, about, arrays):
+    def copying_write(path, about, arrays):
         nonlocal states
         states += path.name == "state.tensors"
         if path.name == "state.tensors" and states == 2:
-            shutil.copytree(path.parent, tmp_path / "killed")
-            raise Killed
+            shutil.copytree(path.parent, tmp_path / "killed")  # and the run goes on to its end
         return write_tensors(path, about, arrays)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "write_tensors", dying_write)
-        with pytest.raises(Killed):
-            killed_run.fit(name, tmp_path / "run")
+        patch.setattr(checkpoint, "write_tensors", copying_write)
+        killed_run.fit(name, tmp_path / "run").save(tmp_path / "uninterrupted")
     assert len(list((tmp_path / "killed").glob("steps-*"))) == 2  # of which the state names one
     killed_run.fit(name, tmp_path / "killed").save(tmp_path / "resumed")
-    killed_run.fit(name, None).save(tmp_path / "plain")
-    assert (tmp_path / "resumed").read_bytes() == (tmp_path / "plain").read_bytes()
+    assert (tmp_path / "resumed").read_bytes() == (tmp_path / "uninterrupted").read_bytes()
 
 
 def test_every_method_is_killed():
@@ -129,7 +122,7 @@ def test_damage_anywhere_is_the_one_error_or_the_same_result(net, moons, tmp_pat
     rng = np.random.default_rng(0)
     for file in files:
         good = file.read_bytes()
-        for trial in range(12):
+        for trial in range(6):
             at = int(rng.integers(len(good)))
             bad = bytearray(good)
             if trial % 3 == 0:

@@ -125,6 +125,7 @@ def test_the_best_state_survives_a_kill_in_the_checkpoint(tmp_path):
         fit(**where)
 
 
+@pytest.mark.slow
 def test_a_fraction_is_split_off_by_the_key_and_not_trained_on():
     """With the weights held still, the log joint is that of the remaining examples, at their N."""
     seen = []

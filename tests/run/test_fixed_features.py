@@ -55,6 +55,7 @@ def test_hmc_of_a_last_layer_has_the_posterior_of_linear_regression():
     assert [row.name for row in posterior.diagnose(X).leaves] == ["head"]
 
 
+@pytest.mark.slow
 def test_full_covariance_and_map_find_the_same_posterior():
     mean, covariance = exact()
     vi = px.fit(regression(), (X, Y), px.VI(q.FullCovariance()), steps=200, batch_size=40, key=0)
@@ -185,6 +186,7 @@ def test_a_file_holds_fixed_leaves_once(tmp_path):
     assert (tmp_path / "run.posterior").stat().st_size < 4 * numbers + 40_000
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_on_networks_runs_as_printed(capsys):
     page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
     code = re.search(r"## A pre-trained part.*?```python\n(.*?)```", page, re.DOTALL).group(1)

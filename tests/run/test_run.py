@@ -107,6 +107,7 @@ def test_members_run_on_all_devices(problem, moons):
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
 
 
+@pytest.mark.slow
 def test_recording_gradients_changes_nothing_of_the_run():
     """Not even where a linear model starts, which is for VI without an optimizer of the user's."""
     exact = known.linear_regression()

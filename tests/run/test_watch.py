@@ -48,6 +48,7 @@ def test_a_resumed_run_remembers_what_it_saw(moons, tmp_path):
     np.testing.assert_array_equal(resumed.mean.layers[0].weight, plain.mean.layers[0].weight)
 
 
+@pytest.mark.slow
 def test_it_survives_a_file_and_serves_ensembles_of_vi(moons, tmp_path):
     watch = px.Watch(lambda p: px.evaluate(p.predict(moons[1][0], 5), moons[1][1]), every=25)
     posterior = fit(moons, watch, px.Ensemble(px.VI(q.Normal()), 2))

@@ -140,6 +140,7 @@ def test_any_network():
     assert model.score(x, x[:, 0] > 0) > 0.9
 
 
+@pytest.mark.slow
 def test_images_and_counts():
     rng = np.random.default_rng(0)
     images = rng.normal(size=(60, 4, 4))
