@@ -4,6 +4,8 @@ Which sampler, by the number of gradients of the whole data set that the time al
 
     many    HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients each
     fewer   MCLMC: a little biased, but every step costs two gradients, so that its warm-up fits any time
+
+Either works on the weights of the first layer along the principal directions of the inputs, if the prior allows it.
 """
 
 import math
@@ -18,6 +20,7 @@ from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import IN_MEMORY_BYTES, fitting
 from posteriax.automatic.outcome import Outcome
+from posteriax.automatic.principal_inputs import along_principal_inputs
 from posteriax.data import Batch
 from posteriax.diagnostics import UntilMixed, compare_chains, groups_of_chains
 from posteriax.methods import HMC, MCLMC
@@ -64,6 +67,8 @@ def sample_reference(
     """
     began = time.monotonic()
     tried: list[str] = []
+    turned = along_principal_inputs(problem, data[0])
+    problem = problem if turned is None else turned.problem
     each = seconds_per_gradient(problem, data) if method == "auto" else 0.0
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
     while True:
@@ -80,6 +85,7 @@ def sample_reference(
             if method != "auto" or isinstance(sampler, MCLMC) or left < WORTH_TRYING * seconds:
                 return Outcome("failed", None, tuple(tried), time.monotonic() - began)
             continue
+        posterior = posterior if turned is None else turned.in_own_weights(posterior)
         took = time.monotonic() - began
         found = _found(sampler.name, posterior, took)
         if _numbers(posterior)[0] < stop.rhat and _numbers(posterior)[1] >= stop.effective_draws:
