@@ -55,21 +55,15 @@ def train(
     *,
     norms: bool = False,
 ) -> Posterior:
-    """The run; processor time and wall time of a step, without compilation, go into the bench's times.
-
-    A mixture of another size than the usual K sees the same number of rows, so that its batches have more or fewer
-    images; all runs have the same number of steps.
-    """
+    """The run; processor time and wall time of a step, without compilation, go into the bench's times."""
     examples = len(data[1])
     fitted = build_method(method, plan, settings, norms=norms, examples=examples)
-    components = components_of(method, settings) if method.startswith("K = ") else settings.members
-    batch_size = min(examples, max(1, plan.batch_size * settings.members // components))
     posterior = bench.fit(
         problem,
         data,
         fitted,
         steps=plan.steps,
-        batch_size=batch_size,
+        batch_size=min(examples, images_per_step(method, plan, settings)),
         key=seed,
         watch=Watch(_clocks, every=max(1, plan.steps // CLOCKED)),
     )
@@ -79,6 +73,12 @@ def train(
         if (ok := passed > 0).any():  # not across a kill
             bench.times[f"{name}_per_step"] = float(np.median(passed[ok] / at[ok]))
     return posterior
+
+
+def images_per_step(method: str, plan: Images | Mortality, settings: Settings) -> int:
+    """New examples per step: a mixture of another size than the usual K sees as many rows, its components together."""
+    components = components_of(method, settings) if method.startswith("K = ") else settings.members
+    return max(1, plan.batch_size * settings.members // components)
 
 
 def _clocks(posterior: Posterior) -> dict[str, float]:

@@ -52,10 +52,11 @@ def family_of(method: str, settings: Settings) -> dict[str, q.Family]:
     elif method == MEAN_FIELD:
         own = q.Normal()
     else:
+        own_prior: Any = {} if method == HALF_CAUCHY else {"prior_scale": settings.factor_scale}
         start: Any = {"start": settings.start, "start_value": settings.start_value}
         changes = CHANGES.get(method, {})
         positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for
-        own = q.Rank1(components_of(method, settings), **({} if positive else start), **changes)
+        own = q.Rank1(components_of(method, settings), **({} if positive else start), **own_prior, **changes)
     return {"**": own}
 
 

@@ -56,6 +56,13 @@ def widths_for(method: str, plan: Images | Mortality, settings: Settings, shape:
     return closest(near(own), target, count, own)
 
 
+def prior_scale_of(method: str, plan: Images | Mortality) -> float:
+    """The scale of the prior of all weights that are not factors."""
+    if method in (DEEP, EQUAL, DROPOUT):
+        return plan.prior_scale
+    return {BATCH_ENSEMBLE: plan.batch_scale, MEAN_FIELD: plan.mean_field_scale}.get(method, plan.rank_1_scale)
+
+
 def image_problem(
     method: str, plan: Images, settings: Settings, shape: tuple[int, ...], classes: int, seed: int
 ) -> Problem:
@@ -73,13 +80,11 @@ def image_problem(
             widths = tuple(width // settings.members for width in widths)
         net = zoo.mlp(inputs=int(np.prod(shape)), hidden=widths, classes=classes, key=key)
         net = with_example(net, example=np.zeros(shape, np.float32))
-    scale = plan.mean_field_scale if method == MEAN_FIELD else plan.prior_scale
-    return Problem(net, Categorical(), prior=p.Normal(scale=scale))
+    return Problem(net, Categorical(), prior=p.Normal(scale=prior_scale_of(method, plan)))
 
 
 def mortality_problem(method: str, plan: Mortality, settings: Settings, shape: Any, seed: int) -> Problem:
     """The LSTM over records with missing values, one logit."""
     units, (variables, static) = widths_for(method, plan, settings, shape, 1)[0], shape
     net = zoo.mortality_lstm(variables=variables, static=static, units=units, key=jax.random.key(seed))
-    scale = plan.mean_field_scale if method == MEAN_FIELD else plan.prior_scale
-    return Problem(net, Bernoulli(), prior=p.Normal(scale=scale))
+    return Problem(net, Bernoulli(), prior=p.Normal(scale=prior_scale_of(method, plan)))
