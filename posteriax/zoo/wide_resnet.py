@@ -107,6 +107,4 @@ def wide_resnet(
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))
     77850
     """
-    return eqx.nn.make_with_state(WideResNet)(
-        depth, widen, channels, classes, stages=stages, remat=remat, key=key
-    )
+    return eqx.nn.make_with_state(WideResNet)(depth, widen, channels, classes, stages=stages, remat=remat, key=key)

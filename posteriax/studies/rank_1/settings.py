@@ -143,9 +143,9 @@ LAPTOP = Settings(
     mortality=Mortality("physionet2012", 0, 0, units=19, batch_size=64, steps=300),
 )
 # The paper's own settings for Wide ResNets, as its authors' programs have them: 250 epochs of 128 images, sign starts,
-# KL annealing over 200 epochs, and weight decay of 2e-4 (deterministic), 3e-4 (BatchEnsemble) and 1e-4 (rank-1) times the
-# sum of squares, which for 50,000 images is a prior of these scales. Fashion-MNIST and the records of PhysioNet are not
-# in the paper: larger networks and longer runs than above.
+# KL annealing over 200 epochs, and weight decay of 2e-4 (deterministic), 3e-4 (BatchEnsemble) and 1e-4 (rank-1) times
+# the sum of squares, which for 50,000 images is a prior of these scales. Fashion-MNIST and the records of PhysioNet are
+# not in the paper: larger networks and longer runs than above.
 PAPER = Settings(
     seeds=10,
     data=("cifar10", "fashion_mnist", "physionet2012"),
