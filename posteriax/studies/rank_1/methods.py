@@ -52,7 +52,8 @@ def family_of(method: str, settings: Settings) -> dict[str, q.Family]:
     elif method == MEAN_FIELD:
         own = q.Normal()
     else:
-        own_prior: Any = {} if method == HALF_CAUCHY else {"prior_scale": settings.factor_scale}
+        scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
+        own_prior: Any = {} if method == HALF_CAUCHY else {"prior_scale": scale}
         start: Any = {"start": settings.start, "start_value": settings.start_value}
         changes = CHANGES.get(method, {})
         positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for

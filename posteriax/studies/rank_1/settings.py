@@ -98,7 +98,7 @@ class Settings:
         sizes: other sizes of mixtures.
         draws: of each component, for predictions.
         start, start_value: initial means of the factors, see `q.Rank1`.
-        factor_scale: of the prior of real factors, N(1, scale^2) or Cauchy(1, scale), and of log-normal ones.
+        factor_scale, cauchy_scale: of the factors' prior, N(1, scale^2) or the same for their logs, and Cauchy(1, scale).
         dropout: the rate of MC dropout.
         statistics: training images for the batch statistics of a draw.
     """
@@ -114,6 +114,7 @@ class Settings:
     start: str = "normal"
     start_value: float = 0.5
     factor_scale: float = 0.1
+    cauchy_scale: float = 0.1
     dropout: float = 0.1
     statistics: int = 512
 
@@ -133,14 +134,17 @@ SMOKE = Settings(
     draws=1,
     statistics=16,
 )
+_CHOSEN = {"prior_scale": 0.2, "batch_scale": 0.2, "rank_1_scale": 0.2, "mean_field_scale": 0.4}
 LAPTOP = Settings(
     seeds=3,
     data=("cifar10", "fashion_mnist", "physionet2012"),
     tables=(
-        Images("cifar10", "WRN", 4000, 1000, 50, widths=(8, 16, 32), batch_size=64, steps=600, pool=2),
-        Images("fashion_mnist", "MLP", 4000, 2000, 50, widths=(100, 100), batch_size=64, steps=1000),
+        Images("cifar10", "WRN", 2000, 1000, 40, (8, 16, 32), batch_size=32, steps=400, pool=2),
+        Images("fashion_mnist", "MLP", 3000, 2000, 40, (100, 100), batch_size=64, steps=600, **_CHOSEN),
     ),
     mortality=Mortality("physionet2012", 0, 0, units=19, batch_size=64, steps=300),
+    start_value=0.1,
+    factor_scale=0.3,
 )
 # The paper's own settings for Wide ResNets, as its authors' programs have them: 250 epochs of 128 images, sign starts,
 # KL annealing over 200 epochs, and weight decay of 2e-4 (deterministic), 3e-4 (BatchEnsemble) and 1e-4 (rank-1) times

@@ -17,6 +17,7 @@ from posteriax.studies.rank_1.names import (
     MEAN_FIELD,
     size_name,
 )
+from posteriax.studies.rank_1.settings import PAPER
 from posteriax.studies.results import Results
 from posteriax.studies.study import Table
 
@@ -63,6 +64,7 @@ def tables(results: Results) -> list[Table]:
         _main(results, CLOTHES, "Fashion-MNIST", {}),
         _ablations(results),
         _mortality(results),
+        _cost(results),
     ]
 
 
@@ -149,3 +151,33 @@ def _mortality(results: Results) -> Table:
         [*headings, "paper, MIMIC-III: NLL / AUC-PR / ECE"],
         rows,
     )
+
+
+def _cost(results: Results) -> Table:
+    """What was run, and what the paper's number of steps and seeds would cost with the same networks."""
+    plans = {IMAGES: PAPER.tables[0].steps, CLOTHES: PAPER.tables[-1].steps, RECORDS: PAPER.mortality.steps}
+    rows = []
+    for data, full in plans.items():
+        own = [cell for cell in results.cells if data in cell.settings["data"]]
+        each = [step_time(results, data, method) for method in dict.fromkeys(c.settings["method"] for c in own)]
+        known = [time for time in each if np.isfinite(time)]
+        steps = _steps(results, data)
+        total = sum(known) / 1000
+        as_run, whole = total * steps * results.seeds / 60, total * full * PAPER.seeds / 3600
+        rows.append(
+            [data, str(len(known)), str(steps), f"{1000 * total:.0f}", f"{as_run:.1f}", f"{full:,}", f"{whole:,.0f}"]
+        )
+    headings = ["data", "methods", "steps", "one step of each (ms)", "as run (min)", "full steps", "full (h)"]
+    return Table(
+        "Processor time of training, of both cores together, by the measured time of a step. Full: as many steps and "
+        f"seeds ({PAPER.seeds}) as the paper scale, with the small networks used here",
+        headings,
+        rows,
+    )
+
+
+def _steps(results: Results, data: str) -> int:
+    if not results.settings:
+        return 0
+    plans = [*results.settings["tables"], results.settings["mortality"]]
+    return int(next((plan["steps"] for plan in plans if data in plan["data"]), 0))
