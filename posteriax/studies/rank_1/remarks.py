@@ -16,8 +16,8 @@ the paper draws for each: four draws of each component, for Gaussian factors too
 other side; in the paper it is a point estimate. Corruptions are measured on 40 test images for each of the 15 kinds and
 5 severities; the ECE of a kind is that of its 200 images, which is biased upwards by their number, for all methods
 alike. Mixtures of other sizes see 256 rows per step too, for as many steps, so that larger ones see fewer epochs; the
-paper tunes their length. The paper's ImageNet, CIFAR-100, Bayesian embeddings and measurements at several checkpoints are
-left out.
+paper tunes their length. The paper's ImageNet, CIFAR-100, Bayesian embeddings and measurements at several checkpoints
+are left out.
 """
 
 REMARKS: dict[str, str] = {}

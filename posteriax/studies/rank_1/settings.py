@@ -134,13 +134,14 @@ SMOKE = Settings(
     draws=1,
     statistics=16,
 )
-_CHOSEN = {"prior_scale": 0.2, "batch_scale": 0.2, "rank_1_scale": 0.2, "mean_field_scale": 0.4}
+_WIDE = {"prior_scale": 0.3, "batch_scale": 0.3, "rank_1_scale": 0.3, "mean_field_scale": 0.4}
+_MLP = {"prior_scale": 0.2, "batch_scale": 0.2, "rank_1_scale": 0.2, "mean_field_scale": 0.4}
 LAPTOP = Settings(
     seeds=3,
     data=("cifar10", "fashion_mnist", "physionet2012"),
     tables=(
-        Images("cifar10", "WRN", 2000, 1000, 40, (8, 16, 32), batch_size=32, steps=400, pool=2),
-        Images("fashion_mnist", "MLP", 3000, 2000, 40, (100, 100), batch_size=64, steps=600, **_CHOSEN),
+        Images("cifar10", "WRN", 2000, 1000, 40, (8, 16, 32), batch_size=32, steps=400, pool=2, **_WIDE),
+        Images("fashion_mnist", "MLP", 3000, 2000, 40, (100, 100), batch_size=64, steps=600, **_MLP),
     ),
     mortality=Mortality("physionet2012", 0, 0, units=19, batch_size=64, steps=300),
     start_value=0.1,
