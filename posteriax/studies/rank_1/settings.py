@@ -143,7 +143,7 @@ LAPTOP = Settings(
         Images("cifar10", "WRN", 2000, 1000, 40, (8, 16, 32), batch_size=32, steps=400, pool=2, **_WIDE),
         Images("fashion_mnist", "MLP", 3000, 2000, 40, (100, 100), batch_size=64, steps=600, **_MLP),
     ),
-    mortality=Mortality("physionet2012", 0, 0, units=19, batch_size=64, steps=300),
+    mortality=Mortality("physionet2012", 0, 0, units=19, batch_size=64, steps=300, mean_field_scale=0.4),
     start_value=0.1,
     factor_scale=0.3,
     dropout=0.03,
