@@ -3,6 +3,8 @@
 All differences are between two methods with the same seed; negative is better for NLL and ECE.
 """
 
+import math
+
 import numpy as np
 
 from posteriax.studies.rank_1.comparisons import (
@@ -253,7 +255,8 @@ DEATHS = (
             f"MIMIC-III: {figures}",
             f"{NAMES[path]}, rank-1 Gaussian less {other}",
             less(RECORDS, GAUSSIAN, other, path),
-            **({"above": 0.0} if path == "clean.auc_pr" else {"below": 0.0}),
+            above=0.0 if path == "clean.auc_pr" else -math.inf,
+            below=math.inf if path == "clean.auc_pr" else 0.0,
         )
         for other, path, figures in _DEATHS
     ),

@@ -73,7 +73,12 @@ def image_problem(
         smaller = method == EQUAL and not plan.matched  # the paper's WRN-28-5
         widen = plan.widen // 2 if smaller else plan.widen
         net = zoo.wide_resnet(
-            depth=plan.depth, widen=widen, channels=shape[-1], classes=classes, stages=widths, key=key
+            depth=plan.depth,
+            widen=widen,
+            channels=shape[-1],
+            classes=classes,
+            stages=(widths[0], widths[1], widths[2]),
+            key=key,
         )
     else:
         if method == EQUAL and not plan.matched:

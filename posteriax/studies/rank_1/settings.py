@@ -1,6 +1,7 @@
 """Settings of the study at each scale."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from posteriax.data import CORRUPTIONS
 from posteriax.studies.rank_1.names import ABLATIONS, DEEP, GAUSSIAN, MORTALITY, TABLE
@@ -119,7 +120,7 @@ class Settings:
     statistics: int = 512
 
 
-_FEW = {"kinds": ("contrast",), "severities": (1, 5)}
+_FEW: dict[str, Any] = {"kinds": ("contrast",), "severities": (1, 5)}
 SMOKE = Settings(
     seeds=1,
     data=("fashion_small",),
@@ -134,8 +135,8 @@ SMOKE = Settings(
     draws=1,
     statistics=16,
 )
-_WIDE = {"prior_scale": 0.3, "batch_scale": 0.3, "rank_1_scale": 0.3, "mean_field_scale": 0.4}
-_MLP = {"prior_scale": 0.2, "batch_scale": 0.2, "rank_1_scale": 0.2, "mean_field_scale": 0.4}
+_WIDE: dict[str, Any] = {"prior_scale": 0.3, "batch_scale": 0.3, "rank_1_scale": 0.3, "mean_field_scale": 0.4}
+_MLP: dict[str, Any] = {"prior_scale": 0.2, "batch_scale": 0.2, "rank_1_scale": 0.2, "mean_field_scale": 0.4}
 LAPTOP = Settings(
     seeds=3,
     data=("cifar10", "fashion_mnist", "physionet2012"),
