@@ -7,6 +7,7 @@ from posteriax.studies.liberty_or_depth import STUDY as LIBERTY_OR_DEPTH
 from posteriax.studies.page import counts_of as counts_of
 from posteriax.studies.page import front_page as front_page
 from posteriax.studies.page import write_page as write_page
+from posteriax.studies.rank_1 import STUDY as RANK_1
 from posteriax.studies.results import Results as Results
 from posteriax.studies.results import ResultsError as ResultsError
 from posteriax.studies.results import read_results as read_results
@@ -22,7 +23,7 @@ from posteriax.studies.variance_networks import STUDY as VARIANCE_NETWORKS
 from posteriax.studies.verdict import Verdict as Verdict
 from posteriax.studies.workbench import Workbench as Workbench
 
-_ALL: tuple[Study, ...] = (LIBERTY_OR_DEPTH, K_TIED, VARIANCE_NETWORKS)
+_ALL: tuple[Study, ...] = (LIBERTY_OR_DEPTH, K_TIED, RANK_1, VARIANCE_NETWORKS)
 STUDIES = {study.name: study for study in _ALL}
 
 

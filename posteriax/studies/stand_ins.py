@@ -1,12 +1,13 @@
 """Made-up examples of a data set's shape, for tests and trials that must not need the data."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from posteriax.data import DataSet, load
 
 TRAIN, TEST = 64, 32  # examples
+RECORD = (48, 37)  # hours and variables of a clinical record
 
 
 class Shape(NamedTuple):
@@ -33,6 +34,8 @@ def stand_in(name: str) -> DataSet:
     >>> stand_in("cifar10")
     made-up/cifar10: 64 training and 32 test examples, x (32, 32, 3) float32, 10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
     """
+    if name == "physionet2012":
+        return _records()
     if name not in SHAPES:
         return load(name)  # one of the small sets that need no files
     shape, rng = SHAPES[name], np.random.default_rng(0)
@@ -49,3 +52,14 @@ def stand_in(name: str) -> DataSet:
     y = y.astype(np.int32)
     classes = tuple(map(str, range(shape.classes)))
     return DataSet(f"made-up/{name}", (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:]), classes)
+
+
+def _records() -> DataSet:
+    """Clinical records, most of whose measurements are missing; those of patients who died are higher."""
+    rng = np.random.default_rng(0)
+    y = (np.arange(TRAIN + TEST) % 4 == 0).astype(np.int32)
+    observed = (rng.random((len(y), *RECORD)) < 0.2).astype(np.float32)
+    values = observed * (rng.normal(size=observed.shape) + y[:, None, None]).astype(np.float32)
+    x = {"values": values, "observed": observed, "static": rng.normal(size=(len(y), 4)).astype(np.float32)}
+    parts: list[Any] = [({name: a[own] for name, a in x.items()}, y[own]) for own in (slice(TRAIN), slice(TRAIN, None))]
+    return DataSet("made-up/physionet2012", parts[0], parts[1], ("survived", "died"))

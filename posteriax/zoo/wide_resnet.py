@@ -38,7 +38,7 @@ class Block(eqx.Module):
 
 
 class WideResNet(eqx.Module):
-    """Three stages of (depth - 4) / 6 blocks, with 16, 32 and 64 channels times `widen`."""
+    """Three stages of (depth - 4) / 6 blocks, with `stages` channels times `widen`, 16, 32 and 64 in the paper."""
 
     stem: Conv
     blocks: list[Block]
@@ -46,16 +46,26 @@ class WideResNet(eqx.Module):
     out: Dense
     remat: bool = eqx.field(static=True)
 
-    def __init__(self, depth: int, widen: int, channels: int, classes: int, *, remat: bool = False, key: Any):
+    def __init__(
+        self,
+        depth: int,
+        widen: int,
+        channels: int,
+        classes: int,
+        *,
+        stages: tuple[int, int, int] = (16, 32, 64),
+        remat: bool = False,
+        key: Any,
+    ):
         if (depth - 4) % 6:
             raise ValueError(f"depth must be 6 n + 4, such as 16 or 28, got {depth}")
         per_stage = (depth - 4) // 6
         keys = iter(jax.random.split(key, 3 * per_stage + 2))
-        self.stem = Conv(channels, 16, 3, bias=False, key=next(keys))
-        self.blocks, inputs = [], 16
+        self.stem = Conv(channels, stages[0], 3, bias=False, key=next(keys))
+        self.blocks, inputs = [], stages[0]
         for stage in range(3):
             for i in range(per_stage):
-                outputs = 16 * widen * 2**stage
+                outputs = stages[stage] * widen
                 self.blocks.append(Block(inputs, outputs, 2 if stage and not i else 1, key=next(keys)))
                 inputs = outputs
         self.norm = BatchNorm(inputs)
@@ -71,7 +81,14 @@ class WideResNet(eqx.Module):
 
 
 def wide_resnet(
-    *, depth: int = 28, widen: int = 10, channels: int = 3, classes: int = 10, remat: bool = False, key: Any
+    *,
+    depth: int = 28,
+    widen: int = 10,
+    channels: int = 3,
+    classes: int = 10,
+    stages: tuple[int, int, int] = (16, 32, 64),
+    remat: bool = False,
+    key: Any,
 ) -> Stateful:
     """WRN-28-10, the network of rank-1 BNNs (Dusenberry et al. 2020) for CIFAR, or a smaller one; with its state.
 
@@ -81,6 +98,7 @@ def wide_resnet(
     Args:
         depth: 6 n + 4, for n blocks in each of three stages.
         widen: the channels of the stages are 16, 32 and 64 times this.
+        stages: other channels than 16, 32 and 64; the first convolution has those of the first stage, not widened.
         remat: keep only the input of each block for the backward pass, and run the block again there
             (`jax.checkpoint`): less memory, for one more forward pass. Leaves inside are then drawn once per step
             whatever the estimator.
@@ -89,4 +107,4 @@ def wide_resnet(
     >>> sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))
     77850
     """
-    return eqx.nn.make_with_state(WideResNet)(depth, widen, channels, classes, remat=remat, key=key)
+    return eqx.nn.make_with_state(WideResNet)(depth, widen, channels, classes, stages=stages, remat=remat, key=key)
