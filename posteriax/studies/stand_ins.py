@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.data import DataSet, load
+from posteriax.data import DataSet, Scaling, load
 
 TRAIN, TEST = 64, 32  # examples
 
@@ -33,6 +33,8 @@ def stand_in(name: str) -> DataSet:
     >>> stand_in("cifar10")
     made-up/cifar10: 64 training and 32 test examples, x (32, 32, 3) float32, 10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
     """
+    if name.startswith("uci/"):
+        return _regression(name)
     if name not in SHAPES:
         return load(name)  # one of the small sets that need no files
     shape, rng = SHAPES[name], np.random.default_rng(0)
@@ -49,3 +51,17 @@ def stand_in(name: str) -> DataSet:
     y = y.astype(np.int32)
     classes = tuple(map(str, range(shape.classes)))
     return DataSet(f"made-up/{name}", (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:]), classes)
+
+
+COLUMNS = 8  # of a regression
+
+
+def _regression(name: str) -> DataSet:
+    """A smooth function of some columns, with noise, standardised."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(TRAIN + TEST, COLUMNS))
+    y = 10 * np.sin(x[:, 0]) + 5 * x[:, 1] + rng.normal(size=len(x))
+    scaling, target_scaling = Scaling.of(x[:TRAIN]), Scaling.of(y[:TRAIN])
+    x, y = scaling.apply(x), target_scaling.apply(y)
+    train, test = (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:])
+    return DataSet(f"made-up/{name}", train, test, scaling=scaling, target_scaling=target_scaling)
