@@ -103,9 +103,8 @@ def settled(results: Results) -> np.ndarray:
 def first_minus_last(results: Results, path: str, vary: str) -> np.ndarray:
     """At the smallest value of what varies, minus at 1 (trajectories) or at the largest (steps)."""
     found = sweep(results, path, vary)
-    if len(found) < 2:
-        return NONE
-    return found[min(found)] - found[1.0 if vary == "trajectory" else max(found)]
+    last = 1.0 if vary == "trajectory" else max(found, default=1.0)
+    return found[min(found)] - found[last] if last in found and min(found) < last else NONE
 
 
 def by_temperature(results: Results, path: str, **own: str) -> dict[float, np.ndarray]:

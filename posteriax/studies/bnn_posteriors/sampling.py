@@ -1,5 +1,6 @@
 """HMC, with what every figure from it must state: acceptance, R-hat and effective draws."""
 
+import math
 from typing import Any
 
 import jax
@@ -22,11 +23,11 @@ LONGEST = 200_000  # leapfrogs of a trajectory with a fixed step size
 def sample(
     bench: Workbench, problem: Problem, train: Any, sampling: Sampling, key: int, start: Posterior | None = None
 ) -> Posterior:
-    """Draws of HMC; chains start at random weights, or at draws of a posterior."""
+    """Draws of HMC; chains start at random weights, or at draws of a posterior. Fixed step sizes are those of T = 1."""
     fixed = sampling.step_size > 0
     method = HMC(
         warmup=sampling.warmup,
-        step_size=sampling.step_size if fixed else None,
+        step_size=sampling.step_size * math.sqrt(problem.temperature) if fixed else None,
         trajectory=sampling.trajectory or None,
         masses="prior" if fixed or correlated(problem) else "adapted",
         max_leapfrogs=LONGEST if fixed else sampling.leapfrogs,

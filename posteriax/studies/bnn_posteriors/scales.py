@@ -41,6 +41,7 @@ SMOKE = Settings(
     families=(),
     mixing=Mixing(TINY, step_size=0.05, burn_in=4, draws=8, chains=2, trajectories=(1.0,), steps=(1.0,)),
     shifted=TINY,
+    remedied=FEW,
     noises=(),
     shifts=(),
     corruptions=("contrast",),
@@ -68,7 +69,7 @@ MLP = Target(
     prior_variance=1 / 10,
     centre=0.286,
     spread=0.32,
-    sampling=Sampling(chains=4, warmup=80, draws=50),
+    sampling=Sampling(chains=4, warmup=20, draws=50, step_size=0.01),
     recipe=SAMPLER,
 )
 CNN = replace(
@@ -78,6 +79,7 @@ CNN = replace(
     widths=(3, 6),
     train=200,
     prior_variance=1 / 5,
+    sampling=Sampling(chains=4, warmup=80, draws=100),
     kinds=("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC"),
 )
 REVIEWS = Target(
@@ -95,7 +97,7 @@ REVIEWS = Target(
     kinds=("SGLD", "SGHMC"),
 )
 DIGITS = Target("MNIST, MLP", "mnist", "MLP", (16,), train=300, test=500, prior_variance=1 / 10, spread=0.3)
-SHORT = Sampling(chains=2, warmup=60, draws=50)
+SHORT = Sampling(chains=4, warmup=15, draws=30, step_size=0.01)
 LAPTOP = Settings(
     seeds=3,
     data=("fashion_mnist", "mnist", "imdb", *SETS),
@@ -108,10 +110,9 @@ LAPTOP = Settings(
     varied=MLP,
     variances=(1 / 40, 1 / 10, 1 / 2),
     families=FAMILIES[:3],
-    mixing=Mixing(
-        MLP, step_size=0.005, burn_in=10, draws=40, chains=2, trajectories=(0.25, 0.5, 1.0), steps=(1.0, 3.0)
-    ),
+    mixing=Mixing(MLP, step_size=0.01, burn_in=10, draws=40, steps=(1.0, 2.0)),
     shifted=DIGITS,
+    remedied=Sampling(chains=2, warmup=60, draws=40),
     noises=NOISES,
     shifts=SHIFTS,
     corruptions=CORRUPTIONS,
@@ -185,7 +186,7 @@ MNIST = Target(
 )
 PAPER = Settings(
     seeds=3,
-    data=("cifar10", "imdb", "mnist", *SETS),
+    data=("cifar10", "cifar100", "imdb", "mnist", *SETS),
     targets=(CIFAR, IMDB),
     short=Sampling(chains=2, warmup=50, draws=40, step_size=1e-5),
     tempered=(IMDB,),
@@ -197,11 +198,12 @@ PAPER = Settings(
     families=FAMILIES,
     mixing=Mixing(CIFAR, step_size=1e-5, burn_in=50, draws=50, chains=3, steps=(1.0, 5.0, 10.0, 50.0)),
     shifted=MNIST,
+    remedied=Sampling(chains=2, warmup=50, draws=40, step_size=1e-5),
     noises=(0.0, 0.5, 1.0, 2.0, 4.0, 10.0),
     shifts=CORRUPTIONS,
     corruptions=CORRUPTIONS,
     severities=(1, 2, 3, 4, 5),
-    corrupted_test=10_000,
+    corrupted_test=2000,
     regression=Regression(SETS, 20, 20_000, 50, 1.0, Sampling(warmup=200, draws=250), Recipe(members=10)),
 )
 ONE_LEAPFROG = 1e-6
@@ -238,6 +240,7 @@ def one_step(settings: Settings) -> Settings:
             steps=(1.0,),
         ),
         shifted=brief(settings.shifted),
+        remedied=sampling,
         noises=(0.0,),
         shifts=settings.shifts[:1],
         corruptions=settings.corruptions[:1],

@@ -146,6 +146,7 @@ class Settings:
         varied, variances, families: the target whose prior varies; its variances, and families of the usual variance.
         mixing: sweeps of trajectory and step size.
         shifted, noises, shifts: the target for noise on the pixels, in units of the inputs, and for these corruptions.
+        remedied: HMC with the EmpCov prior, which has other scales.
         corruptions, severities, corrupted_test: of images; how many test images.
         regression: UCI.
     """
@@ -163,6 +164,7 @@ class Settings:
     families: tuple[str, ...]
     mixing: Mixing
     shifted: Target
+    remedied: Sampling
     noises: tuple[float, ...]
     shifts: tuple[str, ...]
     corruptions: tuple[str, ...]

@@ -33,7 +33,10 @@ def run_shift(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, Any
     scale = math.sqrt(target.prior_variance)
     empirical = {"**": p.Normal(scale), FIRST_LAYER: p.EmpCov(examples.train[0], scale)}
     problems = [problem_of(target, examples, prior=prior) for prior in (None, empirical)]
-    plain, remedied = (sample(bench, problem, examples.train, settings.short, cell.seed) for problem in problems)
+    plain, remedied = (
+        sample(bench, problem, examples.train, sampling, cell.seed)
+        for problem, sampling in zip(problems, (settings.short, settings.remedied), strict=True)
+    )
     ensemble = fit_ensemble(bench, problems[0], examples.train, target.recipe, cell.seed)
     sets = shifted_sets(target, examples, settings, cell.seed)
     x, y = np.concatenate(list(sets.values())), examples.test[1]
