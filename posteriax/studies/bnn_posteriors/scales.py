@@ -79,7 +79,7 @@ CNN = replace(
     widths=(3, 6),
     train=200,
     prior_variance=1 / 5,
-    sampling=Sampling(chains=4, warmup=80, draws=100),
+    sampling=Sampling(chains=4, warmup=20, draws=80, step_size=0.01),
     kinds=("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC"),
 )
 REVIEWS = Target(
