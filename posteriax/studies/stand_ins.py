@@ -4,10 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posteriax.data import DataSet, load
+from posteriax.data import DataSet, Scaling, load
 
 TRAIN, TEST = 64, 32  # examples
 RECORD = (48, 37)  # hours and variables of a clinical record
+COLUMNS = 8  # of a regression
 
 
 class Shape(NamedTuple):
@@ -36,6 +37,8 @@ def stand_in(name: str) -> DataSet:
     """
     if name == "physionet2012":
         return _records()
+    if name.startswith("uci/"):
+        return _regression(name)
     if name not in SHAPES:
         return load(name)  # one of the small sets that need no files
     shape, rng = SHAPES[name], np.random.default_rng(0)
@@ -63,3 +66,14 @@ def _records() -> DataSet:
     x = {"values": values, "observed": observed, "static": rng.normal(size=(len(y), 4)).astype(np.float32)}
     parts: list[Any] = [({name: a[own] for name, a in x.items()}, y[own]) for own in (slice(TRAIN), slice(TRAIN, None))]
     return DataSet("made-up/physionet2012", parts[0], parts[1], ("survived", "died"))
+
+
+def _regression(name: str) -> DataSet:
+    """A smooth function of some columns, with noise, standardised."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(TRAIN + TEST, COLUMNS))
+    y = 10 * np.sin(x[:, 0]) + 5 * x[:, 1] + rng.normal(size=len(x))
+    scaling, target_scaling = Scaling.of(x[:TRAIN]), Scaling.of(y[:TRAIN])
+    x, y = scaling.apply(x), target_scaling.apply(y)
+    train, test = (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:])
+    return DataSet(f"made-up/{name}", train, test, scaling=scaling, target_scaling=target_scaling)

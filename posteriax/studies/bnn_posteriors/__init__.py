@@ -1,0 +1,124 @@
+"""What are the posteriors of Bayesian neural networks really like? (Izmailov, Vikram, Hoffman and Wilson 2021)
+
+    p(w | D) ~ p(D | w) p(w)        sampled by full-batch HMC, and compared with what is used in its place
+
+The paper samples the posteriors of a ResNet and a CNN-LSTM by HMC on hundreds of accelerators, and asks how well the
+chains mix, how the true posterior predicts, which temperature and prior it needs, what happens under corruption, and
+how close cheaper methods come. One file here for each:
+
+    methods.py       all methods beside HMC: scores, agreement, total variation, corruptions, inputs from elsewhere
+    mixing.py        trajectory length, step size and burn-in of HMC as the paper has it
+    targets.py       temperatures, with and without augmentation; scale and family of the prior
+    shift.py         noise on pixels, and the EmpCov prior
+    regression.py    UCI sets
+
+Settings are in settings.py and scales.py, claims with their bounds in claims.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from posteriax.studies.bnn_posteriors.claims import CLAIMS
+from posteriax.studies.bnn_posteriors.figures import FIGURES
+from posteriax.studies.bnn_posteriors.methods import run_methods
+from posteriax.studies.bnn_posteriors.mixing import run_mixing
+from posteriax.studies.bnn_posteriors.regression import run_regression
+from posteriax.studies.bnn_posteriors.scales import LAPTOP, PAPER, SMOKE, one_step
+from posteriax.studies.bnn_posteriors.settings import Settings
+from posteriax.studies.bnn_posteriors.shift import run_shift
+from posteriax.studies.bnn_posteriors.tables import tables
+from posteriax.studies.bnn_posteriors.targets import AUGMENTATIONS, run_augmentation, run_prior, run_temperature
+from posteriax.studies.study import Cell, Study
+from posteriax.studies.workbench import Workbench
+
+RUN = {
+    "methods": run_methods,
+    "mixing": run_mixing,
+    "temperature": run_temperature,
+    "augmentation": run_augmentation,
+    "prior": run_prior,
+    "shift": run_shift,
+    "regression": run_regression,
+}
+
+
+def cells(settings: Settings, seeds: int) -> list[Cell]:
+    """All cells, seed by seed: a run that is cut short has whole repetitions. A seed of UCI is a split."""
+    every = []
+    for seed in range(seeds):
+        every += [Cell({"experiment": "methods", "target": t.name}, seed, 10.0) for t in settings.targets]
+        every += [
+            Cell({"experiment": "mixing", "trajectory": trajectory, "step": step}, seed, 3.0)
+            for trajectory, step in swept(settings)
+        ]
+        every += [
+            Cell({"experiment": "temperature", "target": t.name, "temperature": temperature}, seed, 3.0)
+            for t in settings.tempered
+            for temperature in settings.temperatures
+        ]
+        every += [
+            Cell({"experiment": "augmentation", "augmentation": name, "temperature": temperature}, seed, 1.0)
+            for name in AUGMENTATIONS
+            for temperature in settings.cold
+        ]
+        every += [
+            Cell({"experiment": "prior", "family": family, "variance": variance}, seed, 3.0)
+            for family, variance in priors(settings)
+        ]
+        every += [Cell({"experiment": "shift", "target": settings.shifted.name}, seed, 6.0)] if settings.noises else []
+    chosen = settings.regression
+    splits = range(max(chosen.splits, seeds))
+    return every + [
+        Cell({"experiment": "regression", "data": name}, split, 3.0) for split in splits for name in chosen.sets
+    ]
+
+
+def swept(settings: Settings) -> list[tuple[float, float]]:
+    """Pairs of trajectory length and step size: one varies at a time."""
+    mixing = settings.mixing
+    lengths = [(trajectory, mixing.steps[0]) for trajectory in mixing.trajectories]
+    return lengths + [(1.0, step) for step in mixing.steps[1:]]
+
+
+def priors(settings: Settings) -> list[tuple[str, float]]:
+    """Pairs of family and variance: one varies at a time."""
+    usual = settings.varied.prior_variance
+    return [("Normal", v) for v in settings.variances] + [(family, usual) for family in settings.families]
+
+
+def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
+    return RUN[str(cell.settings["experiment"])](cell, settings, bench)
+
+
+SUMMARY = """\
+Full-batch HMC on networks that are small enough for it to mix. All methods are compared with it on Fashion-MNIST,
+averaged down to 14 x 14 pixels: an MLP with 16 hidden units (3,322 weights) on 300 images, and a CNN with two
+convolutions of 3 and 6 channels (679 weights) on 200. Every seed has training and test images of its own (500 for
+testing; 100 under each of 15 corruptions at severities 3 and 5, before they are averaged down). HMC is the paper's:
+unit masses, a fixed step size, here 0.01, and trajectories of pi / 2 times the prior's scale, 50 and 71 leapfrogs, with
+every proposal accepted or rejected, in four chains. They start at members of the deep ensemble, in the other
+experiments at random weights. Temperature, prior, trajectory and step size vary on the MLP, instead of a ResNet-20 on
+CIFAR-10 and a CNN-LSTM on IMDB; noise on the pixels and EmpCov are on an MLP of the same size with 300 images of MNIST,
+whose pixels are not centred, so that black is 0. UCI has the paper's network, 50 hidden units that predict mean and
+noise, on splits 0 to 4 of the 20, with at most 1,000 training rows. Learning rates, step sizes and the
+variances of the priors were chosen by the likelihood of training examples that were held out, with another seed (for
+UCI another split). A deep ensemble has ten members, five for UCI; MAP is the average over scores of its members. IMDB
+is left to the paper's scale: HMC on 200 reviews of 20 to 28 words, all that it could be given here, classified 51 to
+52 % of the held-out reviews.
+"""
+
+STUDY = Study(
+    name="bnn-posteriors",
+    title="What are Bayesian neural network posteriors really like?",
+    paper="Izmailov, Vikram, Hoffman and Wilson 2021, What Are Bayesian Neural Network Posteriors Really Like?, ICML; "
+    "EmpCov and noise on pixels: Izmailov, Nicholson, Lotfi and Wilson 2021, Dangers of Bayesian Model Averaging under "
+    "Covariate Shift, NeurIPS",
+    summary=SUMMARY,
+    claims=CLAIMS,
+    scales={"smoke": SMOKE, "laptop": LAPTOP, "paper": PAPER},
+    one_step=one_step,
+    cells=cells,
+    run=run,
+    tables=tables,
+    figures=FIGURES,
+)

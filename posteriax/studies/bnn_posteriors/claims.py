@@ -1,0 +1,6 @@
+"""What the paper claims, in the order of the page."""
+
+from posteriax.studies.bnn_posteriors.claims_of_posteriors import CORRUPTED, FIDELITIES, MIXING, PREDICTIONS
+from posteriax.studies.bnn_posteriors.claims_of_targets import NOISE, PRIORS, REGRESSION, TEMPERATURES
+
+CLAIMS = (*MIXING, *PREDICTIONS, *FIDELITIES, *CORRUPTED, *NOISE, *TEMPERATURES, *PRIORS, *REGRESSION)

@@ -1,0 +1,230 @@
+"""All methods on one target, beside HMC: how well they predict, and how close they are to it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from posteriax import families as q
+from posteriax.data import corrupt
+from posteriax.methods import MAP, MCLMC, SGHMC, SGLD, VI, Ensemble
+from posteriax.metrics import agreement, auroc, ece_equal_mass, total_variation
+from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.problem import Problem
+from posteriax.studies.bnn_posteriors.examples import Examples, load_examples, load_outside, prepare, problem_of
+from posteriax.studies.bnn_posteriors.sampling import probabilities, quality, sample
+from posteriax.studies.bnn_posteriors.settings import Recipe, Settings, Target
+from posteriax.studies.study import Cell
+from posteriax.studies.workbench import Workbench
+
+HMC_ROW, ENSEMBLE_ROW, MAP_ROW, VI_ROW, MCLMC_ROW = "HMC", "deep ensemble", "MAP", "mean-field VI", "MCLMC"
+SG_MCMC = ("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC")
+METHODS = (HMC_ROW, MCLMC_ROW, *SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW)
+VI_DRAWS = 100
+SPACED = 5  # every fifth draw of HMC alone
+BINS = 20  # of equal mass, as the paper has it
+SMALLEST = 1e-30  # probability
+
+
+class Inputs(NamedTuple):
+    """What is predicted: test examples, corrupted ones and inputs from elsewhere; None if there are none."""
+
+    test: tuple[np.ndarray, np.ndarray]
+    corrupted: tuple[np.ndarray, np.ndarray] | None
+    outside: np.ndarray | None
+
+
+def run_methods(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, Any]:
+    """HMC and every approximation on one target."""
+    (target,) = (target for target in settings.targets if target.name == cell.settings["target"])
+    examples = load_examples(bench, target, cell.seed)
+    problem = problem_of(target, examples)
+    corrupted = corrupt_all(target, examples, settings, cell.seed)
+    inputs = Inputs(examples.test, corrupted, load_outside(bench, target, cell.seed))
+    ensemble = fit_ensemble(bench, problem, examples.train, target.recipe, cell.seed)
+    truth = sample(bench, problem, examples.train, target.sampling, cell.seed, start=ensemble)
+    each = probabilities(truth, examples.test[0])
+    single = mean_of(
+        [scores_of(probs, examples.test[1], None) for probs in each[:, ::SPACED].reshape(-1, *each.shape[2:])]
+    )
+    reference = predict_chains(truth, inputs)
+    found: dict[str, Any] = {"quality": quality(truth, each), "single": single}
+    found[HMC_ROW] = score_reference(reference, inputs)
+    whole = average(reference)
+    for name, posterior in approximations(bench, problem, examples.train, target, cell.seed, ensemble):
+        members = predict_chains(posterior, inputs)
+        found[name] = score(average(members), inputs, whole)
+        if name == ENSEMBLE_ROW:
+            found[MAP_ROW] = mean_of([score(member, inputs, whole) for member in members])
+    return found
+
+
+def approximations(
+    bench: Workbench, problem: Problem, train: Any, target: Target, key: int, ensemble: Posterior
+) -> Iterator[tuple[str, Posterior]]:
+    """Posteriors by name, one after the other; VI and MCLMC start at members of the ensemble."""
+    recipe = target.recipe
+    yield ENSEMBLE_ROW, ensemble
+    yield VI_ROW, fit_mean_field(bench, problem, train, recipe, key, ensemble)
+    for name in target.kinds:
+        if name == MCLMC_ROW:
+            method = MCLMC(warmup=recipe.mclmc_warmup, thin=recipe.mclmc_thin, start=ensemble)
+            yield name, bench.fit(problem, train, method, draws=recipe.draws, chains=recipe.chains, key=key)
+        else:
+            yield name, fit_sg_mcmc(bench, name, problem, train, recipe, key)
+
+
+def fit_ensemble(bench: Workbench, problem: Problem, train: Any, recipe: Recipe, key: int) -> Posterior:
+    method = Ensemble(MAP(falling_adam(recipe.rate, recipe.epochs, train, recipe)), recipe.members)
+    return bench.fit(problem, train, method, epochs=recipe.epochs, batch_size=batch_size(train, recipe), key=key)
+
+
+def fit_mean_field(
+    bench: Workbench, problem: Problem, train: Any, recipe: Recipe, key: int, start: Posterior
+) -> Posterior:
+    optimizer = falling_adam(recipe.vi_rate, recipe.vi_epochs, train, recipe)
+    method = VI(q.Normal(), optimizer=optimizer, start=start)
+    return bench.fit(problem, train, method, epochs=recipe.vi_epochs, batch_size=batch_size(train, recipe), key=key)
+
+
+def fit_sg_mcmc(
+    bench: Workbench, name: str, problem: Problem, train: Any, recipe: Recipe, key: int, **settings: Any
+) -> Posterior:
+    """SGLD and its relatives; step sizes are those of T = 1, times T."""
+    common: dict[str, Any] = {"warmup_epochs": recipe.warmup_epochs, "epochs_per_draw": recipe.epochs_per_draw}
+    kinds: dict[str, Callable[[], SGHMC]] = {
+        "SGLD": lambda: SGLD(recipe.sgld * problem.temperature, **common),
+        "SGHMC": lambda: SGHMC(recipe.sghmc * problem.temperature, **common),
+        "cyclical SGHMC": lambda: SGHMC(recipe.cyclical * problem.temperature, 0.95, cyclical=True, **common),
+        "preconditioned SGHMC": lambda: SGHMC(
+            recipe.preconditioned * problem.temperature, 0.95, cyclical=True, preconditioner="rmsprop", **common
+        ),
+    }
+    length = {"draws": recipe.draws, "chains": recipe.chains, "batch_size": batch_size(train, recipe)}
+    return bench.fit(problem, train, kinds[name](), key=key, **length, **settings)
+
+
+def batch_size(train: Any, recipe: Recipe) -> int:
+    return min(recipe.batch_size, len(train[1]))
+
+
+def falling_adam(rate: float, epochs: int, train: Any, recipe: Recipe) -> Any:
+    """Adam, with a rate that falls to 0 along a cosine."""
+    steps = epochs * -(-len(train[1]) // batch_size(train, recipe))
+    return optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+
+def corrupt_all(
+    target: Target, examples: Examples, settings: Settings, seed: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Some test images under every corruption and severity, one after the other; None for reviews."""
+    if target.words or not settings.corruptions:
+        return None
+    images, y = examples.images[: settings.corrupted_test], examples.test[1][: settings.corrupted_test]
+    kinds = [(kind, severity) for kind in settings.corruptions for severity in settings.severities]
+    changed = [prepare(target, np.asarray(corrupt(images, *kind, seed))) for kind in kinds]
+    return np.concatenate(changed), np.tile(y, len(kinds))
+
+
+class Predicted(NamedTuple):
+    """Probabilities for each of the inputs."""
+
+    test: np.ndarray
+    corrupted: np.ndarray | None
+    outside: np.ndarray | None
+
+
+def predict_chains(posterior: Posterior, inputs: Inputs) -> list[Predicted]:
+    """The averages over the draws of each chain, or the predictions of each member of an ensemble; of VI, one average.
+
+    All inputs are predicted together, and chain by chain: few programs have to be compiled.
+    """
+    given = [inputs.test[0], None if inputs.corrupted is None else inputs.corrupted[0], inputs.outside]
+    x = np.concatenate([part for part in given if part is not None])
+    ends = np.cumsum([0 if part is None else len(part) for part in given])[:-1]
+    found = []
+    for chain in chains_of(posterior):
+        predictive: Any = chain.predict(x, None if chain.support else VI_DRAWS, reduce=True)
+        parts = np.split(np.asarray(predictive.probs, np.float64), ends)
+        found.append(Predicted(*(part if len(part) else None for part in parts)))  # type: ignore[arg-type]
+    return found
+
+
+def chains_of(posterior: Posterior) -> list[Posterior]:
+    """Each chain, or member, as a posterior of its own; a variational posterior is one."""
+    if not isinstance(posterior, DrawsPosterior):
+        return [posterior]
+    chains = jax.tree.leaves(posterior.draws)[0].shape[0]
+    parts = (jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], posterior.draws) for i in range(chains))
+    return [replace(posterior, draws=part) for part in parts]
+
+
+def average(members: list[Predicted]) -> Predicted:
+    return Predicted(*(None if part[0] is None else np.mean(part, axis=0) for part in zip(*members, strict=True)))  # type: ignore[arg-type]
+
+
+def score(predicted: Predicted, inputs: Inputs, reference: Predicted) -> dict[str, Any]:
+    """Scores on test examples, the same on corrupted ones, and the detection of inputs from elsewhere."""
+    found: dict[str, Any] = scores_of(predicted.test, inputs.test[1], reference.test)
+    if inputs.corrupted is not None and predicted.corrupted is not None:
+        found["corrupted"] = scores_of(predicted.corrupted, inputs.corrupted[1], reference.corrupted)
+    if predicted.outside is not None:
+        found["auroc"] = detection(predicted.test, predicted.outside)
+    return found
+
+
+def score_reference(chains: list[Predicted], inputs: Inputs) -> dict[str, Any]:
+    """All chains together; their agreement and total variation are those of one chain with the others, on average."""
+    whole = average(chains)
+    found = score(whole, inputs, whole)
+    others = [average([*chains[:i], *chains[i + 1 :]]) for i in range(len(chains))]
+    apart = mean_of([score(chain, inputs, other) for chain, other in zip(chains, others, strict=True)])
+    for place, source in ((found, apart), (found.get("corrupted", {}), apart.get("corrupted", {}))):
+        place |= {name: source[name] for name in ("agreement", "total_variation") if name in source}
+        place |= {f"one_chain_{name}": source[name] for name in ("accuracy", "nll") if name in source}
+    return found
+
+
+def scores_of(probs: np.ndarray, y: np.ndarray, reference: np.ndarray | None) -> dict[str, float]:
+    found = {
+        "accuracy": float((probs.argmax(axis=-1) == y).mean()),
+        "nll": nll_of(probs, y),
+        "ece": float(ece_equal_mass(probs, y, bins=BINS)),
+        "confidence": float(probs.max(axis=-1).mean()),
+    }
+    if reference is not None:
+        found["agreement"] = float(agreement(probs, reference))
+        found["total_variation"] = float(total_variation(probs, reference))
+    return found
+
+
+def nll_of(probs: np.ndarray, y: np.ndarray) -> float:
+    """Mean negative log probability of the labels.
+
+    >>> nll_of(np.array([[0.5, 0.5]]), np.array([1])).__round__(3)
+    0.693
+    """
+    return float(-np.log(np.maximum(probs[np.arange(len(y)), y], SMALLEST)).mean())
+
+
+def detection(inside: np.ndarray, outside: np.ndarray) -> float:
+    """Area under the ROC curve of finding inputs from elsewhere by 1 - max p."""
+    doubt = 1 - np.concatenate([inside, outside]).max(axis=-1)
+    return float(auroc(doubt, np.repeat([0, 1], [len(inside), len(outside)])))
+
+
+def mean_of(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The mean of every entry of nested dicts.
+
+    >>> mean_of([{"a": 1.0, "b": {"c": 0.0}}, {"a": 2.0, "b": {"c": 1.0}}])
+    {'a': 1.5, 'b': {'c': 0.5}}
+    """
+    return {
+        name: mean_of([one[name] for one in found])
+        if isinstance(value, dict)
+        else float(np.mean([one[name] for one in found]))
+        for name, value in found[0].items()
+    }

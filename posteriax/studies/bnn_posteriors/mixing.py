@@ -1,0 +1,41 @@
+"""HMC with unit masses and fixed step size, as the paper has it: trajectory length, step size, burn-in."""
+
+from typing import Any
+
+import numpy as np
+
+from posteriax.methods import HMC
+from posteriax.studies.bnn_posteriors.examples import load_examples, problem_of
+from posteriax.studies.bnn_posteriors.methods import nll_of, scores_of
+from posteriax.studies.bnn_posteriors.sampling import probabilities, quality
+from posteriax.studies.bnn_posteriors.settings import Settings
+from posteriax.studies.bnn_posteriors.targets import quarter_period
+from posteriax.studies.study import Cell
+from posteriax.studies.workbench import Workbench
+
+
+def run_mixing(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, Any]:
+    """Chains from initial weights, for one trajectory length and step size."""
+    mixing, target = settings.mixing, settings.mixing.target
+    examples = load_examples(bench, target, cell.seed)
+    problem = problem_of(target, examples)
+    trajectory = float(cell.settings["trajectory"]) * quarter_period(target.prior_variance)
+    step_size = min(float(cell.settings["step"]) * mixing.step_size, trajectory)
+    method = HMC(
+        step_size=step_size,
+        trajectory=trajectory,
+        warmup=mixing.burn_in,
+        start="network",
+        max_leapfrogs=200_000,
+        jitter=0.0,
+    )
+    posterior = bench.fit(problem, examples.train, method, draws=mixing.draws, chains=mixing.chains, key=cell.seed)
+    x, y = examples.test
+    each = probabilities(posterior, x)
+    nll = [[nll_of(probs, y) for probs in chain] for chain in each]
+    return {
+        "quality": quality(posterior, each),
+        "log_joint": np.atleast_2d(posterior.trace["log_joint"]).mean(axis=0),
+        "draw_nll": np.mean(nll, axis=0),  # of single draws, by iteration after the burn-in
+        **scores_of(each.mean(axis=(0, 1), dtype=np.float64), y, None),
+    }

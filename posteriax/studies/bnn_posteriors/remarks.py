@@ -1,0 +1,27 @@
+"""What was found out, after the run, about claims that do not hold or cannot be decided."""
+
+FUNCTIONS = ""
+WEIGHTS = ""
+BURN_IN = ""
+TRAJECTORY = ""
+ACCURACY = ""
+LIKELIHOOD = ""
+UNDER_CONFIDENT = ""
+OUTSIDE = ""
+ORDER: dict[tuple[str, int], str] = {}
+DISTINCT = ""
+CORRUPTED = ""
+CORRUPTED_SGLD = ""
+LOSS = ""
+COLD = ""
+COLDEST = ""
+AUGMENTED = ""
+NOT_AUGMENTED = ""
+SCALES = ""
+FAMILIES = ""
+ANY_SCALE = ""
+NOISE = ""
+EMPCOV = ""
+EMPCOV_CLEAN = ""
+UCI: dict[str, str] = {}
+UCI_OWN: dict[str, str] = {}

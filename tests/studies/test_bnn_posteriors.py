@@ -1,0 +1,152 @@
+"""The study of BNN posteriors: its smallest scale runs, and its own numbers are right."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax.studies.bnn_posteriors import STUDY, examples, measures, methods, regression, sampling, shift
+from posteriax.studies.bnn_posteriors.scales import LAPTOP, PAPER, SMOKE, TINY
+from posteriax.studies.bnn_posteriors.small_cnn import SmallCNN
+from posteriax.studies.bnn_posteriors.targets import prior_of, quarter_period
+from posteriax.studies.results import CellResult, Results, plain
+from posteriax.studies.workbench import Workbench
+
+
+def test_no_results_give_no_values_and_empty_figures():
+    none = Results(STUDY.name, "laptop", 3, {}, [], {}, {}, False)
+    assert all(len(claim.measure(none)) == 0 for claim in STUDY.claims)
+    for draw in STUDY.figures.values():
+        draw(none)
+    STUDY.tables(none)
+
+
+def test_the_small_cnn_is_a_convolutional_network():
+    net = SmallCNN(14, (3, 6), 10, key=jax.random.key(0))
+    image = jax.random.normal(jax.random.key(1), (14, 14))
+
+    def convolve(x, weight, kernel, stride):
+        kernels = weight.reshape(kernel, kernel, -1, weight.shape[-1])
+        order = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, kernels, (stride, stride), "VALID", dimension_numbers=order)
+
+    units = jax.nn.relu(convolve(image[None, :, :, None], net.first.weight, 4, 2) + net.first.bias)
+    units = jax.nn.relu(convolve(units, net.second.weight, 2, 2) + net.second.bias)
+    np.testing.assert_allclose(net(image), net.out(units.reshape(-1)), rtol=1e-5, atol=1e-5)
+
+
+def test_held_out_examples_are_training_examples_that_are_not_trained_on():
+    bench = Workbench()
+    whole = {image.tobytes() for image in bench.load("fashion_small").train[0]}
+    chosen = examples.load_examples(bench, TINY, 100, held_out=True)
+    assert all(image.tobytes() in whole for image in chosen.images)
+    trained = {image.tobytes() for image in chosen.train[0]}
+    assert not any(image.tobytes() in trained for image in chosen.test[0])
+    others = [examples.load_examples(bench, TINY, seed) for seed in (0, 1)]
+    assert not np.array_equal(others[0].train[0], others[1].train[0])
+    assert not any(image.tobytes() in whole for image in others[0].images)
+
+
+def test_reviews_keep_their_last_words():
+    target = dataclasses.replace(TINY, words=50, length=3)
+    found = examples.prepare(target, np.array([[1, 60, 3, 49, 50]]))
+    assert found.tolist() == [[3, 49, examples.UNKNOWN]]
+
+
+def test_scores_of_the_reference_are_those_of_one_chain_against_the_others():
+    y = np.array([0, 1])
+    sure, unsure = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.5, 0.5], [0.4, 0.6]])
+    chains = [methods.Predicted(probs, None, None) for probs in (sure, unsure)]
+    found = methods.score_reference(chains, methods.Inputs((sure, y), None, None))
+    assert found["total_variation"] == pytest.approx((0.5 + 0.6) / 2)
+    assert found["agreement"] == pytest.approx(0.5)
+    assert found["nll"] == pytest.approx(-np.log([0.75, 0.3]).mean())
+
+
+def test_sg_mcmc_steps_shrink_with_the_temperature():
+    """The posterior's variance is proportional to T, and so is a step that is as good."""
+    recipe = dataclasses.replace(SMOKE.targets[0].recipe, sghmc=1e-4)
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    problem = px.Problem((lambda w, x: x @ w, jnp.zeros((3, 2))), px.Categorical(), temperature=0.1)
+    posterior = methods.fit_sg_mcmc(Workbench(progress=False), "SGHMC", problem, (x, np.arange(20) % 2), recipe, 0)
+    np.testing.assert_allclose(posterior.trace["step_size"], 1e-5, rtol=1e-5)
+
+
+def test_mixing_statistics_tell_chains_that_agree_from_chains_that_do_not():
+    values = np.random.default_rng(0).normal(size=(4, 200, 3))
+    assert sampling.mixing_of(values)["rhat_far"] == 0.0
+    values[0, :, 2] += 5
+    found = sampling.mixing_of(values)
+    assert found["rhat_far"] == pytest.approx(1 / 3) and found["plain"] > 2
+
+
+def test_a_prior_of_any_family_has_the_variance_asked_for():
+    from posteriax.priors import Leaf
+
+    for family in ("Normal", *LAPTOP.families):
+        distribution = prior_of(family, 0.3).distribution(Leaf("w", (2, 3)))
+        assert np.allclose(distribution.variance, 0.3, rtol=1e-5), family
+
+
+def test_trajectories_of_the_paper():
+    assert quarter_period(1 / 40) == pytest.approx(0.248, abs=1e-3)
+    assert round(quarter_period(PAPER.targets[0].prior_variance) / PAPER.targets[0].sampling.step_size) == 70248
+
+
+def test_regression_scores_are_in_the_units_of_the_data():
+    data = Workbench().load("made-up/uci/concrete")
+    unit = float(data.target_scaling.scale)
+    found = regression._in_units({"rmse": 0.5, "nll": 1.0}, data)
+    assert found == {"rmse": pytest.approx(0.5 * unit), "log_likelihood": pytest.approx(-1 - np.log(unit))}
+
+
+def cells_of(experiment, results, **settings):
+    return [CellResult({"experiment": experiment, **settings}, seed, one) for seed, one in enumerate(results)]
+
+
+def results_of(cells, **settings):
+    return Results(STUDY.name, "laptop", 2, settings, cells, {}, {}, True)
+
+
+def test_the_order_is_measured_on_every_network_and_averaged():
+    def found(distance):
+        rows = {name: {"total_variation": 0.1 * distance} for name in methods.SG_MCMC}
+        return {"HMC": {"total_variation": 0.0}, "deep ensemble": {"total_variation": 0.3}, **rows}
+
+    cells = cells_of("methods", [found(1), found(2)], target="a") + cells_of(
+        "methods", [found(0), found(0)], target="b"
+    )
+    measured = measures.difference("deep ensemble", "SG-MCMC", "total_variation")(results_of(cells))
+    np.testing.assert_allclose(measured, [(0.2 + 0.3) / 2, (0.1 + 0.3) / 2])
+    assert measures.difference("deep ensemble", "SG-MCMC", "corrupted.nll")(results_of(cells)).size == 0
+
+
+def test_the_best_colder_temperature_is_compared_with_1():
+    nlls = {0.1: [0.5, 0.3], 0.3: [0.4, 0.6], 1.0: [0.45, 0.45], 3.0: [0.0, 0.0]}
+    cells = [
+        cell
+        for t, each in nlls.items()
+        for cell in cells_of("temperature", [{"nll": v} for v in each], target="a", temperature=t)
+    ]
+    found = measures.colder(results_of(cells), experiment="temperature", target="a")
+    np.testing.assert_allclose(found, [-0.05, -0.15])
+
+
+def test_noise_is_averaged_over_its_levels():
+    rows = {"MAP": {"noise 0": 1.0, "noise 0_5": 0.8, "noise 1": 0.6}}
+    rows["HMC"] = {"noise 0": 0.9, "noise 0_5": 0.6, "noise 1": 0.2}
+    results = results_of(cells_of("shift", [rows]), noises=[0.0, 0.5, 1.0])
+    assert measures.under_noise("MAP", "HMC", noisy=True)(results) == pytest.approx([0.3])
+    assert measures.under_noise("MAP", "HMC", noisy=False)(results) == pytest.approx([0.1])
+    assert shift.noise_name(0.5) == "noise 0_5"
+
+
+@pytest.mark.slow
+def test_a_cell_gives_the_same_result_twice():
+    cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == "regression")
+    once, again = (json.dumps(plain(STUDY.run(cell, SMOKE, Workbench(progress=False)))) for _ in range(2))
+    assert once == again
