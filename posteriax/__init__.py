@@ -86,5 +86,6 @@ from posteriax.run import GradientNoise as GradientNoise
 from posteriax.run import UntilLevel as UntilLevel
 from posteriax.run import Watch as Watch
 from posteriax.run import fit as fit
+from posteriax.run import mesh as mesh
 
 _compiler.guard()  # importing has started no backend, so that it can still be told

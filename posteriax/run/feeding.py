@@ -45,7 +45,9 @@ class Supply:
 
     def take(self, first: int, last: int) -> Any:
         """The data of steps `first` to `last`."""
-        return self.resident if self.feed is None else self.program.place(self.feed.take(first, last))
+        if self.feed is None:
+            return self.resident
+        return self.program.place(self.feed.take(first, last), None, "data")  # (steps, examples, ...)
 
 
 def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array) -> PreparedData:

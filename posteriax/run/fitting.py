@@ -65,8 +65,9 @@ def fit(
             a larger `draws` than before extends a sampler's run. Draws over 256 MB stay on disk and are read as needed.
         checkpoint_every: seconds between checkpoints.
         progress: show a progress bar; by default if standard error is a terminal.
-        mesh: the devices to place members on; by default all. For methods that need the whole data set, an axis named
-            "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
+        mesh: ``px.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share the examples
+            of every step (docs/scaling.md); by default members are spread over all devices. The layout changes
+            the result by rounding only.
         watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
         augment: a function ``(key, x) -> x`` of a batch, or a list of them: ``[px.data.RandomCrop(4),
             px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).

@@ -11,11 +11,12 @@ from posteriax.data import Augmentation, Batch
 from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
 from posteriax.problem import Problem
+from posteriax.run.device_mesh import DATA, check_data_axis, members_mesh
 from posteriax.run.feeding import PreparedData, prepare_data
 from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
 from posteriax.run.levelling import fall_when_level
-from posteriax.run.program import Program, members_mesh
+from posteriax.run.program import Program
 
 
 class PreparedRun(NamedTuple):
@@ -55,6 +56,7 @@ def prepare_run(
     method, run_key = ensemble.method, as_key(key)
     devices = members_mesh(ensemble.members, mesh)
     prepared = prepare_data(problem, data, method, batch_size, run_key)
+    check_data_axis(devices, len(prepared.sample.weight), prepared.num_examples, full_batch=method.full_batch)
     augmentation, augment_notes = _augmentation(augment, method, prepared.sample)
     problem, read_notes = problem.reading(prepared.sample.x)
     if read_notes:
@@ -73,7 +75,7 @@ def prepare_run(
         couples_examples=problem.couples_examples(prepared.sample.x),
         warmup=pace.warmup,
         thin=pace.thin,
-        data_axis=_data_axis(method, devices),
+        data_axis=DATA if method.full_batch and devices.shape[DATA] > 1 else None,
     )
     about = _coupling_notes(method, task.couples_examples) + _precision_notes(method, problem)
     members = ensemble.bind(task)
@@ -113,14 +115,6 @@ def _steps(method: Method, per_epoch: int, pace: RunLength, length: Length) -> i
     if draws is not None or (epochs is None) == (steps is None):
         raise ValueError(f"{method.name} optimises: give either epochs= or steps=, not draws=")
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
-
-
-def _data_axis(method: Method, mesh: Mesh) -> str | None:
-    if mesh.shape["data"] == 1:
-        return None
-    if not method.full_batch:
-        raise ValueError(f'{method.name} uses minibatches: a mesh with an axis "data" is for full-batch methods')
-    return "data"
 
 
 def _precision_notes(method: Method, problem: Problem) -> tuple[str, ...]:

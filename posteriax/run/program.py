@@ -2,8 +2,12 @@
 
 The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
 how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
-device running its own loop; members that share a device are vmapped, or
-stepped in turn.
+device running its own loop; members that share a device are vmapped, or stepped in turn.
+
+Over the mesh's axis "data", a full batch is split by hand, and its samplers sum over the axis. A minibatch is split by
+the compiler: a kernel's step is written for the whole batch, the batch is declared to be split, and the compiler
+divides the work and adds the sums. Noise for each example has the same values however the batch is split, since JAX
+derives it from the key and the index in the whole array.
 """
 
 from collections.abc import Callable
@@ -57,7 +61,10 @@ class Program:
         self.one_by_one = self.members > mesh.shape["members"] and self._prefers_one_by_one()
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
-        spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
+        # left to the compiler is only what needs it: a program for members alone is the same with and without this
+        self.splits_batches = mesh.shape["data"] > 1 and not self.method.full_batch
+        by_hand = {"members"} if self.splits_batches else {"members", "data"}
+        spread = partial(jax.shard_map, mesh=mesh, axis_names=by_hand, check_vma=False)
         start = spread(
             over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
         )
@@ -108,9 +115,9 @@ class Program:
         two = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((2, *spec.shape), spec.dtype), example)
         return uses_primitive(problem.network.apply, conv_general_dilated_p, problem.network.params, two)
 
-    def place(self, tree: Any, over: str | None = None) -> Any:
-        """Put arrays on the devices: split along their leading axis over an axis of devices, or a copy on each."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P(over) if over else P()))
+    def place(self, tree: Any, *over: str | None) -> Any:
+        """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P(*over)))
 
     def draws_until(self, step: int) -> int:
         """How many draws the first `step` steps yield."""
@@ -134,10 +141,14 @@ class Program:
             batch = _whole(data)
         else:
             batch = self.minibatches.take(data, order, step % self.minibatches.per_epoch)
+        if self.splits_batches:
+            batch = _constrained(batch, P("data"))
         if self.augment is not None:
             batch = batch._replace(x=self.augment(jax.random.fold_in(keys.augment, step), batch.x))
         with cpu_tuning.tracing_for(self.platform):
             state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
+        if self.splits_batches:
+            state, info = _constrained((state, info), P())
         return state, info, self.kernel.draw(state) if self.method.samples else None
 
     def _take_steps(
@@ -178,23 +189,14 @@ class Program:
             states, info, drawn = all_members(keys, states, order, step)
             place = jnp.maximum(step - warmup, 0) // thin - draws_before
             room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
-            return step + 1, states, order, jnp.isfinite(info[0]).all(), room
+            well = jnp.isfinite(info[0]).all()
+            if self.splits_batches and self.mesh.shape["members"] > 1:
+                well = jax.lax.pmin(well, "members")  # devices may wait for each other: all stop at the same step
+            return step + 1, states, order, well, room
 
         carry = (first, states, order, jnp.array(True), room)
         reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
         return states, reached[None], well[None], infos, drawn
-
-
-def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
-    """A mesh of as many devices as divide the members evenly, times the devices of the axis "data", if there is one."""
-    devices = np.array(jax.devices()) if mesh is None else mesh.devices
-    of_data = 1
-    if mesh is not None and "data" in mesh.axis_names:
-        axis = mesh.axis_names.index("data")
-        of_data, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
-    devices = devices.reshape(-1, of_data)
-    count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
-    return Mesh(devices[:count], ("members", "data"))
 
 
 def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
@@ -219,6 +221,10 @@ def one_member_after_another(function: Callable[..., Any], *, shared: int) -> Ca
         return jax.lax.map(lambda one: function(*one, *common), own)
 
     return mapped
+
+
+def _constrained(tree: Any, spec: P) -> Any:
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, spec) if jnp.ndim(leaf) else leaf, tree)
 
 
 def _put(buffers: Any, values: Any, place: jax.Array) -> Any:

@@ -1,0 +1,86 @@
+"""The devices of a run: members or chains along one axis, the examples of each step along the other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from posteriax._internal.checks import check_count
+
+MEMBERS, DATA = "members", "data"
+
+
+def mesh(*, members: int = 1, data: int = 1, devices: Sequence[Any] | None = None) -> Mesh:
+    """A mesh of ``members * data`` devices for ``px.fit(..., mesh=...)``.
+
+    The members of an ensemble, or a sampler's chains, are spread over `members` groups of `data` devices each; the
+    devices of a group share the examples of every step. Neighbouring devices, which usually have the fastest
+    connection, are in the same group.
+
+    Args:
+        members: how many groups; must divide the number of members or chains.
+        data: devices in a group; must divide the examples of a batch. (A full batch is padded with examples of weight
+            0.)
+        devices: which devices; by default the first ones of ``jax.devices()``, of all processes.
+
+    >>> import posteriax as px
+    >>> dict(px.mesh(members=1, data=1).shape)
+    {'members': 1, 'data': 1}
+    """
+    members, data = check_count("members", members), check_count("data", data)
+    found = list(jax.devices() if devices is None else devices)
+    if len(found) < members * data:
+        where = f"there are {len(found)}" if devices is None else f"devices= has {len(found)}"
+        raise ValueError(
+            f"px.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
+            f'jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
+        )
+    return Mesh(np.array(found[: members * data]).reshape(members, data), (MEMBERS, DATA))
+
+
+def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
+    """The mesh of a run with so many members, with the axes "members" and "data".
+
+    A given mesh keeps its axis "data"; its other axes together hold the members. Without one, members are spread over
+    as many devices as divide them evenly.
+    """
+    if mesh is None:
+        devices = np.array(jax.devices())
+        count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
+        return Mesh(devices[:count, None], (MEMBERS, DATA))
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh must be px.mesh(members=..., data=...) or a jax.sharding.Mesh, got {mesh!r}")
+    devices, of_data = mesh.devices, 1
+    if DATA in mesh.axis_names:
+        axis = mesh.axis_names.index(DATA)
+        of_data, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
+    devices = devices.reshape(-1, of_data)
+    if members % len(devices):
+        raise ValueError(
+            f"the mesh spreads members over {len(devices)} devices, which does not divide the {members} "
+            f"member{'s' * (members > 1)} (chains are members): use px.mesh(members=...) with a divisor of {members}, "
+            f"or another number of members"
+        )
+    return Mesh(devices, (MEMBERS, DATA))
+
+
+def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, *, full_batch: bool) -> None:
+    """Raise if the examples of a step cannot be split evenly over the axis "data"."""
+    parts = mesh.shape[DATA]
+    if full_batch:
+        if parts > num_examples:
+            raise ValueError(f"the mesh splits the data over {parts} devices, but there are {num_examples} examples")
+        return
+    if parts > batch_size:
+        raise ValueError(
+            f"the mesh splits each batch over {parts} devices, but a batch has {batch_size} examples: use a larger "
+            f"batch_size or a smaller data axis"
+        )
+    if batch_size % parts:
+        evenly = " (batches are made of equal size)" if batch_size < num_examples else ""
+        raise ValueError(
+            f"the mesh splits each batch over {parts} devices, which does not divide its {batch_size} "
+            f"examples{evenly}: use another batch_size or data axis"
+        )
