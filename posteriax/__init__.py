@@ -11,6 +11,7 @@ if _os.path.basename(_sys.argv[0]) == "posteriax":
 from posteriax import analysis as analysis
 from posteriax import data as data
 from posteriax import diagnostics as diagnostics
+from posteriax import distributed as distributed
 from posteriax import families as families
 from posteriax import metrics as metrics
 from posteriax import priors as priors

@@ -1,15 +1,28 @@
 """The devices of a run: members or chains along one axis, the examples of each step along the other."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from posteriax import distributed
 from posteriax._internal.checks import check_count
 
 MEMBERS, DATA = "members", "data"
+
+
+class Part(NamedTuple):
+    """Which part of every batch a process feeds to its devices: `number` of `total` equal ones."""
+
+    number: int = 0
+    total: int = 1
+
+    def rows(self, size: int) -> slice:
+        """The rows of this part in a batch of that size."""
+        return slice(size * self.number // self.total, size * (self.number + 1) // self.total)
 
 
 def mesh(*, members: int = 1, data: int = 1, devices: Sequence[Any] | None = None) -> Mesh:
@@ -44,10 +57,13 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     """The mesh of a run with so many members, with the axes "members" and "data".
 
     A given mesh keeps its axis "data"; its other axes together hold the members. Without one, members are spread over
-    as many devices as divide them evenly.
+    as many devices as divide them evenly. With several processes, all of whose devices must take part, the remaining
+    factor splits the data.
     """
     if mesh is None:
         devices = np.array(jax.devices())
+        if distributed.several():
+            return Mesh(devices.reshape(math.gcd(members, len(devices)), -1), (MEMBERS, DATA))
         count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
         return Mesh(devices[:count, None], (MEMBERS, DATA))
     if not isinstance(mesh, Mesh):
@@ -63,7 +79,21 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
             f"member{'s' * (members > 1)} (chains are members): use px.mesh(members=...) with a divisor of {members}, "
             f"or another number of members"
         )
+    taking_part = {device.process_index for device in devices.flat}
+    if idle := sorted(set(range(jax.process_count())) - taking_part):
+        raise ValueError(
+            f"the mesh has no device of process {idle[0]}, but needs some of all {jax.process_count()} processes: use "
+            f"px.mesh(members=..., data=...) with members * data = {len(jax.devices())}, the number of all devices"
+        )
     return Mesh(devices, (MEMBERS, DATA))
+
+
+def own_part(mesh: Mesh) -> Part:
+    """Which part of every batch this process feeds: that of its own devices."""
+    own = [i for i, column in enumerate(mesh.devices.T) if any(d.process_index == jax.process_index() for d in column)]
+    count, rest = divmod(mesh.shape[DATA], len(own))
+    even = not rest and own == list(range(own[0], own[0] + len(own))) and own[0] % len(own) == 0
+    return Part(own[0] // len(own), count) if even else Part()
 
 
 def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, *, full_batch: bool) -> None:

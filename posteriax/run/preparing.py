@@ -11,7 +11,7 @@ from posteriax.data import Augmentation, Batch
 from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
 from posteriax.problem import Problem
-from posteriax.run.device_mesh import DATA, check_data_axis, members_mesh
+from posteriax.run.device_mesh import DATA, check_data_axis, members_mesh, own_part
 from posteriax.run.feeding import PreparedData, prepare_data
 from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
@@ -55,7 +55,7 @@ def prepare_run(
     ensemble = _as_ensemble(method, chains, record)
     method, run_key = ensemble.method, as_key(key)
     devices = members_mesh(ensemble.members, mesh)
-    prepared = prepare_data(problem, data, method, batch_size, run_key)
+    prepared = prepare_data(problem, data, method, batch_size, run_key, own_part(devices))
     check_data_axis(devices, len(prepared.sample.weight), prepared.num_examples, full_batch=method.full_batch)
     augmentation, augment_notes = _augmentation(augment, method, prepared.sample)
     problem, read_notes = problem.reading(prepared.sample.x)

@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core.primitives import conv_general_dilated_p
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from posteriax import distributed
 from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CHUNK_BYTES
@@ -83,7 +84,7 @@ class Program:
 
     def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
         """The members' keys and their states before the first step, from the run's key."""
-        return self.start(self.place(self._indices, "members"), key, data)
+        return self.start(self.place(self._indices, "members"), self.place(key) if distributed.several() else key, data)
 
     def keys(self, key: jax.Array) -> Streams:
         """The members' keys alone, for a run that is resumed."""
@@ -117,7 +118,7 @@ class Program:
 
     def place(self, tree: Any, *over: str | None) -> Any:
         """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P(*over)))
+        return distributed.place(tree, self.mesh, P(*over))
 
     def draws_until(self, step: int) -> int:
         """How many draws the first `step` steps yield."""
