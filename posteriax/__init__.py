@@ -46,6 +46,8 @@ from posteriax.comparison import recommend as recommend
 from posteriax.data import corrupt as corrupt
 from posteriax.data import corrupted as corrupted
 from posteriax.diagnostics import UntilMixed as UntilMixed
+from posteriax.distributed import mesh as mesh
+from posteriax.distributed import use_mesh as use_mesh
 from posteriax.methods import HMC as HMC
 from posteriax.methods import MAP as MAP
 from posteriax.methods import MCLMC as MCLMC
@@ -87,6 +89,5 @@ from posteriax.run import GradientNoise as GradientNoise
 from posteriax.run import UntilLevel as UntilLevel
 from posteriax.run import Watch as Watch
 from posteriax.run import fit as fit
-from posteriax.run import mesh as mesh
 
 _compiler.guard()  # importing has started no backend, so that it can still be told

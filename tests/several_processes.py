@@ -1,9 +1,15 @@
-"""Runs that tests make in one process or in several: ``python several_processes.py RUN FOLDER``.
+"""Runs that tests make in one process or in several: ``python several_processes.py WHAT FOLDER ...``.
 
-Process 0 saves what the run returns as FOLDER/NAME-of-processes.npz.
+    tour FOLDER                    every kind of run, calls that must fail in all processes, and a pre-empted run
+    killed FOLDER PROCESS MOMENT   a run in which a process kills itself, at one of `MOMENTS`
+    resumed FOLDER                 the same run, to its end
+
+Process 0 saves draws as FOLDER/NAME-PROCESSES.npz, and prints what it found.
 """
 
+import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,8 +21,10 @@ import optax
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.run import agreement, checkpoint, loop
 
-jax.config.update("jax_num_cpu_devices", int(os.environ.get("JAX_NUM_CPU_DEVICES", "1")))
+jax.config.update("jax_num_cpu_devices", int(os.environ.get("JAX_NUM_CPU_DEVICES", "2")))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # some runs follow each other
 ADAM = optax.adam(1e-2)
 (X, Y), _ = px.data.two_moons(train=60, test=1)
 HMC = px.HMC(step_size=0.01, start="network", warmup=2)
@@ -59,11 +67,21 @@ RUNS = {
 }
 
 
+# where process 0 or 1 dies: the first is before any checkpoint, the others at the fourth chunk of steps
+MOMENTS = ("at the start", "taking steps", "before a save", "between shard and state", "writing the state")
+
+
 def run(name, folder, **options):
     problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     arguments = RUNS[name](folder) | options
     data, method = arguments.pop("data"), arguments.pop("method")
     return px.fit(problem, data, method, **({"key": 0} | arguments))
+
+
+def run_with_checkpoint(folder):
+    """A run of two chains that saves after every step, as far as chunks are that short."""
+    loop.SECONDS_PER_CHUNK = 1e-6
+    return run("chains", folder, checkpoint=folder / "run", checkpoint_every=1e-9)
 
 
 def save(posterior, path):
@@ -72,12 +90,91 @@ def save(posterior, path):
         np.savez(path, *leaves)
 
 
-def main(names, folder):
-    for name in names.split(","):
-        save(run(name, folder), folder / f"{name}-{jax.process_count()}.npz")
+def in_chunk(number, act):
+    """Do something at the end of the chunk with that number."""
+    settle, seen = agreement.Agreement.__call__, [0]
+
+    def settle_later(self, run):
+        seen[0] += 1
+        if seen[0] == number:
+            act()
+        settle(self, run)
+
+    agreement.Agreement.__call__ = settle_later
+    return lambda: setattr(agreement.Agreement, "__call__", settle)
+
+
+@contextlib.contextmanager
+def preempted(process=0):
+    """The process gets a SIGTERM in its third chunk."""
+    act = (lambda: os.kill(os.getpid(), signal.SIGTERM)) if jax.process_index() == process else (lambda: None)
+    restore = in_chunk(3, act)
+    try:
+        yield
+        raise AssertionError("the run was not stopped")
+    except px.Interrupted as stopped:
+        print("interrupted:", stopped)
+    finally:
+        restore()
+
+
+def arrange_death(moment):
+    die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
+    write, saves = checkpoint.write_tensors, [0]
+
+    def writes(path, *rest):
+        state = path.name == "state.tensors"
+        saves[0] += not state
+        if saves[0] == 4 and moment == ("between shard and state" if state else "before a save"):
+            die()
+        if saves[0] == 4 and state and moment == "writing the state":
+            os.replace = lambda *_: die()
+        return write(path, *rest)
+
+    if moment == "at the start":
+        die()
+    elif moment == "taking steps":
+        in_chunk(4, die)
+    else:
+        checkpoint.write_tensors = writes
+
+
+def refused(name, call):
+    """Print the error of a call that every process must refuse."""
+    try:
+        call()
+    except Exception as error:
+        print(f"refused {name}: {type(error).__name__}: {error}")
+
+
+def tour(folder):
+    count, me = jax.process_count(), jax.process_index()
+    for name in RUNS:
+        save(run(name, folder), folder / f"{name}-{count}.npz")
+    refused("key", lambda: run("VI", folder, key=me))
+    refused("data", lambda: run("VI", folder, data=(X + me, Y)))
+    refused("labels", lambda: run("VI", folder, data=(X, Y + 2 * me)))
+    refused("members", lambda: run("chains", folder, chains=3, mesh=px.mesh(members=2)))
+    refused("one process", lambda: run("chains", folder, mesh=px.mesh(members=1)))
+    refused("batch", lambda: run("VI", folder, batch_size=1))
+    save(run_with_checkpoint(folder / "from one"), folder / f"from one-{count}.npz")
+    with preempted(process=1):
+        run_with_checkpoint(folder)
+    save(run_with_checkpoint(folder), folder / f"preempted-{count}.npz")
+
+
+def main(what, folder, *rest):
+    if what == "tour":
+        tour(folder)
+    elif what == "killed":
+        if jax.process_index() == int(rest[0]):
+            arrange_death(rest[1])
+        run_with_checkpoint(folder)
+    else:
+        save(run_with_checkpoint(folder), folder / f"resumed-{jax.process_count()}.npz")
+    print("done", jax.process_index())
 
 
 if __name__ == "__main__":
     px.distributed.initialize()
-    main(sys.argv[1], Path(sys.argv[2]))
-    print("done", jax.process_index())
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -15,6 +15,11 @@ from posteriax.distributed.exchange import exchange as exchange
 from posteriax.distributed.exchange import losing_processes as losing_processes
 from posteriax.distributed.exchange import together as together
 from posteriax.distributed.launcher import launch as launch
+from posteriax.distributed.meshes import DATA as DATA
+from posteriax.distributed.meshes import MEMBERS as MEMBERS
+from posteriax.distributed.meshes import current_mesh as current_mesh
+from posteriax.distributed.meshes import mesh as mesh
+from posteriax.distributed.meshes import use_mesh as use_mesh
 from posteriax.distributed.starting import SECONDS_TO_STOP as SECONDS_TO_STOP
 from posteriax.distributed.starting import initialize as initialize
 from posteriax.distributed.starting import is_first as is_first

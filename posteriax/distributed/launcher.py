@@ -4,6 +4,7 @@ They find each other by environment variables, which :func:`px.distributed.initi
 each prints, passes signals on, and if one fails, ends the others.
 """
 
+import io
 import os
 import signal
 import socket
@@ -23,7 +24,9 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_SECONDS = 0.05
 
 
-def launch(command: Sequence[str], processes: int, *, port: int | None = None, pin: bool = True) -> int:
+def launch(
+    command: Sequence[str], processes: int, *, port: int | None = None, pin: bool = True, quiet: bool = False
+) -> int:
     """Run a command in several processes and wait for them. The exit code: 0 if all succeed.
 
     Args:
@@ -31,6 +34,7 @@ def launch(command: Sequence[str], processes: int, *, port: int | None = None, p
         processes: how many.
         port: where process 0 listens on the loopback interface; by default a free one.
         pin: give each process its own share of the cores, if there are as many.
+        quiet: do not show what processes write to standard output.
     """
     host = "127.0.0.1"
     if port is None:
@@ -56,7 +60,8 @@ def launch(command: Sequence[str], processes: int, *, port: int | None = None, p
             started.append(process)
             if shares is not None:
                 os.sched_setaffinity(process.pid, shares[number])
-        printing = [_print_lines(number, process) for number, process in enumerate(started)]
+        out = io.StringIO() if quiet else sys.stdout
+        printing = [_print_lines(number, process, out) for number, process in enumerate(started)]
         failed = _wait(started)
     for thread in [thread for pair in printing for thread in pair]:
         thread.join(timeout=1.0)  # a grandchild may hold the pipe open
@@ -69,7 +74,7 @@ def _wait(started: list[subprocess.Popen[str]]) -> int | None:
     """Wait for all; if one fails, end the others. The exit code of the first that failed, or None."""
     first: int | None = None
     deadline = None
-    while any(process.poll() is None for process in started):
+    while None in [process.poll() for process in started]:
         ended = [(i, process.returncode) for i, process in enumerate(started) if process.returncode]
         if ended and deadline is None:
             number, first = ended[0]
@@ -98,7 +103,7 @@ def _say(text: str) -> None:
     print(f"posteriax launch: {text}", file=sys.stderr, flush=True)
 
 
-def _print_lines(number: int, process: subprocess.Popen[str]) -> tuple[threading.Thread, threading.Thread]:
+def _print_lines(number: int, process: subprocess.Popen[str], out: Any) -> tuple[threading.Thread, threading.Thread]:
     """Print what a process writes, line by line, with its number."""
 
     def copy(source: IO[str], target: Any) -> None:
@@ -111,7 +116,7 @@ def _print_lines(number: int, process: subprocess.Popen[str]) -> tuple[threading
         thread.start()
         return thread
 
-    return start(process.stdout, sys.stdout), start(process.stderr, sys.stderr)
+    return start(process.stdout, out), start(process.stderr, sys.stderr)
 
 
 @contextmanager

@@ -61,6 +61,8 @@ def initialize(
     if coordinator is not None:
         assert processes is not None and process is not None
         _check(coordinator, processes, process)
+        if processes == 1:
+            return Processes(0, 1)
     # on SIGTERM a run writes a checkpoint and ends (posteriax._internal.interruption); JAX's own handler would take it
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

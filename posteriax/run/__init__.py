@@ -2,7 +2,6 @@
 
 from posteriax.run.checkpoint import CheckpointError as CheckpointError
 from posteriax.run.device_mesh import members_mesh as members_mesh
-from posteriax.run.device_mesh import mesh as mesh
 from posteriax.run.fitting import fit as fit
 from posteriax.run.gradient_noise import FIELD as FIELD
 from posteriax.run.gradient_noise import GradientNoise as GradientNoise

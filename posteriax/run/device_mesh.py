@@ -1,17 +1,14 @@
 """The devices of a run: members or chains along one axis, the examples of each step along the other."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from posteriax import distributed
-from posteriax._internal.checks import check_count
-
-MEMBERS, DATA = "members", "data"
+from posteriax.distributed import DATA, MEMBERS
 
 
 class Part(NamedTuple):
@@ -25,34 +22,6 @@ class Part(NamedTuple):
         return slice(size * self.number // self.total, size * (self.number + 1) // self.total)
 
 
-def mesh(*, members: int = 1, data: int = 1, devices: Sequence[Any] | None = None) -> Mesh:
-    """A mesh of ``members * data`` devices for ``px.fit(..., mesh=...)``.
-
-    The members of an ensemble, or a sampler's chains, are spread over `members` groups of `data` devices each; the
-    devices of a group share the examples of every step. Neighbouring devices, which usually have the fastest
-    connection, are in the same group.
-
-    Args:
-        members: how many groups; must divide the number of members or chains.
-        data: devices in a group; must divide the examples of a batch. (A full batch is padded with examples of weight
-            0.)
-        devices: which devices; by default the first ones of ``jax.devices()``, of all processes.
-
-    >>> import posteriax as px
-    >>> dict(px.mesh(members=1, data=1).shape)
-    {'members': 1, 'data': 1}
-    """
-    members, data = check_count("members", members), check_count("data", data)
-    found = list(jax.devices() if devices is None else devices)
-    if len(found) < members * data:
-        where = f"there are {len(found)}" if devices is None else f"devices= has {len(found)}"
-        raise ValueError(
-            f"px.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
-            f'jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
-        )
-    return Mesh(np.array(found[: members * data]).reshape(members, data), (MEMBERS, DATA))
-
-
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     """The mesh of a run with so many members, with the axes "members" and "data".
 
@@ -60,6 +29,7 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     as many devices as divide them evenly. With several processes, all of whose devices must take part, the remaining
     factor splits the data.
     """
+    mesh = distributed.current_mesh() if mesh is None else mesh
     if mesh is None:
         devices = np.array(jax.devices())
         if distributed.several():

@@ -8,10 +8,11 @@ from jax.sharding import Mesh
 
 from posteriax._internal.checks import as_key, check_count
 from posteriax.data import Augmentation, Batch
+from posteriax.distributed import DATA
 from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
 from posteriax.problem import Problem
-from posteriax.run.device_mesh import DATA, check_data_axis, members_mesh, own_part
+from posteriax.run.device_mesh import check_data_axis, members_mesh, own_part
 from posteriax.run.feeding import PreparedData, prepare_data
 from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients

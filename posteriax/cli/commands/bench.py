@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 import typer
 
@@ -28,6 +29,7 @@ def commands() -> typer.Typer:
         bench.command(name, help=text)(_command(name))
     bench.command()(networks)
     bench.command()(compilers)
+    bench.command()(scaling)
     return bench
 
 
@@ -65,3 +67,16 @@ def compilers(
     from posteriax.cli.bench.compilers import run_compilers, tables
 
     console().print(*tables(run_compilers(python, rounds, cpu_time)), sep="\n")
+
+
+def scaling(
+    rounds: int = _rounds(3),
+    out: Path | None = typer.Option(None, help="A JSON file for what was measured."),
+    page: Path | None = typer.Option(None, help="A Markdown page whose measured part is replaced, as docs/scaling.md."),
+) -> None:
+    """One and two devices and processes: throughput, collectives, and what they imply for 8, 64 and 512 devices."""
+    from posteriax.cli.bench.scaling import measure, tables, write
+
+    measured = measure(rounds)
+    write(measured, out, page)
+    console().print(*tables(measured), sep="\n")

@@ -1,0 +1,121 @@
+"""Real processes, with collectives over loopback: they give the results of one process, and fail together."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import several_processes
+
+TESTS = Path(__file__).parents[1]
+
+
+def launch(*arguments, processes=2, options=("--no-pin",)):
+    """`posteriax launch` of the runs in several_processes.py, in at most five minutes on a busy machine."""
+    paths = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
+    script = [sys.executable, str(TESTS / "several_processes.py"), *map(str, arguments)]
+    return subprocess.run(
+        [sys.executable, "-m", "posteriax", "launch", "--processes", str(processes), *options, "--", *script],
+        env={**os.environ, "PYTHONPATH": paths, "JAX_NUM_CPU_DEVICES": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def draws_of(posterior):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(posterior.sample(0, 4))]
+
+
+def stored(path):
+    with np.load(path) as file:
+        return [file[name] for name in file.files]
+
+
+def assert_close(one, two):
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def toured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tour")
+    (folder / "from one").mkdir()
+    with several_processes.preempted():
+        several_processes.run_with_checkpoint(folder / "from one")
+    ended = launch("tour", folder)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return folder, ended
+
+
+@pytest.mark.parametrize("name", several_processes.RUNS)
+def test_two_processes_give_the_result_of_one(toured, name):
+    folder, _ = toured
+    assert_close(draws_of(several_processes.run(name, folder)), stored(folder / f"{name}-2.npz"))
+
+
+def test_a_call_that_one_process_cannot_make_is_refused_in_all(toured):
+    _, ended = toured
+    words = {
+        "key": "ProcessError: the processes disagree: key is",
+        "data": "ProcessError: the processes disagree: data is",
+        "labels": "y has labels",
+        "members": "does not divide the 3 members",
+        "one process": "the mesh has no device of process 1",
+        "batch": "over 2 devices, but a batch has 1 examples",
+    }
+    lines = ended.stdout.splitlines()
+    for name, expected in words.items():
+        for process in (0, 1):
+            said = [line for line in lines if line.startswith(f"[{process}] refused {name}:")]
+            assert len(said) == 1 and expected in said[0], (name, process, said)
+
+
+def test_a_process_that_gets_sigterm_takes_all_to_a_checkpoint_from_which_they_resume(toured):
+    folder, ended = toured
+    for process in (0, 1):
+        assert f"\n[{process}] interrupted: HMC was stopped at step 3 of 7" in ended.stdout
+    for mine, theirs in zip(stored(folder / "preempted-2.npz"), stored(folder / "chains-2.npz"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_checkpoint_of_one_process_is_resumed_by_two(toured):
+    folder, _ = toured
+    assert_close(stored(folder / "from one-2.npz"), stored(folder / "chains-2.npz"))
+
+
+@pytest.mark.parametrize(
+    ("process", "moment"),
+    [
+        (1, "taking steps"),
+        *(
+            pytest.param(process, moment, marks=pytest.mark.slow)
+            for process, moment in zip((1, 0, 0, 0), ("at the start", *several_processes.MOMENTS[2:]), strict=True)
+        ),
+    ],
+)
+def test_when_a_process_is_killed_the_other_stops_and_the_run_resumes(toured, process, moment, tmp_path):
+    whole, _ = toured
+    ended = launch("killed", tmp_path, process, moment)
+    assert ended.returncode == 128 + 9, ended.stderr[-3000:]
+    assert f"posteriax launch: process {process} was ended by SIGKILL" in ended.stderr
+    assert "done" not in ended.stdout
+    # on one process, and with more of the suite's time, on two again
+    posterior = several_processes.run_with_checkpoint(tmp_path)
+    assert_close(draws_of(posterior), stored(whole / "chains-2.npz"))
+    if moment != "at the start":
+        assert any("resumed on another layout" in note for note in posterior.trace.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", several_processes.MOMENTS)
+def test_two_processes_resume_to_the_same_bits(toured, moment, tmp_path):
+    whole, _ = toured
+    launch("killed", tmp_path, 0, moment)
+    ended = launch("resumed", tmp_path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for mine, theirs in zip(stored(tmp_path / "resumed-2.npz"), stored(whole / "chains-2.npz"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
