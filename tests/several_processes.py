@@ -1,6 +1,7 @@
 """Runs that tests make in one process or in several: ``python several_processes.py WHAT FOLDER ...``.
 
-    tour FOLDER                    every kind of run, calls that must fail in all processes, and a pre-empted run
+    runs FOLDER NAME ...           some of `RUNS`
+    tour FOLDER NAME ...           the same, then calls that must fail in all processes, and a pre-empted run
     killed FOLDER PROCESS MOMENT   a run in which a process kills itself, at one of `MOMENTS`
     resumed FOLDER                 the same run, to its end
 
@@ -147,10 +148,14 @@ def refused(name, call):
         print(f"refused {name}: {type(error).__name__}: {error}")
 
 
-def tour(folder):
+def runs(folder, *names):
+    for name in names:
+        save(run(name, folder), folder / f"{name}-{jax.process_count()}.npz")
+
+
+def tour(folder, *names):
     count, me = jax.process_count(), jax.process_index()
-    for name in RUNS:
-        save(run(name, folder), folder / f"{name}-{count}.npz")
+    runs(folder, *names)
     refused("key", lambda: run("VI", folder, key=me))
     refused("data", lambda: run("VI", folder, data=(X + me, Y)))
     refused("labels", lambda: run("VI", folder, data=(X, Y + 2 * me)))
@@ -164,8 +169,10 @@ def tour(folder):
 
 
 def main(what, folder, *rest):
-    if what == "tour":
-        tour(folder)
+    if what == "runs":
+        runs(folder, *rest)
+    elif what == "tour":
+        tour(folder, *rest)
     elif what == "killed":
         if jax.process_index() == int(rest[0]):
             arrange_death(rest[1])

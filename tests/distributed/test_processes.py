@@ -11,6 +11,7 @@ import pytest
 import several_processes
 
 TESTS = Path(__file__).parents[1]
+QUICK = ("chains", "data", "VI")
 
 
 def launch(*arguments, processes=2, options=("--no-pin",)):
@@ -46,15 +47,24 @@ def toured(tmp_path_factory):
     (folder / "from one").mkdir()
     with several_processes.preempted():
         several_processes.run_with_checkpoint(folder / "from one")
-    ended = launch("tour", folder)
+    ended = launch("tour", folder, *QUICK)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return folder, ended
 
 
-@pytest.mark.parametrize("name", several_processes.RUNS)
+@pytest.mark.parametrize("name", QUICK)
 def test_two_processes_give_the_result_of_one(toured, name):
     folder, _ = toured
     assert_close(draws_of(several_processes.run(name, folder)), stored(folder / f"{name}-2.npz"))
+
+
+@pytest.mark.slow
+def test_two_processes_feed_their_own_parts_of_memory_maps_and_loaders(tmp_path):
+    names = set(several_processes.RUNS) - set(QUICK)
+    ended = launch("runs", tmp_path, *names)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for name in names:
+        assert_close(draws_of(several_processes.run(name, tmp_path)), stored(tmp_path / f"{name}-2.npz"))
 
 
 def test_a_call_that_one_process_cannot_make_is_refused_in_all(toured):

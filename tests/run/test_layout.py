@@ -38,7 +38,7 @@ def assert_same(one, two, atol=2e-4):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=atol)
 
 
-QUICK = ("VI, flipout", "VI, rank-1", "SGHMC")
+QUICK = ("VI, flipout",)
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,15 @@ def test_a_batch_split_over_devices_gives_the_same_posterior(name, problem, moon
     assert_same(one, two)
 
 
-def test_chains_and_members_on_two_devices_are_those_on_one(problem, moons):
+def test_chains_on_two_devices_are_those_on_one(problem, moons):
     hmc = px.HMC(step_size=0.01, start="network", warmup=1)
-    for method, length in ((hmc, {"draws": 5, "chains": 2}), (px.Ensemble(px.VI(optimizer=ADAM), 2), {"steps": 20})):
-        one, two = (
-            px.fit(problem, moons[0], method, key=0, mesh=mesh, **length) for mesh in (px.mesh(), px.mesh(members=2))
-        )
-        assert_same(one, two)
+    one, two = (
+        px.fit(problem, moons[0], hmc, draws=5, chains=2, key=0, mesh=mesh) for mesh in (px.mesh(), px.mesh(members=2))
+    )
+    assert_same(one, two)
 
 
+@pytest.mark.slow
 def test_augmented_batches_and_batches_from_the_host_are_split_too(problem, moons, tmp_path):
     x, y = moons[0]
     np.save(tmp_path / "x.npy", x)

@@ -106,10 +106,8 @@ def markdown(measured: Measured) -> str:
 
 def _sections(measured: Measured) -> dict[str, list[list[str]]]:
     return {
-        "Throughput relative to one process on one core: strong scaling, the same work": _throughput(
-            measured, "strong"
-        ),
-        "The same: weak scaling, as much work on each device": _throughput(measured, "weak"),
+        "Throughput over one process on one core; strong scaling, the same work": _throughput(measured, "strong"),
+        "The same; weak scaling, as much work on each device": _throughput(measured, "weak"),
         "Sums over two devices: microseconds": _collectives(measured),
         "A leapfrog of ResNet-20-FRN, 64 images: simulated and measured": _checked(measured),
         "A sample of HMC: 70,248 leapfrogs of ResNet-20-FRN on 50,000 images": _projected(measured),

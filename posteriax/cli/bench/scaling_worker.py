@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import posteriax as px
@@ -65,22 +64,23 @@ def vi(devices: int, batch: int) -> Callable[[], float]:
 
 def collectives(devices: int) -> dict[str, float]:
     """Seconds of one sum over the devices, by its bytes: the median of many, each waiting for the last."""
+    return {str(size): _seconds_of_sum(devices, size, repeats=200 if size < 2**20 else 10) for size in SIZES}
+
+
+def _seconds_of_sum(devices: int, size: int, repeats: int) -> float:
     mesh = px.mesh(data=devices)
-    found = {}
-    for size in SIZES:
-        repeats = 200 if size < 2**20 else 10
 
-        def sums(x: jax.Array, repeats: int = repeats) -> jax.Array:
-            one = lambda _, value: jax.lax.psum(value, "data") / devices  # noqa: E731
-            return jax.lax.fori_loop(0, repeats, one, x)
+    def one(_: Any, value: jax.Array) -> jax.Array:
+        return jax.lax.psum(value, "data") / devices
 
-        spread = jit(jax.shard_map(sums, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
-        x = jax.make_array_from_callback(
-            (size // 4,), NamedSharding(mesh, P()), lambda index, size=size: np.zeros(size // 4, np.float32)[index]
+    spread = jit(
+        jax.shard_map(
+            lambda x: jax.lax.fori_loop(0, repeats, one, x), mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False
         )
-        spread(x).block_until_ready()
-        found[str(size)] = float(np.median([timed(lambda f=spread, x=x: f(x))[1] / repeats for _ in range(REPEATS)]))
-    return found
+    )
+    x = px.distributed.place(np.zeros(size // 4, np.float32), mesh, P())
+    spread(x).block_until_ready()
+    return float(np.median([timed(lambda: spread(x))[1] / repeats for _ in range(REPEATS)]))
 
 
 def cases(devices: int) -> dict[str, Callable[[], Callable[[], float]]]:
