@@ -46,7 +46,7 @@ def initialize(
         The number of this process, and the total.
 
     >>> import posteriax as px
-    >>> px.distributed.initialize()
+    >>> px.distributed.initialize("127.0.0.1:1234", processes=1, process=0)
     Processes(number=0, total=1)
     """
     given = (coordinator, processes, process)

@@ -48,7 +48,7 @@ class SaveCheckpoints(Observer):
         for observer in self.others:
             observer.restore(saved.about, saved.arrays)
         self.step, self.chunks, self.draws = saved.step, len(saved.recorded), len(saved.drawn)
-        states = self.program.place(saved.states, "members")
+        states = self.program.place_states(saved.states)
         return Run(saved.step, states, saved.recorded, saved.drawn, saved.seconds)
 
     def after_chunk(self, run: Run) -> None:

@@ -1,6 +1,7 @@
 """``px.fit``: prepare a run, drive it with its observers, and return the posterior."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -48,6 +49,7 @@ def fit(
     record: GradientNoise | None = None,
     stop: StoppingRule | UntilLevel | SamplingRule | None = None,
     augment: Any = None,
+    shard: str | Sequence[str] = (),
 ) -> Posterior:
     """Infer the posterior of a problem from data.
 
@@ -70,6 +72,8 @@ def fit(
         mesh: ``px.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share the examples
             of every step (docs/scaling.md); by default members are spread over all devices. The layout changes
             the result by rounding only.
+        shard: for large networks, patterns of leaves, such as ``"**/weight"``, whose parameters, gradients and
+            optimiser state are split over the devices that share the data, instead of copied to each.
         watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
         augment: a function ``(key, x) -> x`` of a batch, or a list of them: ``[px.data.RandomCrop(4),
             px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).
@@ -98,7 +102,7 @@ def fit(
     training, level = rule.training if isinstance(rule, HeldOut) else data, isinstance(rule, UntilLevel)
     with distributed.together("checking the arguments of px.fit"):
         prepared = prepare_run(
-            problem, training, method, key, length, chains, batch_size, mesh, record, augment, until_level=level
+            problem, training, method, key, length, chains, batch_size, mesh, record, augment, shard, until_level=level
         )
     with distributed.losing_processes():
         return _execute(prepared, checkpoint, checkpoint_every, progress, watch, rule)

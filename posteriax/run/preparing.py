@@ -18,6 +18,7 @@ from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
 from posteriax.run.levelling import fall_when_level
 from posteriax.run.program import Program
+from posteriax.run.sharding import chosen_leaves
 
 
 class PreparedRun(NamedTuple):
@@ -49,6 +50,7 @@ def prepare_run(
     mesh: Mesh | None,
     record: GradientNoise | None,
     augment: Any = None,
+    shard: Any = (),
     *,
     until_level: bool = False,
 ) -> PreparedRun:
@@ -85,7 +87,8 @@ def prepare_run(
     prepared = fixed.compute(prepared)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
-    program = Program(members, minibatches, devices, batch_bytes, augmentation)
+    sharded = _sharded(shard, method, problem, devices)
+    program = Program(members, minibatches, devices, batch_bytes, augmentation, sharded)
     notes = about + augment_notes + read_notes + fixed.notes + members.kernel.notes
     return PreparedRun(program, members, prepared, run_key, notes)
 
@@ -116,6 +119,20 @@ def _steps(method: Method, per_epoch: int, pace: RunLength, length: Length) -> i
     if draws is not None or (epochs is None) == (steps is None):
         raise ValueError(f"{method.name} optimises: give either epochs= or steps=, not draws=")
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
+
+
+def _sharded(shard: Any, method: Method, problem: Problem, mesh: Mesh) -> tuple[str, ...]:
+    """The paths of the leaves whose parameters are split over devices."""
+    leaves = chosen_leaves(shard, problem)
+    if leaves and method.full_batch:
+        raise ValueError(
+            f"shard= is for methods that use minibatches: {method.name} holds all weights in one vector on each device"
+        )
+    if leaves and mesh.shape[DATA] == 1:
+        raise ValueError(
+            "shard= splits parameters over the devices that share the data: use mesh=px.mesh(data=...) with several"
+        )
+    return leaves
 
 
 def _precision_notes(method: Method, problem: Problem) -> tuple[str, ...]:

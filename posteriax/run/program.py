@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core.primitives import conv_general_dilated_p
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from posteriax import distributed
@@ -29,6 +29,7 @@ from posteriax._internal.rewriting import uses_primitive
 from posteriax.data import Augmentation, Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
+from posteriax.run.sharding import split_state
 
 STEPS_PER_CHUNK = 1000  # at the most
 
@@ -44,6 +45,7 @@ class Program:
         mesh: the devices, with the axes "members" and "data".
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
         augment: how the inputs of each batch are augmented before its step.
+        shard: the paths of leaves whose parameters are split over the axis "data", for minibatches.
     """
 
     def __init__(
@@ -53,10 +55,12 @@ class Program:
         mesh: Mesh,
         fed: int | None = None,
         augment: Augmentation | None = None,
+        shard: tuple[str, ...] = (),
     ):
         self.kernel, self.members, self.starts = members.kernel, members.count, members.starts
         self.task, self.method = self.kernel.task, self.kernel.method
         self.minibatches, self.mesh, self.fed, self.augment = minibatches, mesh, fed is not None, augment
+        self.shard = shard
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
         self.one_by_one = self.members > mesh.shape["members"] and self._prefers_one_by_one()
@@ -69,6 +73,8 @@ class Program:
         start = spread(
             over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
         )
+        if self.splits_batches:
+            start = self._declaring_states(start, 1)
         # for most methods the start only draws and copies
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
         self.start = jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
@@ -77,6 +83,8 @@ class Program:
             in_specs=(split, split, examples, everywhere, everywhere),
             out_specs=(split, split, split, second, second),
         )
+        if self.splits_batches:
+            chunk = self._declaring_states(chunk, 0)
         options = cpu_tuning.options_for_steps(self.platform)
         self.chunk = jit(
             cpu_tuning.with_fast_operations(chunk, self.platform), donate_argnums=1, compiler_options=options
@@ -120,6 +128,32 @@ class Program:
         """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""
         return distributed.place(tree, self.mesh, P(*over))
 
+    def place_states(self, states: Any) -> Any:
+        """Put states in host memory on the devices, as the program itself leaves them there."""
+        if not self.splits_batches:
+            return self.place(states, "members")
+        specs = self._specs_of_states(states)
+        return jax.tree.map(lambda leaf, spec: distributed.place(leaf, self.mesh, spec), states, specs)
+
+    def _specs_of_states(self, states: Any) -> Any:
+        """How the states of all members are split: over members, and in parts for the leaves that are sharded."""
+        of_one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), states)
+        specs = split_state(of_one, self.shard, self.mesh.shape["data"])
+        return jax.tree.map(lambda _, spec: P("members", *spec), states, specs)
+
+    def _declaring_states(self, program: Callable[..., Any], position: int) -> Callable[..., Any]:
+        """The program with states that always come back in the same layout: with another it would be compiled again."""
+
+        def declared(*args: Any) -> Any:
+            out = list(program(*args))
+            shardings = jax.tree.map(
+                lambda _, spec: NamedSharding(self.mesh, spec), out[position], self._specs_of_states(out[position])
+            )
+            out[position] = jax.lax.with_sharding_constraint(out[position], shardings)
+            return tuple(out)
+
+        return declared
+
     def draws_until(self, step: int) -> int:
         """How many draws the first `step` steps yield."""
         return max(step - self.task.warmup, 0) // self.task.thin
@@ -131,7 +165,15 @@ class Program:
         with cpu_tuning.tracing_for(self.platform):
             state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
         # weak types would compile the chunk twice
-        return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+        state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+        return keys, self._placed(state) if self.splits_batches else state
+
+    def _placed(self, state: Any) -> Any:
+        """The state, declared to be whole on every device of a group, or in parts for the leaves that are sharded."""
+        specs = split_state(state, self.shard, self.mesh.shape["data"])
+        return jax.tree.map(
+            lambda leaf, spec: jax.lax.with_sharding_constraint(leaf, spec) if jnp.ndim(leaf) else leaf, state, specs
+        )
 
     def _step_member(
         self, keys: Streams, state: Any, order: jax.Array, step: jax.Array, first: jax.Array, data: Data
@@ -149,7 +191,7 @@ class Program:
         with cpu_tuning.tracing_for(self.platform):
             state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
         if self.splits_batches:
-            state, info = _constrained((state, info), P())
+            state, info = self._placed(state), _constrained(info, P())
         return state, info, self.kernel.draw(state) if self.method.samples else None
 
     def _take_steps(

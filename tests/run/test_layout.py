@@ -94,6 +94,37 @@ def test_a_split_batch_is_computed_on_both_devices_and_summed(problem, moons):
     assert "f32[10,8]" in text and "f32[20,8]" not in text
 
 
+def test_sharded_parameters_are_held_in_parts_and_give_the_same_posterior(problem, moons):
+    """Mean, scale and Adam's moments of the weights are on either device by halves, in every step."""
+    from posteriax.run import fitting
+
+    seen = []
+    run_steps = fitting.run_steps
+
+    def look(program, supply, keys, run, *rest):
+        run_steps(program, supply, keys, run, *rest)
+        seen.append((program.chunk._cache_size(), run.states))
+
+    fit = lambda **where: px.fit(  # noqa: E731
+        problem, moons[0], px.VI(q.Normal(), optimizer=ADAM), steps=20, key=0, batch_size=20, **where
+    )
+    fitting.run_steps = look
+    try:
+        sharded = fit(mesh=px.mesh(data=2), shard="**/weight")
+    finally:
+        fitting.run_steps = run_steps
+    ((programs, states),) = seen
+    assert programs == 1
+    weights = [leaf for name, own in states.variational.items() for leaf in own.values() if name.endswith("weight")]
+    moments = [leaf for leaf in jax.tree.leaves(states.optimizer) if leaf.ndim == 3]
+    assert len(weights) == 4 and len(moments) >= 8
+    for leaf in weights + moments:
+        assert leaf.addressable_shards[0].data.size * 2 == leaf.size
+    biases = [leaf for name, own in states.variational.items() for leaf in own.values() if name.endswith("bias")]
+    assert all(leaf.addressable_shards[0].data.size == leaf.size for leaf in biases)
+    assert_same(fit(), sharded)
+
+
 def test_an_impossible_mesh_is_an_error(problem, moons):
     fit = lambda method, mesh, **options: px.fit(problem, moons[0], method, key=0, mesh=mesh, **options)  # noqa: E731
     with pytest.raises(ValueError, match="needs 3 devices, but there are 2"):
@@ -106,6 +137,12 @@ def test_an_impossible_mesh_is_an_error(problem, moons):
         fit(px.MAP(), px.mesh(data=2), steps=1, batch_size=16)
     with pytest.raises(TypeError, match=r"mesh must be px\.mesh"):
         fit(px.MAP(), 2, steps=1)
+    with pytest.raises(ValueError, match="shard= splits parameters over the devices that share the data"):
+        fit(px.MAP(), px.mesh(), steps=1, shard="**/weight")
+    with pytest.raises(ValueError, match='shard="kernel" matches no leaf'):
+        fit(px.MAP(), px.mesh(data=2), steps=1, shard="kernel")
+    with pytest.raises(ValueError, match="shard= is for methods that use minibatches"):
+        fit(px.HMC(), px.mesh(data=2), draws=1, shard="**/weight")
     one = tuple(a[:1] for a in moons[0])
     with pytest.raises(ValueError, match="over 2 devices, but there are 1 examples"):
         px.fit(problem, one, px.HMC(), draws=1, key=0, mesh=px.mesh(data=2))

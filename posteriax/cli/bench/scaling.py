@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.cli.bench.schedule import Machine, ensemble_seconds, fit_messages, leapfrog_seconds
+from posteriax.cli.bench.schedule import Machine, best_layout, fit_messages, leapfrog_seconds
 from posteriax.cli.bench.timing import make_table
 from posteriax.distributed import launch
 
@@ -34,7 +34,7 @@ RESNET_BYTES = 4 * 274_042  # ResNet-20-FRN
 LEAPFROGS_PER_SAMPLE = 70_248  # Izmailov et al. 2021, table of hyper-parameters: CIFAR-10
 EXAMPLES = 50_000
 DEVICES = (1, 8, 64, 512)
-MEMBERS = 100
+MEMBERS, BATCH = 100, 128
 START, END = "<!-- measured by `posteriax bench scaling` -->", "<!-- end of measurements -->"
 
 Measured = dict[str, Any]
@@ -111,7 +111,7 @@ def _sections(measured: Measured) -> dict[str, list[list[str]]]:
         "Sums over two devices: microseconds": _collectives(measured),
         "A leapfrog of ResNet-20-FRN, 64 images: simulated and measured": _checked(measured),
         "A sample of HMC: 70,248 leapfrogs of ResNet-20-FRN on 50,000 images": _projected(measured),
-        f"An ensemble of {MEMBERS} members": _ensemble(),
+        f"An ensemble of {MEMBERS} members: ResNet-20-FRN, batch {BATCH}": _ensemble(measured),
     }
 
 
@@ -157,13 +157,15 @@ def _projected(measured: Measured) -> list[list[str]]:
     return rows
 
 
-def _ensemble() -> list[list[str]]:
-    rows = [["devices", "rounds of training", "speed-up", "efficiency"]]
+def _ensemble(measured: Measured) -> list[list[str]]:
+    machine = machine_of(measured)
+    rows = [["devices", "mesh", "a step of all members, s", "speed-up", "efficiency"]]
+    alone = best_layout(machine, 1, MEMBERS, BATCH, RESNET_BYTES).seconds
     for devices in DEVICES:
-        used = min(devices, MEMBERS)
-        seconds = ensemble_seconds(1.0, MEMBERS, devices)
-        gain = MEMBERS / seconds
-        rows.append([f"{devices} ({used} used)", f"{seconds:.0f}", f"{gain:.0f}", f"{gain / devices:.0%}"])
+        best = best_layout(machine, devices, MEMBERS, BATCH, RESNET_BYTES)
+        gain = alone / best.seconds
+        mesh = f"px.mesh(members={best.members}, data={best.data})"
+        rows.append([f"{devices}", mesh, f"{best.seconds:.3g}", f"{gain:.1f}", f"{gain / devices:.0%}"])
     return rows
 
 

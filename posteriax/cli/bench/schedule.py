@@ -7,6 +7,7 @@ hand the sums on. A device waits for its neighbour, so that the slowest sets the
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,10 +66,28 @@ def leapfrog_seconds(machine: Machine, devices: int, examples: int, size: int, *
     return float(clock.max() / STEPS)
 
 
-def ensemble_seconds(one: float, members: int, devices: int) -> float:
-    """Seconds of an ensemble whose members take `one` second each on a device, and run in rounds.
+class Layout(NamedTuple):
+    """Groups of devices over which members are spread, devices in a group, and the seconds of a step of all members."""
 
-    >>> ensemble_seconds(10.0, 100, 64)
-    20.0
+    members: int
+    data: int
+    seconds: float
+
+
+def best_layout(machine: Machine, devices: int, members: int, batch: int, size: int) -> Layout:
+    """The fastest mesh for an ensemble. Groups must divide the members; each group takes its members in turn.
+
+    >>> machine = Machine(fixed=0.0, per_example=1.0, spread=0.0, latency=0.0, bandwidth=1e9)
+    >>> best_layout(machine, 8, 100, batch=128, size=0)[:2]
+    (4, 2)
     """
-    return one * -(-members // devices)
+    return min(
+        (
+            Layout(
+                groups, devices // groups, members / groups * leapfrog_seconds(machine, devices // groups, batch, size)
+            )
+            for groups in range(1, min(members, devices) + 1)
+            if members % groups == 0
+        ),
+        key=lambda layout: (layout.seconds, -layout.members),
+    )

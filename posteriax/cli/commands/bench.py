@@ -17,9 +17,10 @@ BENCHMARKS = {
     "gradients": "A step of mean-field VI that records the signal and noise of gradients, over one that does not.",
     "start": "Importing posteriax, and the README's first training step, each in a new process.",
     "tuning": "The tuning for XLA's CPU compiler: with and without each item.",
+    "sharding": "Mean-field ResNet-18 and rank-1 WRN-28-10 on two devices: memory, with parameters copied or split.",
     "memory": "Peak memory of predictions with many draws, and of a long run of HMC; measured once.",
 }
-FEWER_ROUNDS = {"start": 5}
+FEWER_ROUNDS = {"start": 5, "sharding": 3}
 
 
 def commands() -> typer.Typer:
