@@ -2,8 +2,8 @@
 
     runs FOLDER NAME ...           some of `RUNS`
     tour FOLDER NAME ...           the same, then calls that must fail in all processes, and a pre-empted run
-    killed FOLDER PROCESS MOMENT   a run in which a process kills itself, at one of `MOMENTS`
-    resumed FOLDER                 the same run, to its end
+    killed FOLDER NAME PROCESS MOMENT   a run in which a process kills itself, at one of `MOMENTS`
+    resumed FOLDER NAME            the same run, to its end
 
 Process 0 saves draws as FOLDER/NAME-PROCESSES.npz, and prints what it found.
 """
@@ -68,8 +68,8 @@ RUNS = {
 }
 
 
-# where process 0 or 1 dies: the first is before any checkpoint, the others at the fourth chunk of steps
-MOMENTS = ("at the start", "taking steps", "before a save", "between shard and state", "writing the state")
+# when a process dies: the first is before any checkpoint, the others in the fourth chunk of steps
+MOMENTS = ("at the start", "in a collective", "after steps", "between shard and state", "writing the state")
 
 
 def run(name, folder, **options):
@@ -79,10 +79,10 @@ def run(name, folder, **options):
     return px.fit(problem, data, method, **({"key": 0} | arguments))
 
 
-def run_with_checkpoint(folder):
-    """A run of two chains that saves after every step, as far as chunks are that short."""
+def run_with_checkpoint(folder, name="chains"):
+    """A run that saves after every step."""
     loop.SECONDS_PER_CHUNK = 1e-6
-    return run("chains", folder, checkpoint=folder / "run", checkpoint_every=1e-9)
+    return run(name, folder, checkpoint=folder / "run", checkpoint_every=1e-9)
 
 
 def save(posterior, path):
@@ -121,12 +121,18 @@ def preempted(process=0):
 
 def arrange_death(moment):
     die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
-    write, saves = checkpoint.write_tensors, [0]
+    write, saves, take, chunks = checkpoint.write_tensors, [0], loop._take_chunk, [0]
+
+    def takes(*arguments):
+        chunks[0] += 1
+        if chunks[0] == 4:
+            die()
+        take(*arguments)
 
     def writes(path, *rest):
         state = path.name == "state.tensors"
         saves[0] += not state
-        if saves[0] == 4 and moment == ("between shard and state" if state else "before a save"):
+        if saves[0] == 4 and state and moment == "between shard and state":
             die()
         if saves[0] == 4 and state and moment == "writing the state":
             os.replace = lambda *_: die()
@@ -134,7 +140,9 @@ def arrange_death(moment):
 
     if moment == "at the start":
         die()
-    elif moment == "taking steps":
+    elif moment == "in a collective":
+        loop._take_chunk = takes
+    elif moment == "after steps":
         in_chunk(4, die)
     else:
         checkpoint.write_tensors = writes
@@ -174,11 +182,12 @@ def main(what, folder, *rest):
     elif what == "tour":
         tour(folder, *rest)
     elif what == "killed":
-        if jax.process_index() == int(rest[0]):
-            arrange_death(rest[1])
-        run_with_checkpoint(folder)
+        name, process, moment = rest
+        if jax.process_index() == int(process):
+            arrange_death(moment)
+        run_with_checkpoint(folder, name)
     else:
-        save(run_with_checkpoint(folder), folder / f"resumed-{jax.process_count()}.npz")
+        save(run_with_checkpoint(folder, *rest), folder / f"resumed-{jax.process_count()}.npz")
     print("done", jax.process_index())
 
 

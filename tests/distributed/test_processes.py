@@ -97,35 +97,31 @@ def test_a_checkpoint_of_one_process_is_resumed_by_two(toured):
     assert_close(stored(folder / "from one-2.npz"), stored(folder / "chains-2.npz"))
 
 
-@pytest.mark.parametrize(
-    ("process", "moment"),
-    [
-        (1, "taking steps"),
-        *(
-            pytest.param(process, moment, marks=pytest.mark.slow)
-            for process, moment in zip((1, 0, 0, 0), ("at the start", *several_processes.MOMENTS[2:]), strict=True)
-        ),
-    ],
-)
-def test_when_a_process_is_killed_the_other_stops_and_the_run_resumes(toured, process, moment, tmp_path):
-    whole, _ = toured
-    ended = launch("killed", tmp_path, process, moment)
+def assert_stopped(ended, process):
     assert ended.returncode == 128 + 9, ended.stderr[-3000:]
-    assert f"posteriax launch: process {process} was ended by SIGKILL" in ended.stderr
+    assert f"posteriax launch: process {process} was ended by SIGKILL; process {1 - process} will end" in ended.stderr
     assert "done" not in ended.stdout
-    # on one process, and with more of the suite's time, on two again
-    posterior = several_processes.run_with_checkpoint(tmp_path)
-    assert_close(draws_of(posterior), stored(whole / "chains-2.npz"))
-    if moment != "at the start":
-        assert any("resumed on another layout" in note for note in posterior.trace.notes)
+
+
+def test_when_a_process_is_killed_the_other_names_it_and_one_process_can_resume(toured, tmp_path):
+    """In a collective, where the other notices at once."""
+    whole, _ = toured
+    ended = launch("killed", tmp_path, "data", 1, "in a collective")
+    assert_stopped(ended, 1)
+    assert "ProcessError: process 0 has lost process 1, which died or cannot be reached" in ended.stderr
+    posterior = several_processes.run_with_checkpoint(tmp_path, "data")
+    assert_close(draws_of(posterior), stored(whole / "data-2.npz"))
+    assert any("resumed on another layout" in note for note in posterior.trace.notes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", several_processes.MOMENTS)
-def test_two_processes_resume_to_the_same_bits(toured, moment, tmp_path):
+@pytest.mark.parametrize("name", ["chains", "data"])
+def test_killed_at_any_moment_two_processes_resume_to_the_same_bits(toured, name, moment, tmp_path):
     whole, _ = toured
-    launch("killed", tmp_path, 0, moment)
-    ended = launch("resumed", tmp_path)
+    saving = moment in ("between shard and state", "writing the state")  # which only process 0 does
+    assert_stopped(launch("killed", tmp_path, name, int(not saving), moment), int(not saving))
+    ended = launch("resumed", tmp_path, name)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    for mine, theirs in zip(stored(tmp_path / "resumed-2.npz"), stored(whole / "chains-2.npz"), strict=True):
+    for mine, theirs in zip(stored(tmp_path / "resumed-2.npz"), stored(whole / f"{name}-2.npz"), strict=True):
         np.testing.assert_array_equal(mine, theirs)

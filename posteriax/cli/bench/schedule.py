@@ -75,19 +75,16 @@ class Layout(NamedTuple):
 
 
 def best_layout(machine: Machine, devices: int, members: int, batch: int, size: int) -> Layout:
-    """The fastest mesh for an ensemble. Groups must divide the members; each group takes its members in turn.
+    """The fastest mesh for an ensemble.
+
+    Groups must divide the members, and their devices the batch; each group takes its members in turn.
 
     >>> machine = Machine(fixed=0.0, per_example=1.0, spread=0.0, latency=0.0, bandwidth=1e9)
     >>> best_layout(machine, 8, 100, batch=128, size=0)[:2]
     (4, 2)
     """
-    return min(
-        (
-            Layout(
-                groups, devices // groups, members / groups * leapfrog_seconds(machine, devices // groups, batch, size)
-            )
-            for groups in range(1, min(members, devices) + 1)
-            if members % groups == 0
-        ),
-        key=lambda layout: (layout.seconds, -layout.members),
-    )
+    found = []
+    for groups in (n for n in range(1, min(members, devices) + 1) if members % n == 0):
+        data = max(n for n in range(1, devices // groups + 1) if batch % n == 0)
+        found.append(Layout(groups, data, members / groups * leapfrog_seconds(machine, data, batch, size)))
+    return min(found, key=lambda layout: (layout.seconds, -layout.members))
