@@ -164,6 +164,11 @@ def runs(folder, *names):
 def tour(folder, *names):
     count, me = jax.process_count(), jax.process_index()
     runs(folder, *names)
+    posterior = run("VI", folder)
+    for split in ("members", "data"):
+        predictive = posterior.predict(X[:31], draws=5, mesh=px.mesh(**{split: count}))
+        if px.distributed.is_first():
+            np.savez(folder / f"predicted by {split}.npz", predictive.per_draw())
     refused("key", lambda: run("VI", folder, key=me))
     refused("data", lambda: run("VI", folder, data=(X + me, Y)))
     refused("labels", lambda: run("VI", folder, data=(X, Y + 2 * me)))

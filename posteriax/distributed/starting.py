@@ -120,6 +120,7 @@ def check_port(host: str, port: int) -> None:
     """Raise if another program listens there: JAX's service would share the port with it, and wait in vain."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections of an earlier run do not count
         try:
             probe.bind((host.strip("[]"), port))
         except OSError as error:

@@ -58,6 +58,13 @@ def test_two_processes_give_the_result_of_one(toured, name):
     assert_close(draws_of(several_processes.run(name, folder)), stored(folder / f"{name}-2.npz"))
 
 
+def test_two_processes_predict_what_one_predicts(toured):
+    folder, _ = toured
+    alone = several_processes.run("VI", folder).predict(several_processes.X[:31], draws=5).per_draw()
+    for split in ("members", "data"):
+        assert_close([alone], stored(folder / f"predicted by {split}.npz"))
+
+
 @pytest.mark.slow
 def test_two_processes_feed_their_own_parts_of_memory_maps_and_loaders(tmp_path):
     names = set(several_processes.RUNS) - set(QUICK)
