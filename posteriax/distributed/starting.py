@@ -28,7 +28,7 @@ def initialize(
     processes: int | None = None,
     process: int | None = None,
     *,
-    timeout: int = 60,
+    timeout: int = 300,
 ) -> Processes:
     """Make this process one of several that share their devices. Call it once, before anything else uses JAX.
 

@@ -15,7 +15,7 @@ QUICK = ("chains", "data", "VI")
 
 
 def launch(*arguments, processes=2, options=("--no-pin",)):
-    """`posteriax launch` of the runs in several_processes.py, in at most five minutes on a busy machine."""
+    """`posteriax launch` of the runs in several_processes.py, in at most twenty minutes on a busy machine."""
     paths = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     script = [sys.executable, str(TESTS / "several_processes.py"), *map(str, arguments)]
     return subprocess.run(
@@ -23,7 +23,7 @@ def launch(*arguments, processes=2, options=("--no-pin",)):
         env={**os.environ, "PYTHONPATH": paths, "JAX_NUM_CPU_DEVICES": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
 
 
