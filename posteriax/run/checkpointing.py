@@ -26,7 +26,7 @@ class SaveCheckpoints(Observer):
         self.store, self.every, self.program, self.others = store, every, program, others
         self.step = self.chunks = self.draws = 0  # how much of the run is already stored
         self.written = 0.0  # when, in seconds of the run
-        self.layout_before: list[int] = []
+        self.layouts = [self.layout]  # in which the run has been made, without repetition
 
     @property
     def layout(self) -> list[int]:
@@ -44,7 +44,9 @@ class SaveCheckpoints(Observer):
         distributed.check_same(found, "reading the checkpoint")  # a folder on one machine's own disk?
         if saved is None:
             return None
-        self.layout_before, self.written = saved.about.get("layout", self.layout), saved.seconds
+        self.written = saved.seconds
+        before = saved.about.get("layouts", [])
+        self.layouts = before if self.layout in before[-1:] else [*before, self.layout]
         for observer in self.others:
             observer.restore(saved.about, saved.arrays)
         self.step, self.chunks, self.draws = saved.step, len(saved.recorded), len(saved.drawn)
@@ -56,7 +58,7 @@ class SaveCheckpoints(Observer):
         if not (run.ending or run.seconds - self.written > self.every or waiting > UNSAVED_BYTES):
             return
         more = {name: value for observer in self.others for name, value in observer.saved().items()}
-        more["layout"] = self.layout
+        more["layouts"] = self.layouts
         arrays = {name: array for observer in self.others for name, array in observer.saved_arrays().items()}
         recorded, drawn = run.recorded[self.chunks :], run.drawn[self.draws :]
         states = distributed.to_host(run.states)
@@ -69,12 +71,15 @@ class SaveCheckpoints(Observer):
         self.written = run.seconds
 
     def notes(self) -> tuple[str, ...]:
-        if self.layout_before in ([], self.layout):
+        if len(self.layouts) == 1:
             return ()
-        (members, data, processes), now = self.layout_before, self.layout
+        each = ", then ".join(
+            f"{members} x {data} devices of {processes} process{'es' * (processes > 1)}"
+            for members, data, processes in self.layouts
+        )
         return (
-            f"resumed on another layout, {now[0]} x {now[1]} devices (members x data) of {now[2]} process(es) instead "
-            f"of {members} x {data} of {processes}: equal to an uninterrupted run up to rounding, not bit for bit",
+            f"resumed on another layout (members x data: {each}): equal to an uninterrupted run up to rounding, not "
+            f"bit for bit",
         )
 
     def _check_not_longer(self, done: int) -> None:

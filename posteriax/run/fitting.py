@@ -86,7 +86,7 @@ def fit(
     Raises:
         Interrupted: on Ctrl-C or SIGTERM, after the current chunk and its checkpoint; its ``.posterior`` is the
             posterior so far.
-        ProcessError: if another process of the run has failed, died, or was given something else.
+        px.distributed.ProcessError: if another process of the run has failed, died, or was given something else.
         FloatingPointError: at a non-finite value, naming the step and the first non-finite leaf.
         CheckpointError: if the folder is in use, damaged, not writable, or holds another run.
 
