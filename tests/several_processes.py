@@ -157,14 +157,16 @@ def refused(name, call):
 
 
 def runs(folder, *names):
-    for name in names:
-        save(run(name, folder), folder / f"{name}-{jax.process_count()}.npz")
+    """The posteriors by name."""
+    made = {name: run(name, folder) for name in names}
+    for name, posterior in made.items():
+        save(posterior, folder / f"{name}-{jax.process_count()}.npz")
+    return made
 
 
 def tour(folder, *names):
     count, me = jax.process_count(), jax.process_index()
-    runs(folder, *names)
-    posterior = run("VI", folder)
+    posterior = runs(folder, *names)["VI"]
     for split in ("members", "data"):
         predictive = posterior.predict(X[:31], draws=5, mesh=px.mesh(**{split: count}))
         if px.distributed.is_first():

@@ -52,17 +52,20 @@ def toured(tmp_path_factory):
     return folder, ended
 
 
+@pytest.fixture(scope="module")
+def alone(toured):
+    return several_processes.runs(toured[0], *QUICK)
+
+
 @pytest.mark.parametrize("name", QUICK)
-def test_two_processes_give_the_result_of_one(toured, name):
-    folder, _ = toured
-    assert_close(draws_of(several_processes.run(name, folder)), stored(folder / f"{name}-2.npz"))
+def test_two_processes_give_the_result_of_one(toured, alone, name):
+    assert_close(draws_of(alone[name]), stored(toured[0] / f"{name}-2.npz"))
 
 
-def test_two_processes_predict_what_one_predicts(toured):
-    folder, _ = toured
-    alone = several_processes.run("VI", folder).predict(several_processes.X[:31], draws=5).per_draw()
+def test_two_processes_predict_what_one_predicts(toured, alone):
+    predicted = alone["VI"].predict(several_processes.X[:31], draws=5).per_draw()
     for split in ("members", "data"):
-        assert_close([alone], stored(folder / f"predicted by {split}.npz"))
+        assert_close([predicted], stored(toured[0] / f"predicted by {split}.npz"))
 
 
 @pytest.mark.slow

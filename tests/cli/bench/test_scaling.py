@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import posteriax as px
+from posteriax import families as q
 from posteriax.cli.bench import scaling
 from posteriax.cli.bench.schedule import Machine, leapfrog_seconds
 
@@ -83,3 +85,17 @@ def test_an_ensemble_runs_on_meshes_that_fit_it():
         assert scaling.MEMBERS % groups == 0 and scaling.BATCH % data == 0
         assert 0.9 < float(gain) <= groups * data + 1e-9
     assert np.isclose(float(scaling._ensemble(measured())[1][3]), 1.0)
+
+
+@pytest.mark.slow
+def test_the_sharding_benchmark_reports_less_memory_for_split_parameters():
+    import jax
+
+    from posteriax.cli.bench.sharding import SHAPE, Case, cost_of
+
+    def network(*, key):
+        return lambda w, x: x.reshape(len(x), -1) @ w, jax.random.normal(key, (int(np.prod(SHAPE)), 10))
+
+    case = Case(network, lambda: px.VI(q.Normal(), "weight"), 8)
+    copied, split = (cost_of(case, shard, 1) for shard in (False, True))
+    assert 0.4 * copied.state < split.state < 0.6 * copied.state
