@@ -79,7 +79,7 @@ def run(name, folder, **options):
     return px.fit(problem, data, method, **({"key": 0} | arguments))
 
 
-def run_with_checkpoint(folder, name="chains"):
+def run_with_checkpoint(folder, name="VI"):
     """A run that saves after every step."""
     loop.SECONDS_PER_CHUNK = 1e-6
     return run(name, folder, checkpoint=folder / "run", checkpoint_every=1e-9)

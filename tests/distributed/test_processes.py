@@ -97,14 +97,14 @@ def test_a_call_that_one_process_cannot_make_is_refused_in_all(toured):
 def test_a_process_that_gets_sigterm_takes_all_to_a_checkpoint_from_which_they_resume(toured):
     folder, ended = toured
     for process in (0, 1):
-        assert f"\n[{process}] interrupted: HMC was stopped at step 3 of 7" in ended.stdout
-    for mine, theirs in zip(stored(folder / "preempted-2.npz"), stored(folder / "chains-2.npz"), strict=True):
+        assert f"\n[{process}] interrupted: VI was stopped at step 3 of 20" in ended.stdout
+    for mine, theirs in zip(stored(folder / "preempted-2.npz"), stored(folder / "VI-2.npz"), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_checkpoint_of_one_process_is_resumed_by_two(toured):
     folder, _ = toured
-    assert_close(stored(folder / "from one-2.npz"), stored(folder / "chains-2.npz"))
+    assert_close(stored(folder / "from one-2.npz"), stored(folder / "VI-2.npz"))
 
 
 def assert_stopped(ended, process):
