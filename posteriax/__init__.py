@@ -11,6 +11,7 @@ if _os.path.basename(_sys.argv[0]) == "posteriax":
 from posteriax import analysis as analysis
 from posteriax import data as data
 from posteriax import diagnostics as diagnostics
+from posteriax import distributed as distributed
 from posteriax import families as families
 from posteriax import metrics as metrics
 from posteriax import priors as priors
@@ -45,6 +46,8 @@ from posteriax.comparison import recommend as recommend
 from posteriax.data import corrupt as corrupt
 from posteriax.data import corrupted as corrupted
 from posteriax.diagnostics import UntilMixed as UntilMixed
+from posteriax.distributed import mesh as mesh
+from posteriax.distributed import use_mesh as use_mesh
 from posteriax.methods import HMC as HMC
 from posteriax.methods import MAP as MAP
 from posteriax.methods import MCLMC as MCLMC

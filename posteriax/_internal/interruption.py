@@ -1,4 +1,4 @@
-"""Ctrl-C: the current chunk is finished, and the work so far is kept."""
+"""Ctrl-C and SIGTERM, with which clusters pre-empt jobs: the current chunk is finished, and the work so far is kept."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped by Ctrl-C.
+    """A run was stopped by Ctrl-C or SIGTERM.
 
     Args:
         message: how far it got and how to resume.
@@ -27,26 +27,28 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether Ctrl-C was pressed."""
+    """Whether the run was asked to stop."""
 
     asked = False
 
 
 @contextlib.contextmanager
 def listen() -> Iterator[Stop]:
-    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once. Only in the main thread."""
+    """Turn the first Ctrl-C or SIGTERM into a request to stop; a second one acts at once. Only in the main thread."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    previous = signal.getsignal(signal.SIGINT)
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def on_interrupt(number: int, frame: Any) -> None:
+    def on_signal(number: int, frame: Any) -> None:
         stop.asked = True
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(number, previous[signal.Signals(number)])
 
-    signal.signal(signal.SIGINT, on_interrupt)
+    for number in previous:
+        signal.signal(number, on_signal)
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``bench``, ``study``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``launch``, ``bench``, ``study``."""
 
 import sys
 from typing import Any
@@ -19,7 +19,7 @@ def make_app() -> Any:
     """All commands, one file each in ``commands/``; what is slow to import is imported by the command that needs it."""
     import typer
 
-    from posteriax.cli.commands import bench, compare, demo, doctor, predict, study
+    from posteriax.cli.commands import bench, compare, demo, doctor, launch, predict, study
 
     app = typer.Typer(help="Bayesian neural networks for JAX.", no_args_is_help=True, add_completion=False)
 
@@ -32,7 +32,7 @@ def make_app() -> Any:
         """Bayesian neural networks for JAX."""
         prepare_jax()
 
-    for module in (demo, compare, predict, doctor):
+    for module in (demo, compare, predict, doctor, launch):
         app.command(module.__name__.rpartition(".")[2])(module.command)
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(study.commands(), name="study")

@@ -6,7 +6,7 @@ with a length that can be iterated once per epoch) provides its own batches.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ class HostArrays:
     data: Examples | tuple[Any, Any]
     minibatches: Minibatches
     key: jax.Array
+    rows: slice = field(default_factory=lambda: slice(None))  # the part of every batch that is read
 
     @property
     def per_epoch(self) -> int:
@@ -46,7 +47,7 @@ class HostArrays:
                 epoch = step // self.per_epoch
                 order = np.asarray(self.minibatches.order(self.key, epoch))
             index = step % self.per_epoch
-            arrange = np.argsort(order[index], kind="stable")  # sorted, to read a memory map sequentially
+            arrange = np.argsort(order[index], kind="stable")[self.rows]  # sorted, to read a memory map sequentially
             x, y, own = jax.tree.map(lambda a, rows=order[index][arrange]: np.asarray(a[rows]), Examples(*self.data))
             weight = weights[index][arrange]
             yield Batch(x, y, weight if own is None else weight * own)
@@ -64,6 +65,7 @@ class Loader:
     loader: Any
     check: Callable[[Any], Examples]  # checks one batch, as the problem does
     size: int
+    rows: slice = field(default_factory=lambda: slice(None))  # the part of every batch that is kept
 
     @property
     def per_epoch(self) -> int:
@@ -92,9 +94,9 @@ class Loader:
         n = len(data.y)
         if n > self.size:
             raise ValueError(f"the loader yielded a batch of {n} examples, but its first batch had {self.size}")
-        rows = np.minimum(np.arange(self.size), n - 1)
-        x, y, own = jax.tree.map(lambda a: np.asarray(a)[rows], data)
-        weight = np.where(np.arange(self.size) < n, self.per_epoch, 0).astype(np.float32)
+        places = np.arange(self.size)[self.rows]
+        x, y, own = jax.tree.map(lambda a: np.asarray(a)[np.minimum(places, n - 1)], data)
+        weight = np.where(places < n, self.per_epoch, 0).astype(np.float32)
         return Batch(x, y, weight if own is None else weight * own)
 
 

@@ -38,7 +38,8 @@ class Task:
         couples_examples: whether the network's outputs for one example depend on the others in its batch.
         warmup: how many of the steps are a sampler's warm-up.
         thin: steps from one kept draw of a sampler to the next.
-        data_axis: the mesh axis that examples are split over, if they are.
+        data_axis: for methods of the whole data set, the mesh axis over which examples are split, if they are: sums
+            over examples must then be summed over this axis. (Other methods always see whole batches.)
     """
 
     problem: Problem

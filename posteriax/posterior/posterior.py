@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
+from posteriax import distributed
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax._internal.memory import Plan
 from posteriax._internal.pickling import dumps
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.prediction import apply_draws, plan_program, sum_draws
+from posteriax.posterior.spreading import Spread
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents, Network, Params, Predictive, Problem
 
@@ -97,7 +100,9 @@ class Posterior:
         ]
         return self._all_params(self.draw(key, np.concatenate(rounds)[:n], self.support), n)
 
-    def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
+    def predict(
+        self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0, mesh: Mesh | None = None
+    ) -> Predictive:
         """Predictions for new inputs.
 
         Args:
@@ -107,6 +112,9 @@ class Posterior:
             reduce: keep only sums over the draws (probabilities, means, standard deviations, entropies), not the
                 outputs of each: memory then does not grow with the number of draws.
             key: an int or a JAX key for random draws.
+            mesh: ``px.mesh(members=2, data=4)`` splits draws over two groups of four devices, and examples over the
+                devices of a group; with `reduce`, examples over all. By default the mesh of ``px.use_mesh``, or one
+                device.
 
         Draws and examples are processed in chunks, so that working memory stays below 256 MB; without `reduce` the
         outputs of all draws, (S, N, ...), are returned in host memory.
@@ -117,7 +125,12 @@ class Posterior:
         total = check_count("draws", draws if draws is not None else self.support or DEFAULT_DRAWS)
         total = min(total, self.support or total)
         program = sum_draws if reduce else apply_draws
-        plan = plan_program(program, self.problem, x, total, self.template)
+        spread = Spread.over(
+            distributed.current_mesh() if mesh is None else mesh,
+            reduces=reduce,
+            couples_examples=lambda: self.problem.couples_examples(x),
+        )
+        plan = plan_program(program, self.problem, x, total, self.template, spread=spread)
         if reduce:
             return likelihood.reduced_predictive(self._sums(plan, x, total, as_key(key)), spec.shape)
         return likelihood.predictive(*self._outputs(plan, x, spec, total, as_key(key)))

@@ -12,6 +12,7 @@ import quax
 from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan, needed_bytes, plan
+from posteriax.posterior.spreading import Spread
 from posteriax.problem import Latents, Problem
 
 # program(problem, draws, inputs, count): over the first `count` draws, for inputs with an axis of examples
@@ -22,7 +23,14 @@ _compiled: WeakKeyDictionary[Problem, dict[Any, tuple[Any, int]]] = WeakKeyDicti
 
 
 def plan_program(
-    program: Program, problem: Problem, inputs: Any, draws: int, template: Latents, *, x: Any = None
+    program: Program,
+    problem: Problem,
+    inputs: Any,
+    draws: int,
+    template: Latents,
+    *,
+    x: Any = None,
+    spread: Spread | None = None,
 ) -> Plan:
     """The program, compiled for as many draws and examples at once as the working memory allows.
 
@@ -33,7 +41,9 @@ def plan_program(
         draws: the total number of draws.
         template: shapes and dtypes of one draw.
         x: the network's own inputs, if `inputs` holds more.
+        spread: over which devices, if over several; the working memory is then that of each.
     """
+    over = spread or Spread()
     leaves, treedef = jax.tree.flatten(inputs)
     specs, kind = jax.tree.flatten(template)
     one_example = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
@@ -41,7 +51,8 @@ def plan_program(
 
     def compiled(draws: int, rows: int) -> tuple[Any, int]:
         known = _compiled.setdefault(problem, {})
-        asked = (program, kind, one_draw, treedef, one_example, draws, rows)
+        asked = (program, kind, one_draw, treedef, one_example, draws, rows, spread)
+        draws, rows = draws * over.of_draws, rows * over.of_rows
         if asked not in known:
             while len(known) >= PROGRAMS_PER_PROBLEM:
                 del known[next(iter(known))]
@@ -49,17 +60,18 @@ def plan_program(
             rows_of = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in one_example])
             count = jax.ShapeDtypeStruct((), jnp.int32)
             fast = cpu_tuning.with_fast_operations(partial(program, problem))
-            run = jit(fast).lower(stacked, rows_of, count).compile()
-            known[asked] = run, needed_bytes(run)
+            run = jit(over.spread(fast)).lower(*over.specs(stacked, rows_of, count)).compile()
+            known[asked] = over.placing(run), needed_bytes(run)
         return known[asked]
 
-    return plan(
+    planned = plan(
         compiled,
-        draws=draws,
-        examples=leaves[0].shape[0],
+        draws=-(-draws // over.of_draws),
+        examples=-(-leaves[0].shape[0] // over.of_rows),
         draw_bytes=sum(spec.size * spec.dtype.itemsize for spec in specs),
         couples_examples=lambda: problem.couples_examples(inputs if x is None else x),
     )
+    return planned._replace(draws=planned.draws * over.of_draws, rows=planned.rows * over.of_rows)
 
 
 def apply_draws(problem: Problem, draws: Latents, x: Any, count: Any) -> jax.Array:

@@ -6,6 +6,9 @@
 
 A shard is written first; the state that names it, with its digest, is then put in place by a rename. A crash between
 the two leaves a shard that no state names, and the next run overwrites it.
+
+Of several processes that make a run together, the first writes and all read, so that the folder must be on storage that
+they share. Files hold whole arrays: how a run was spread over devices and processes does not show in them.
 """
 
 import contextlib
@@ -18,6 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from posteriax import distributed
 from posteriax._internal.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
 
 KIND = "checkpoint"
@@ -88,18 +92,15 @@ class Checkpoint:
         seconds: float,
         more: dict[str, Any],
         more_arrays: dict[str, np.ndarray],
-    ) -> list[Any]:
-        """Store the run at `step`: the states, what was recorded and drawn since step `first`, and what observers add.
-
-        Returns the draws as stored in the file, so that those in memory can be freed.
-        """
+    ) -> None:
+        """Store the run at `step`: states, what was recorded and drawn since step `first`, and what observers add."""
         arrays = {}
         for name in recorded[0]._fields:
             arrays[f"info:{name}"] = np.concatenate([getattr(chunk, name) for chunk in recorded])
         if drawn:
             leaves = zip(*map(jax.tree.leaves, drawn), strict=True)
             arrays |= {f"draw:{i}": np.concatenate(parts) for i, parts in enumerate(leaves)}
-        shard = f"steps-{first}-{step}.tensors"
+        shard = _shard_name(first, step)
         with _explained(self.folder):
             digest = write_tensors(self.folder / shard, {"format": SHARD}, arrays)
             shards = [*self.shards, {"name": shard, "sha256": digest}]
@@ -107,7 +108,10 @@ class Checkpoint:
             about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
             write_tensors(self.folder / "state.tensors", {**more, **about}, {**more_arrays, **state})
         self.shards = shards
-        return [_fill(drawn[0], file_arrays(self.folder / shard), "draw")] if drawn else []
+
+    def stored(self, first: int, step: int, drawn: list[Any]) -> list[Any]:
+        """The draws of steps `first` to `step` as they are in the file, so that those in memory can be freed."""
+        return [_fill(drawn[0], file_arrays(self.folder / _shard_name(first, step)), "draw")] if drawn else []
 
     def _load_shard(self, shard: dict[str, str], info: type, draws: Any) -> tuple[Any, Any]:
         path = self.folder / shard["name"]
@@ -139,8 +143,11 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoint]:
-    """Create the folder if necessary, and hold its lock during the run."""
+    """Create the folder if necessary, and hold its lock during the run. Of several processes, only the first writes."""
     path = Path(folder)
+    if not distributed.is_first():
+        yield Checkpoint(path, settings)
+        return
     with _explained(path):
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -159,6 +166,10 @@ def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoin
 def _fill(structure: Any, arrays: dict[str, np.ndarray] | dict[str, FileArray], prefix: str) -> Any:
     count = len(jax.tree.leaves(structure))
     return jax.tree.unflatten(jax.tree.structure(structure), [arrays[f"{prefix}:{i}"] for i in range(count)])
+
+
+def _shard_name(first: int, step: int) -> str:
+    return f"steps-{first}-{step}.tensors"
 
 
 def _short(value: str | None) -> str:

@@ -1,15 +1,19 @@
 """A run's data: checked first, then held on the devices or fed to them chunk by chunk."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec as P
 
+from posteriax import distributed
 from posteriax._internal.checks import check_count
 from posteriax.data import Batch, Examples, Feed, HostArrays, Loader, Minibatches, full_batch, is_large, is_loader
 from posteriax.methods import Method
 from posteriax.problem import Problem
+from posteriax.run.device_mesh import Part, own_part
 from posteriax.run.keys import streams
 from posteriax.run.program import Program
 
@@ -27,28 +31,46 @@ class PreparedData(NamedTuple):
     per_epoch: int
     sample: Batch  # a batch on the host, for its shapes and for tracing the network
     given: Examples | None = None  # as given, if `arrays` has what the fixed part of the network computes from x
+    part_of_batches: Part | None = None  # that a loader yields in this process, if it was told to
 
 
 class Supply:
-    """The data of the steps of a chunk, on the devices."""
+    """The data of the steps of a chunk, on the devices. A process reads and copies only what its own devices need."""
 
     def __init__(self, data: PreparedData, program: Program):
         self.program, self.feed = program, None
+        self.size, self.rows = len(data.sample.weight), own_part(program.mesh).rows(len(data.sample.weight))
         if data.source is not None:
-            self.feed = Feed(data.source, program.capacity, program.task.steps)
+            told = data.part_of_batches is not None  # its batches are this process's part already
+            source = data.source if told or not distributed.several() else replace(data.source, rows=self.rows)
+            self.feed = Feed(source, program.capacity, program.task.steps)
         elif program.method.full_batch:
             assert data.arrays is not None  # full-batch methods take no loader
             parts = program.mesh.shape["data"] * program.method.micro_batches  # of equal size
-            self.resident = program.place(jax.tree.map(jnp.asarray, full_batch(data.arrays, parts)), "data")
+            self.resident = program.place(_ready(full_batch(data.arrays, parts)), "data")
         else:
-            self.resident = program.place(jax.tree.map(jnp.asarray, data.arrays))
+            self.resident = program.place(_ready(data.arrays))
 
     def take(self, first: int, last: int) -> Any:
         """The data of steps `first` to `last`."""
-        return self.resident if self.feed is None else self.program.place(self.feed.take(first, last))
+        if self.feed is None:
+            return self.resident
+        batches = self.feed.take(first, last)  # (steps, examples, ...)
+        if not distributed.several():
+            return self.program.place(batches, None, "data")
+        spec = P(None, "data")
+        return distributed.place_rows(batches, self.rows.start, self.size, self.program.mesh, spec, axis=1)
 
 
-def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array) -> PreparedData:
+def _ready(arrays: Any) -> Any:
+    # of several processes each slices its part off first
+    return arrays if distributed.several() else jax.tree.map(jnp.asarray, arrays)
+
+
+def prepare_data(
+    problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array, part: Part = Part()
+) -> PreparedData:
+    """Check the data of a run, of whose batches this process feeds `part`."""
     name = method.name
     if method.full_batch and batch_size is not None:
         raise ValueError(f"{name} needs the whole data set at every step: leave batch_size out")
@@ -59,10 +81,7 @@ def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, k
             raise ValueError("a loader sets its own batch size: leave batch_size out")
         if len(data) == 0:
             raise ValueError("the loader has no batches")
-        size = len(problem.check_weighted(next(iter(data))).y)
-        loader = Loader(data, problem.check_weighted, size)
-        sample = next(iter(loader.batches(0, 1)))
-        return PreparedData(None, loader, None, len(data) * size, None, len(data), sample)
+        return _prepare_loader(problem, data, part)
     examples = problem.check_weighted(data)
     n = len(examples.y)
     size = (
@@ -79,3 +98,16 @@ def prepare_data(problem: Problem, data: Any, method: Method, batch_size: Any, k
     source = HostArrays(examples, minibatches, streams(key, 0).order) if stream else None
     total = None if weight is None else float(weight.sum(dtype=np.float64))
     return PreparedData(examples, source, minibatches, n, total, minibatches.per_epoch, sample)
+
+
+def _prepare_loader(problem: Problem, data: Any, part: Part) -> PreparedData:
+    told = part.total > 1 and hasattr(data, "for_process")
+    if told:
+        data = data.for_process(part.number, part.total)
+    size = len(problem.check_weighted(next(iter(data))).y)
+    loader = Loader(data, problem.check_weighted, size)
+    sample = next(iter(loader.batches(0, 1)))
+    if told:  # of the size of a whole batch
+        size *= part.total
+        sample = jax.tree.map(lambda a: np.concatenate([a] * part.total), sample)
+    return PreparedData(None, loader, None, len(data) * size, None, len(data), sample, None, part if told else None)

@@ -1,17 +1,20 @@
 """``px.fit``: prepare a run, drive it with its observers, and return the posterior."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
+from posteriax import distributed
 from posteriax._internal.checks import as_key, check_positive
 from posteriax._internal.interruption import Interrupted, listen
 from posteriax._internal.progress import Progress
 from posteriax.methods import Ensemble, Method
 from posteriax.posterior import Posterior, join_draws
 from posteriax.problem import Problem
+from posteriax.run.agreement import Agreement
 from posteriax.run.checkpoint import open_checkpoint
 from posteriax.run.checkpointing import SaveCheckpoints
 from posteriax.run.feeding import Supply
@@ -46,6 +49,7 @@ def fit(
     record: GradientNoise | None = None,
     stop: StoppingRule | UntilLevel | SamplingRule | None = None,
     augment: Any = None,
+    shard: str | Sequence[str] = (),
 ) -> Posterior:
     """Infer the posterior of a problem from data.
 
@@ -65,8 +69,11 @@ def fit(
             a larger `draws` than before extends a sampler's run. Draws over 256 MB stay on disk and are read as needed.
         checkpoint_every: seconds between checkpoints.
         progress: show a progress bar; by default if standard error is a terminal.
-        mesh: the devices to place members on; by default all. For methods that need the whole data set, an axis named
-            "data" splits the examples: ``jax.make_mesh((2, 4), ("members", "data"))``.
+        mesh: ``px.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share the examples
+            of every step (docs/scaling.md); by default members are spread over all devices. The layout changes
+            the result by rounding only.
+        shard: for large networks, patterns of leaves, such as ``"**/weight"``, whose parameters, gradients and
+            optimiser state are split over the devices that share the data, instead of copied to each.
         watch: a :class:`px.Watch`, which evaluates the posterior during the run, for methods that optimise.
         augment: a function ``(key, x) -> x`` of a batch, or a list of them: ``[px.data.RandomCrop(4),
             px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).
@@ -77,7 +84,9 @@ def fit(
             many seconds. `steps`, `epochs` or `draws` is then the upper limit.
 
     Raises:
-        Interrupted: on Ctrl-C, after the current chunk; its ``.posterior`` is the posterior so far.
+        Interrupted: on Ctrl-C or SIGTERM, after the current chunk and its checkpoint; its ``.posterior`` is the
+            posterior so far.
+        px.distributed.ProcessError: if another process of the run has failed, died, or was given something else.
         FloatingPointError: at a non-finite value, naming the step and the first non-finite leaf.
         CheckpointError: if the folder is in use, damaged, not writable, or holds another run.
 
@@ -91,10 +100,12 @@ def fit(
     length = Length(epochs, steps, draws)
     rule = hold_out(stop, problem, data, as_key(key)) if isinstance(stop, StoppingRule) else _checked(stop)
     training, level = rule.training if isinstance(rule, HeldOut) else data, isinstance(rule, UntilLevel)
-    prepared = prepare_run(
-        problem, training, method, key, length, chains, batch_size, mesh, record, augment, until_level=level
-    )
-    return _execute(prepared, checkpoint, checkpoint_every, progress, watch, rule)
+    with distributed.together("checking the arguments of px.fit"):
+        prepared = prepare_run(
+            problem, training, method, key, length, chains, batch_size, mesh, record, augment, shard, until_level=level
+        )
+    with distributed.losing_processes():
+        return _execute(prepared, checkpoint, checkpoint_every, progress, watch, rule)
 
 
 def _checked(stop: Any) -> UntilLevel | SamplingRule | None:
@@ -114,26 +125,26 @@ def _execute(
     rule: HeldOut | UntilLevel | SamplingRule | None,
 ) -> Posterior:
     check_positive("checkpoint_every", checkpoint_every)
-    program, supply = prepared.program, Supply(prepared.data, prepared.program)
-    name, total = program.method.name, program.task.steps
+    program, name, total = prepared.program, prepared.program.method.name, prepared.program.task.steps
     observers: list[Observer] = [CheckWarmup(program)]
     if watch is not None:
         _check_optimises("watch=", program.method)
         observers.append(WatchObserver(watch, program))
     stopping = None if rule is None else _stopping(rule, program)
     observers += [stopping] if stopping else []
+    identity = _agreed_identity(prepared, stopping, folder)
     with contextlib.ExitStack() as stack:
         checkpoints = None
         if folder is not None:
-            given = prepared.data.arrays if prepared.data.given is None else prepared.data.given
-            identity = identity_of(prepared.members, prepared.key, given, prepared.data.sample, program.augment)
-            identity |= stopping.identity() if isinstance(stopping, StopEarly | StopWhenLevel) else {}
-            store = stack.enter_context(open_checkpoint(folder, identity))
+            with distributed.together("opening the checkpoint"):
+                store = stack.enter_context(open_checkpoint(folder, identity))
             checkpoints = SaveCheckpoints(store, checkpoint_every, program, tuple(observers))
-        observers.append(ShowProgress(stack.enter_context(Progress(name, total, progress)), tuple(observers)))
-        observers.append(StopOnInterrupt(stack.enter_context(listen())))
-        run = _run(prepared, supply, checkpoints, observers)
-    posterior = _posterior(prepared, run, observers)
+        shown = progress if distributed.is_first() else False
+        observers.append(ShowProgress(stack.enter_context(Progress(name, total, shown)), tuple(observers)))
+        agreement = Agreement(stack.enter_context(listen()))
+        observers.append(StopOnInterrupt(agreement.stop))
+        run = _run(prepared, Supply(prepared.data, program), checkpoints, observers, agreement)
+    posterior = _posterior(prepared, run, [*observers, *([checkpoints] if checkpoints else [])])
     if run.step < total and not (stopping and stopping.asks_to_stop()):
         resume = f"the same call resumes it from {folder}" if folder else "with checkpoint=DIR it could be resumed"
         raise Interrupted(
@@ -149,6 +160,21 @@ def _execute(
     return posterior
 
 
+def _agreed_identity(
+    prepared: PreparedRun, stopping: StopEarly | StopWhenLevel | StopSampling | None, folder: Any
+) -> dict[str, str]:
+    """What the run depends on, if it has a checkpoint, or processes that must agree on it."""
+    if folder is None and not distributed.several():
+        return {}
+    program, data = prepared.program, prepared.data
+    given = data.arrays if data.given is None else data.given
+    identity = identity_of(prepared.members, prepared.key, given, data.sample, program.augment)
+    identity |= stopping.identity() if isinstance(stopping, StopEarly | StopWhenLevel) else {}
+    layout = {"steps": str(program.task.steps), "checkpoint": str(folder), "mesh": str(dict(program.mesh.shape))}
+    distributed.check_same(identity | layout, "starting the run")
+    return identity
+
+
 def _stopping(rule: HeldOut | UntilLevel | SamplingRule, program: Program) -> StopEarly | StopWhenLevel | StopSampling:
     method = program.method
     if isinstance(rule, SamplingRule):
@@ -157,6 +183,8 @@ def _stopping(rule: HeldOut | UntilLevel | SamplingRule, program: Program) -> St
                 f"stop={type(rule).__name__}(...) is for samplers: {method.name} optimises, and px.EarlyStopping(...) "
                 f"can end it"
             )
+        if rule.seconds is not None and distributed.several():
+            raise ValueError("a limit of seconds is for runs of one process: several would measure different times")
         return StopSampling(rule, program)
     if isinstance(rule, UntilLevel):
         return StopWhenLevel(rule, program)
@@ -166,7 +194,13 @@ def _stopping(rule: HeldOut | UntilLevel | SamplingRule, program: Program) -> St
     return StopEarly(rule, program)
 
 
-def _run(prepared: PreparedRun, supply: Supply, checkpoints: SaveCheckpoints | None, observers: list[Observer]) -> Run:
+def _run(
+    prepared: PreparedRun,
+    supply: Supply,
+    checkpoints: SaveCheckpoints | None,
+    observers: list[Observer],
+    agreement: Agreement,
+) -> Run:
     """Run from the start, or from the checkpoint, to the end."""
     program, first = prepared.program, supply.take(0, 1)
     run = checkpoints.load(prepared.key, first) if checkpoints else None
@@ -179,7 +213,7 @@ def _run(prepared: PreparedRun, supply: Supply, checkpoints: SaveCheckpoints | N
             raise FloatingPointError(f"the run cannot start: {bad} is not finite at the starting weights")
         run = Run(0, states, [], [])
     # the checkpoint comes last: it keeps what the others have seen
-    run_steps(program, supply, keys, run, [*observers, *([checkpoints] if checkpoints else [])])
+    run_steps(program, supply, keys, run, [*observers, *([checkpoints] if checkpoints else [])], agreement)
     return run
 
 
@@ -190,7 +224,7 @@ def _posterior(prepared: PreparedRun, run: Run, observers: list[Observer]) -> Po
         return None
     notes = prepared.notes + tuple(note for observer in observers for note in observer.notes())
     dropped = sum(observer.dropped() for observer in observers)
-    trace, states = trace_of(program, run.recorded, notes, run.seconds, dropped), jax.device_get(run.states)
+    trace, states = trace_of(program, run.recorded, notes, run.seconds, dropped), distributed.to_host(run.states)
     for observer in observers:
         trace.arrays.update(observer.trace_arrays())
         states = observer.chosen(states)

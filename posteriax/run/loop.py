@@ -1,7 +1,7 @@
 """The loop that drives every run: compiled chunks of steps, with observers called between them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax import distributed
 from posteriax._internal.leaf_paths import leaf_paths
 from posteriax.posterior import Trace
 from posteriax.run.feeding import Supply
@@ -87,8 +88,19 @@ class Observer:
         return ()
 
 
-def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observers: Sequence[Observer]) -> None:
-    """Take all steps, unless an observer stops the run."""
+def run_steps(
+    program: Program,
+    supply: Supply,
+    keys: Streams,
+    run: Run,
+    observers: Sequence[Observer],
+    agree: Callable[[Run], None] = lambda run: None,
+) -> None:
+    """Take all steps, unless an observer stops the run.
+
+    `agree` is called after every chunk, before the observers: processes that make the run together settle there what
+    each would measure or decide differently.
+    """
     total, began = program.task.steps, time.monotonic() - run.seconds
     length = program.capacity if program.fed else 1
     while run.step < total and not run.ending:
@@ -97,6 +109,7 @@ def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observe
         _take_chunk(program, supply, keys, run, min(first + length, total, *stops))
         now = time.monotonic()
         run.rate, run.seconds = (run.step - first) / max(now - before, 1e-9), now - began
+        agree(run)
         run.ending = run.step == total or any(observer.asks_to_stop() for observer in observers)
         for observer in observers:
             observer.after_chunk(run)
@@ -107,7 +120,8 @@ def run_steps(program: Program, supply: Supply, keys: Streams, run: Run, observe
 
 def _take_chunk(program: Program, supply: Supply, keys: Streams, run: Run, last: int) -> None:
     batches, first = supply.take(run.step, last), run.step
-    states, reached, well, infos, draws = program.chunk(keys, run.states, batches, np.int32(first), np.int32(last))
+    states, *others = program.chunk(keys, run.states, batches, np.int32(first), np.int32(last))
+    reached, well, infos, draws = distributed.gathered(others)
     if not np.asarray(well).all():
         raise FloatingPointError(_what_went_wrong(program, states, int(np.asarray(reached).min()), infos))
     run.states, run.step = states, last
@@ -133,7 +147,7 @@ def trace_of(
 
 def first_bad_leaf(states: Any) -> str:
     """The path of the first leaf with a non-finite value; empty if there is none."""
-    for path, leaf in zip(leaf_paths(states), jax.tree.leaves(states), strict=True):
+    for path, leaf in zip(leaf_paths(states), jax.tree.leaves(distributed.gathered(states)), strict=True):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
             return path
     return ""

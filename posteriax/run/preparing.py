@@ -8,14 +8,17 @@ from jax.sharding import Mesh
 
 from posteriax._internal.checks import as_key, check_count
 from posteriax.data import Augmentation, Batch
+from posteriax.distributed import DATA
 from posteriax.families.arrays import spec_of_example
 from posteriax.methods import Ensemble, Members, Method, RunLength, Task
 from posteriax.problem import Problem
+from posteriax.run.device_mesh import check_data_axis, members_mesh, own_part
 from posteriax.run.feeding import PreparedData, prepare_data
 from posteriax.run.fixed_features import plan_fixed_part
 from posteriax.run.gradient_noise import GradientNoise, record_gradients
 from posteriax.run.levelling import fall_when_level
-from posteriax.run.program import Program, members_mesh
+from posteriax.run.program import Program
+from posteriax.run.sharding import chosen_leaves
 
 
 class PreparedRun(NamedTuple):
@@ -47,6 +50,7 @@ def prepare_run(
     mesh: Mesh | None,
     record: GradientNoise | None,
     augment: Any = None,
+    shard: Any = (),
     *,
     until_level: bool = False,
 ) -> PreparedRun:
@@ -54,7 +58,8 @@ def prepare_run(
     ensemble = _as_ensemble(method, chains, record)
     method, run_key = ensemble.method, as_key(key)
     devices = members_mesh(ensemble.members, mesh)
-    prepared = prepare_data(problem, data, method, batch_size, run_key)
+    prepared = prepare_data(problem, data, method, batch_size, run_key, own_part(devices))
+    check_data_axis(devices, len(prepared.sample.weight), prepared.num_examples, full_batch=method.full_batch)
     augmentation, augment_notes = _augmentation(augment, method, prepared.sample)
     problem, read_notes = problem.reading(prepared.sample.x)
     if read_notes:
@@ -73,7 +78,7 @@ def prepare_run(
         couples_examples=problem.couples_examples(prepared.sample.x),
         warmup=pace.warmup,
         thin=pace.thin,
-        data_axis=_data_axis(method, devices),
+        data_axis=DATA if method.full_batch and devices.shape[DATA] > 1 else None,
     )
     about = _coupling_notes(method, task.couples_examples) + _precision_notes(method, problem)
     members = ensemble.bind(task)
@@ -82,7 +87,8 @@ def prepare_run(
     prepared = fixed.compute(prepared)
     batch_bytes = sum(a.nbytes for a in jax.tree.leaves(prepared.sample)) if prepared.source else None
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
-    program = Program(members, minibatches, devices, batch_bytes, augmentation)
+    sharded = _sharded(shard, method, problem, devices)
+    program = Program(members, minibatches, devices, batch_bytes, augmentation, sharded)
     notes = about + augment_notes + read_notes + fixed.notes + members.kernel.notes
     return PreparedRun(program, members, prepared, run_key, notes)
 
@@ -115,12 +121,18 @@ def _steps(method: Method, per_epoch: int, pace: RunLength, length: Length) -> i
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
 
 
-def _data_axis(method: Method, mesh: Mesh) -> str | None:
-    if mesh.shape["data"] == 1:
-        return None
-    if not method.full_batch:
-        raise ValueError(f'{method.name} uses minibatches: a mesh with an axis "data" is for full-batch methods')
-    return "data"
+def _sharded(shard: Any, method: Method, problem: Problem, mesh: Mesh) -> tuple[str, ...]:
+    """The paths of the leaves whose parameters are split over devices."""
+    leaves = chosen_leaves(shard, problem)
+    if leaves and method.full_batch:
+        raise ValueError(
+            f"shard= is for methods that use minibatches: {method.name} holds all weights in one vector on each device"
+        )
+    if leaves and mesh.shape[DATA] == 1:
+        raise ValueError(
+            "shard= splits parameters over the devices that share the data: use mesh=px.mesh(data=...) with several"
+        )
+    return leaves
 
 
 def _precision_notes(method: Method, problem: Problem) -> tuple[str, ...]:

@@ -2,8 +2,12 @@
 
 The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
 how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
-device running its own loop; members that share a device are vmapped, or
-stepped in turn.
+device running its own loop; members that share a device are vmapped, or stepped in turn.
+
+Over the mesh's axis "data", a full batch is split by hand, and its samplers sum over the axis. A minibatch is split by
+the compiler: a kernel's step is written for the whole batch, the batch is declared to be split, and the compiler
+divides the work and adds the sums. Noise for each example has the same values however the batch is split, since JAX
+derives it from the key and the index in the whole array.
 """
 
 from collections.abc import Callable
@@ -17,6 +21,7 @@ from jax.extend.core.primitives import conv_general_dilated_p
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from posteriax import distributed
 from posteriax._internal import cpu_tuning
 from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CHUNK_BYTES
@@ -24,6 +29,7 @@ from posteriax._internal.rewriting import uses_primitive
 from posteriax.data import Augmentation, Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
+from posteriax.run.sharding import split_state
 
 STEPS_PER_CHUNK = 1000  # at the most
 
@@ -39,6 +45,7 @@ class Program:
         mesh: the devices, with the axes "members" and "data".
         fed: bytes of one batch, if batches come from the host, stacked along a leading axis of steps.
         augment: how the inputs of each batch are augmented before its step.
+        shard: the paths of leaves whose parameters are split over the axis "data", for minibatches.
     """
 
     def __init__(
@@ -48,19 +55,26 @@ class Program:
         mesh: Mesh,
         fed: int | None = None,
         augment: Augmentation | None = None,
+        shard: tuple[str, ...] = (),
     ):
         self.kernel, self.members, self.starts = members.kernel, members.count, members.starts
         self.task, self.method = self.kernel.task, self.kernel.method
         self.minibatches, self.mesh, self.fed, self.augment = minibatches, mesh, fed is not None, augment
+        self.shard = shard
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
         self.one_by_one = self.members > mesh.shape["members"] and self._prefers_one_by_one()
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
-        spread = partial(jax.shard_map, mesh=mesh, check_vma=False)
+        # left to the compiler is only what needs it: a program for members alone is the same with and without this
+        self.splits_batches = mesh.shape["data"] > 1 and not self.method.full_batch
+        by_hand = {"members"} if self.splits_batches else {"members", "data"}
+        spread = partial(jax.shard_map, mesh=mesh, axis_names=by_hand, check_vma=False)
         start = spread(
             over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
         )
+        if self.splits_batches:
+            start = self._declaring_states(start, 1)
         # for most methods the start only draws and copies
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
         self.start = jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
@@ -69,6 +83,8 @@ class Program:
             in_specs=(split, split, examples, everywhere, everywhere),
             out_specs=(split, split, split, second, second),
         )
+        if self.splits_batches:
+            chunk = self._declaring_states(chunk, 0)
         options = cpu_tuning.options_for_steps(self.platform)
         self.chunk = jit(
             cpu_tuning.with_fast_operations(chunk, self.platform), donate_argnums=1, compiler_options=options
@@ -76,7 +92,7 @@ class Program:
 
     def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
         """The members' keys and their states before the first step, from the run's key."""
-        return self.start(self.place(self._indices, "members"), key, data)
+        return self.start(self.place(self._indices, "members"), self.place(key) if distributed.several() else key, data)
 
     def keys(self, key: jax.Array) -> Streams:
         """The members' keys alone, for a run that is resumed."""
@@ -108,9 +124,35 @@ class Program:
         two = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((2, *spec.shape), spec.dtype), example)
         return uses_primitive(problem.network.apply, conv_general_dilated_p, problem.network.params, two)
 
-    def place(self, tree: Any, over: str | None = None) -> Any:
-        """Put arrays on the devices: split along their leading axis over an axis of devices, or a copy on each."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P(over) if over else P()))
+    def place(self, tree: Any, *over: str | None) -> Any:
+        """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""
+        return distributed.place(tree, self.mesh, P(*over))
+
+    def place_states(self, states: Any) -> Any:
+        """Put states in host memory on the devices, as the program itself leaves them there."""
+        if not self.splits_batches:
+            return self.place(states, "members")
+        specs = self._specs_of_states(states)
+        return jax.tree.map(lambda leaf, spec: distributed.place(leaf, self.mesh, spec), states, specs)
+
+    def _specs_of_states(self, states: Any) -> Any:
+        """How the states of all members are split: over members, and in parts for the leaves that are sharded."""
+        of_one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), states)
+        specs = split_state(of_one, self.shard, self.mesh.shape["data"])
+        return jax.tree.map(lambda _, spec: P("members", *spec), states, specs)
+
+    def _declaring_states(self, program: Callable[..., Any], position: int) -> Callable[..., Any]:
+        """The program with states that always come back in the same layout: with another it would be compiled again."""
+
+        def declared(*args: Any) -> Any:
+            out = list(program(*args))
+            shardings = jax.tree.map(
+                lambda _, spec: NamedSharding(self.mesh, spec), out[position], self._specs_of_states(out[position])
+            )
+            out[position] = jax.lax.with_sharding_constraint(out[position], shardings)
+            return tuple(out)
+
+        return declared
 
     def draws_until(self, step: int) -> int:
         """How many draws the first `step` steps yield."""
@@ -123,7 +165,15 @@ class Program:
         with cpu_tuning.tracing_for(self.platform):
             state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
         # weak types would compile the chunk twice
-        return keys, jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+        state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
+        return keys, self._placed(state) if self.splits_batches else state
+
+    def _placed(self, state: Any) -> Any:
+        """The state, declared to be whole on every device of a group, or in parts for the leaves that are sharded."""
+        specs = split_state(state, self.shard, self.mesh.shape["data"])
+        return jax.tree.map(
+            lambda leaf, spec: jax.lax.with_sharding_constraint(leaf, spec) if jnp.ndim(leaf) else leaf, state, specs
+        )
 
     def _step_member(
         self, keys: Streams, state: Any, order: jax.Array, step: jax.Array, first: jax.Array, data: Data
@@ -134,10 +184,14 @@ class Program:
             batch = _whole(data)
         else:
             batch = self.minibatches.take(data, order, step % self.minibatches.per_epoch)
+        if self.splits_batches:
+            batch = _constrained(batch, P("data"))
         if self.augment is not None:
             batch = batch._replace(x=self.augment(jax.random.fold_in(keys.augment, step), batch.x))
         with cpu_tuning.tracing_for(self.platform):
             state, info = self.kernel.step(jax.random.fold_in(keys.steps, step), state, batch)
+        if self.splits_batches:
+            state, info = self._placed(state), _constrained(info, P())
         return state, info, self.kernel.draw(state) if self.method.samples else None
 
     def _take_steps(
@@ -178,23 +232,14 @@ class Program:
             states, info, drawn = all_members(keys, states, order, step)
             place = jnp.maximum(step - warmup, 0) // thin - draws_before
             room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
-            return step + 1, states, order, jnp.isfinite(info[0]).all(), room
+            well = jnp.isfinite(info[0]).all()
+            if self.splits_batches and self.mesh.shape["members"] > 1:
+                well = jax.lax.pmin(well, "members")  # devices may wait for each other: all stop at the same step
+            return step + 1, states, order, well, room
 
         carry = (first, states, order, jnp.array(True), room)
         reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
         return states, reached[None], well[None], infos, drawn
-
-
-def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
-    """A mesh of as many devices as divide the members evenly, times the devices of the axis "data", if there is one."""
-    devices = np.array(jax.devices()) if mesh is None else mesh.devices
-    of_data = 1
-    if mesh is not None and "data" in mesh.axis_names:
-        axis = mesh.axis_names.index("data")
-        of_data, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
-    devices = devices.reshape(-1, of_data)
-    count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
-    return Mesh(devices[:count], ("members", "data"))
 
 
 def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
@@ -219,6 +264,10 @@ def one_member_after_another(function: Callable[..., Any], *, shared: int) -> Ca
         return jax.lax.map(lambda one: function(*one, *common), own)
 
     return mapped
+
+
+def _constrained(tree: Any, spec: P) -> Any:
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, spec) if jnp.ndim(leaf) else leaf, tree)
 
 
 def _put(buffers: Any, values: Any, place: jax.Array) -> Any:

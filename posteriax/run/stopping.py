@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from posteriax import distributed
 from posteriax._internal.checks import check_count, check_data, check_positive
 from posteriax.data import is_large, is_loader
 from posteriax.posterior import Posterior, Trace
@@ -142,7 +143,7 @@ class StopEarly(Observer):
     def after_chunk(self, run: Run) -> None:
         if run.step % self.every and run.step != self.program.task.steps:
             return
-        posterior = self.program.kernel.finish(jax.device_get(run.states), None, Trace({}))
+        posterior = self.program.kernel.finish(distributed.to_host(run.states), None, Trace({}))
         value = self.rule.measure(posterior, self.held_out.x, self.held_out.y)
         if np.isnan(value):
             raise FloatingPointError(f"the validation {self.rule.name} is NaN at step {run.step}")
@@ -150,7 +151,8 @@ class StopEarly(Observer):
         self.values.append(value)
         if not self.leaves or self.rule.loss(value) < self.rule.loss(self.values[self.best]):
             self.best = len(self.steps) - 1
-            self.leaves = [np.array(leaf) for leaf in jax.tree.leaves(run.states)]  # the next chunk overwrites them
+            # copies: the next chunk overwrites them
+            self.leaves = [np.array(leaf) for leaf in jax.tree.leaves(distributed.gathered(run.states))]
 
     def saved(self) -> dict[str, Any]:
         return {"validation_step": self.steps, "validation": self.values, "best": self.best}

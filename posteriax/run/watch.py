@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
+from posteriax import distributed
 from posteriax._internal.checks import check_count
 from posteriax.posterior import Posterior, Trace
 from posteriax.run.loop import Observer, Run
@@ -56,7 +56,7 @@ class WatchObserver(Observer):
     def after_chunk(self, run: Run) -> None:
         if run.step % self.watch.every == 0 or run.step == self.program.task.steps:
             # a copy of the states: the next chunk overwrites them
-            posterior = self.program.kernel.finish(jax.device_get(run.states), None, Trace({}))
+            posterior = self.program.kernel.finish(distributed.to_host(run.states), None, Trace({}))
             self.values.append(self._call(posterior, taken=run.recorded[-1]._fields))
             self.steps.append(run.step)
 

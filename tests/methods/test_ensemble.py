@@ -43,7 +43,7 @@ def test_an_ensemble_of_variational_posteriors_draws_evenly_from_its_members(pro
 
 
 def test_members_are_placed_on_devices_first(problem):
-    from posteriax.run.program import members_mesh
+    from posteriax.run.device_mesh import members_mesh
 
     assert len(jax.devices()) == 2
     assert [members_mesh(m, None).size for m in (1, 2, 3, 4)] == [1, 2, 1, 2]

@@ -171,9 +171,3 @@ def test_bad_settings_are_errors_that_name_them(kind, bad):
 def test_more_parts_than_examples_is_an_error(gaussian):
     with pytest.raises(ValueError, match="micro_batches=3 is more than there are examples, 2"):
         px.fit(gaussian.problem, gaussian.data, px.HMC(micro_batches=3), draws=1, key=0)
-
-
-def test_a_data_axis_is_for_the_whole_data_set(gaussian):
-    mesh = jax.make_mesh((1, 2), ("members", "data"), devices=jax.devices()[:2])
-    with pytest.raises(ValueError, match="SGHMC uses minibatches"):
-        px.fit(gaussian.problem, gaussian.data, px.SGLD(1e-3), draws=1, key=0, mesh=mesh)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 import posteriax as px
 from posteriax.cli.bench.timing import timed
@@ -22,6 +23,8 @@ class Driver:
         data: ``(x, y)``.
         members: how many run at once, each on a device of its own if there are enough.
         batch_size: of minibatches; None for the whole data set at every step.
+        mesh: the devices; by default members are spread over all.
+        shard: the paths of leaves whose parameters are split over devices.
         lengths: `warmup` and `thin` of a sampler.
     """
 
@@ -33,14 +36,19 @@ class Driver:
         *,
         members: int = 1,
         batch_size: int | None = None,
+        mesh: Mesh | None = None,
+        shard: tuple[str, ...] = (),
         **lengths: Any,
     ):
         x, y = data
         example = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-        task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6, **lengths)
+        devices, whole = members_mesh(members, mesh), batch_size is None
+        axis = "data" if whole and devices.shape["data"] > 1 else None
+        task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6, data_axis=axis, **lengths)
         batches = None if batch_size is None else Minibatches.of(len(y), batch_size)
-        self.program = Program(Ensemble(method, members).bind(task), batches, members_mesh(members, None))
-        self.data = self.program.place(jax.tree.map(jnp.asarray, full_batch(data) if batches is None else data))
+        self.program = Program(Ensemble(method, members).bind(task), batches, devices, shard=shard)
+        given = full_batch(data, devices.shape["data"]) if whole else data
+        self.data = self.program.place(jax.tree.map(jnp.asarray, given), *(["data"] if whole else []))
         self.keys, self.states = self.program.begin(jax.random.key(0), self.data)
         self.step = 0
 

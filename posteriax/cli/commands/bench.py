@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 import typer
 
@@ -16,9 +17,10 @@ BENCHMARKS = {
     "gradients": "A step of mean-field VI that records the signal and noise of gradients, over one that does not.",
     "start": "Importing posteriax, and the README's first training step, each in a new process.",
     "tuning": "The tuning for XLA's CPU compiler: with and without each item.",
+    "sharding": "Mean-field ResNet-18 and rank-1 WRN-28-10 on two devices: memory, with parameters copied or split.",
     "memory": "Peak memory of predictions with many draws, and of a long run of HMC; measured once.",
 }
-FEWER_ROUNDS = {"start": 5}
+FEWER_ROUNDS = {"start": 5, "sharding": 3}
 
 
 def commands() -> typer.Typer:
@@ -28,6 +30,7 @@ def commands() -> typer.Typer:
         bench.command(name, help=text)(_command(name))
     bench.command()(networks)
     bench.command()(compilers)
+    bench.command()(scaling)
     return bench
 
 
@@ -65,3 +68,16 @@ def compilers(
     from posteriax.cli.bench.compilers import run_compilers, tables
 
     console().print(*tables(run_compilers(python, rounds, cpu_time)), sep="\n")
+
+
+def scaling(
+    rounds: int = _rounds(3),
+    out: Path | None = typer.Option(None, help="A JSON file for what was measured."),
+    page: Path | None = typer.Option(None, help="A Markdown page whose measured part is replaced, as docs/scaling.md."),
+) -> None:
+    """One and two devices and processes: throughput, collectives, and what they imply for 8, 64 and 512 devices."""
+    from posteriax.cli.bench.scaling import measure, tables, write
+
+    measured = measure(rounds)
+    write(measured, out, page)
+    console().print(*tables(measured), sep="\n")

@@ -1,0 +1,69 @@
+"""The devices of a run or a prediction: members, chains or draws along one axis, examples along the other."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from posteriax._internal.checks import check_count
+
+MEMBERS, DATA = "members", "data"
+_current: ContextVar[Mesh | None] = ContextVar("mesh", default=None)
+
+
+def mesh(*, members: int = 1, data: int = 1, devices: Sequence[Any] | None = None) -> Mesh:
+    """A mesh of ``members * data`` devices for ``px.fit(..., mesh=...)``.
+
+    The members of an ensemble, or a sampler's chains, are spread over `members` groups of `data` devices each; the
+    devices of a group share the examples of every step. Neighbouring devices, which usually have the fastest
+    connection, are in the same group.
+
+    Args:
+        members: how many groups; must divide the number of members or chains.
+        data: devices in a group; must divide the examples of a batch. (A full batch is padded with examples of weight
+            0.)
+        devices: which devices; by default the first ones of ``jax.devices()``, of all processes.
+
+    >>> import posteriax as px
+    >>> dict(px.mesh(members=1, data=1).shape)
+    {'members': 1, 'data': 1}
+    """
+    members, data = check_count("members", members), check_count("data", data)
+    found = list(jax.devices() if devices is None else devices)
+    if len(found) < members * data:
+        where = f"there are {len(found)}" if devices is None else f"devices= has {len(found)}"
+        raise ValueError(
+            f"px.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
+            f'jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
+        )
+    return Mesh(np.array(found[: members * data]).reshape(members, data), (MEMBERS, DATA))
+
+
+@contextlib.contextmanager
+def use_mesh(mesh: Mesh) -> Iterator[None]:
+    """Everything inside uses this mesh: fits, predictions, and what is made of them (evaluations, diagnoses).
+
+    Predictions split their draws over the axis "members", and their examples over the axis "data".
+
+    >>> import numpy as np, posteriax as px
+    >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
+    >>> (x, y), (x_test, y_test) = px.data.two_moons()
+    >>> with px.use_mesh(px.mesh(data=1)):
+    ...     predictive = px.fit(problem, (x, y), px.MAP(), steps=5, key=0).predict(x_test)
+    """
+    if not isinstance(mesh, Mesh) or not {MEMBERS, DATA} >= set(mesh.axis_names):
+        raise TypeError(f"mesh must be px.mesh(members=..., data=...), got {mesh!r}")
+    token = _current.set(mesh)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_mesh() -> Mesh | None:
+    """The mesh of the innermost :func:`use_mesh`, or None."""
+    return _current.get()

@@ -1,0 +1,148 @@
+"""The layout of a run over devices changes its result by rounding only."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+import pytest
+
+import posteriax as px
+from posteriax import families as q
+
+NET = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
+ADAM = optax.adam(1e-2)
+# few enough steps that rounding cannot grow: the dynamics are not chaotic over so short a time
+METHODS = {
+    "MAP": (px.MAP(ADAM), {"steps": 20}),
+    "VI, one draw of the weights": (px.VI(q.Normal(), "weight", ADAM), {"steps": 20}),
+    "VI, flipout": (px.VI(q.Normal(), "flipout", ADAM), {"steps": 20}),
+    "VI, local": (px.VI(q.Normal(), "local", ADAM), {"steps": 20}),
+    "VI, rank-1": (px.VI(q.Rank1(2), optimizer=ADAM), {"steps": 20}),
+    "SGHMC": (px.SGHMC(1e-5, warmup_epochs=2, epochs_per_draw=1), {"draws": 3}),
+    "SWAG": (px.SWAG(rank=2), {"epochs": 6}),
+    "Laplace": (px.Laplace(), {"epochs": 6}),
+}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return px.Problem(NET, px.Categorical())
+
+
+def results(posterior):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(posterior.sample(0, 5))]
+
+
+def assert_same(one, two, atol=2e-4):
+    for a, b in zip(results(one), results(two), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=atol)
+
+
+QUICK = ("VI, flipout",)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
+def test_a_batch_split_over_devices_gives_the_same_posterior(name, problem, moons):
+    method, length = METHODS[name]
+    one, two = (
+        px.fit(problem, moons[0], method, key=0, batch_size=20, mesh=mesh, **length)
+        for mesh in (px.mesh(), px.mesh(data=2))
+    )
+    assert_same(one, two)
+
+
+def test_chains_on_two_devices_are_those_on_one(problem, moons):
+    hmc = px.HMC(step_size=0.01, start="network", warmup=1)
+    one, two = (
+        px.fit(problem, moons[0], hmc, draws=5, chains=2, key=0, mesh=mesh) for mesh in (px.mesh(), px.mesh(members=2))
+    )
+    assert_same(one, two)
+
+
+@pytest.mark.slow
+def test_augmented_batches_and_batches_from_the_host_are_split_too(problem, moons, tmp_path):
+    x, y = moons[0]
+    np.save(tmp_path / "x.npy", x)
+    on_disk = np.load(tmp_path / "x.npy", mmap_mode="r")
+    loader = [(x[i : i + 20], y[i : i + 20]) for i in range(0, 60, 20)]
+    jitter = lambda key, x: x + 0.1 * jax.random.normal(key, x.shape)  # noqa: E731
+    for data, options in (
+        ((x, y), {"batch_size": 20, "augment": jitter}),
+        ((on_disk, y), {"batch_size": 20}),
+        (loader, {}),
+    ):
+        one, two = (
+            px.fit(problem, data, px.VI(optimizer=ADAM), steps=20, key=0, mesh=mesh, **options)
+            for mesh in (px.mesh(), px.mesh(data=2))
+        )
+        assert_same(one, two)
+
+
+def test_a_split_batch_is_computed_on_both_devices_and_summed(problem, moons):
+    """Each device multiplies only its part of the batch, and gradients are added across devices."""
+    from posteriax.run.feeding import Supply
+    from posteriax.run.preparing import Length, prepare_run
+
+    prepared = prepare_run(problem, moons[0], px.MAP(ADAM), 0, Length(None, 5, None), None, 20, px.mesh(data=2), None)
+    program = prepared.program
+    data = Supply(prepared.data, program).take(0, 1)
+    keys, states = program.begin(prepared.key, data)
+    text = program.chunk.lower(keys, states, data, np.int32(0), np.int32(1)).compile().as_text()
+    assert "all-reduce" in text
+    assert "f32[10,8]" in text and "f32[20,8]" not in text
+
+
+def test_sharded_parameters_are_held_in_parts_and_give_the_same_posterior(problem, moons):
+    """Mean, scale and Adam's moments of the weights are on either device by halves, in every step."""
+    from posteriax.run import fitting
+
+    seen = []
+    run_steps = fitting.run_steps
+
+    def look(program, supply, keys, run, *rest):
+        run_steps(program, supply, keys, run, *rest)
+        seen.append((program.chunk._cache_size(), run.states))
+
+    fit = lambda **where: px.fit(  # noqa: E731
+        problem, moons[0], px.VI(q.Normal(), optimizer=ADAM), steps=20, key=0, batch_size=20, **where
+    )
+    fitting.run_steps = look
+    try:
+        sharded = fit(mesh=px.mesh(data=2), shard="**/weight")
+    finally:
+        fitting.run_steps = run_steps
+    ((programs, states),) = seen
+    assert programs == 1
+    weights = [leaf for name, own in states.variational.items() for leaf in own.values() if name.endswith("weight")]
+    moments = [leaf for leaf in jax.tree.leaves(states.optimizer) if leaf.ndim == 3]
+    assert len(weights) == 4 and len(moments) >= 8
+    for leaf in weights + moments:
+        assert leaf.addressable_shards[0].data.size * 2 == leaf.size
+    biases = [leaf for name, own in states.variational.items() for leaf in own.values() if name.endswith("bias")]
+    assert all(leaf.addressable_shards[0].data.size == leaf.size for leaf in biases)
+    assert_same(fit(), sharded)
+
+
+def test_an_impossible_mesh_is_an_error(problem, moons):
+    fit = lambda method, mesh, **options: px.fit(problem, moons[0], method, key=0, mesh=mesh, **options)  # noqa: E731
+    with pytest.raises(ValueError, match="needs 3 devices, but there are 2"):
+        px.mesh(data=3)
+    with pytest.raises(ValueError, match="over 2 devices, which does not divide the 3 members"):
+        fit(px.Ensemble(px.MAP(), 3), px.mesh(members=2), steps=1)
+    with pytest.raises(ValueError, match="over 2 devices, but a batch has 1 examples"):
+        fit(px.MAP(), px.mesh(data=2), steps=1, batch_size=1)
+    with pytest.raises(ValueError, match="does not divide its 15 examples"):
+        fit(px.MAP(), px.mesh(data=2), steps=1, batch_size=16)
+    with pytest.raises(TypeError, match=r"mesh must be px\.mesh"):
+        fit(px.MAP(), 2, steps=1)
+    with pytest.raises(ValueError, match="shard= splits parameters over the devices that share the data"):
+        fit(px.MAP(), px.mesh(), steps=1, shard="**/weight")
+    with pytest.raises(ValueError, match='shard="kernel" matches no leaf'):
+        fit(px.MAP(), px.mesh(data=2), steps=1, shard="kernel")
+    with pytest.raises(ValueError, match="shard= is for methods that use minibatches"):
+        fit(px.HMC(), px.mesh(data=2), draws=1, shard="**/weight")
+    one = tuple(a[:1] for a in moons[0])
+    with pytest.raises(ValueError, match="over 2 devices, but there are 1 examples"):
+        px.fit(problem, one, px.HMC(), draws=1, key=0, mesh=px.mesh(data=2))
