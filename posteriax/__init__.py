@@ -3,7 +3,7 @@
 import os as _os
 import sys as _sys
 
-if _os.path.basename(_sys.argv[0]) == "posteriax":
+if _os.path.basename(_sys.argv[0]) in ("posteriax", "-m"):  # -m while Python looks for the package: python -m posteriax
     # The command line caches compiled programs, and on some machines XLA logs two long lines about machine features for
     # each one that it loads. XLA reads the level when JAX is imported, which is below: only here it can still be set.
     _os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
