@@ -54,7 +54,9 @@ def family_of(method: str, settings: Settings) -> dict[str, q.Family]:
     else:
         scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
         own_prior: Any = {} if method == HALF_CAUCHY else {"prior_scale": scale}
-        start: Any = {"start": settings.start, "start_value": settings.start_value}
+        # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
+        around = "normal" if method == BATCH_ENSEMBLE else settings.start
+        start: Any = {"start": around, "start_value": settings.start_value}
         changes = CHANGES.get(method, {})
         positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for
         own = q.Rank1(components_of(method, settings), **({} if positive else start), **own_prior, **changes)

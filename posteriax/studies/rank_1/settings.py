@@ -125,8 +125,8 @@ SMOKE = Settings(
     seeds=1,
     data=("fashion_small",),
     tables=(
-        Images("made-up/cifar10", "MLP", 32, 16, 8, (4, 4), batch_size=8, steps=4, pool=8, methods=(DEEP,), **_FEW),
-        Images("fashion_small", "MLP", 64, 16, 8, (4, 4), 8, 4, pool=4, methods=(DEEP, GAUSSIAN), **_FEW),
+        Images("made-up/cifar10", "MLP", 32, 16, 8, (4,), batch_size=8, steps=4, pool=8, methods=(DEEP,), **_FEW),
+        Images("fashion_small", "MLP", 64, 16, 8, (4,), 8, 4, pool=4, methods=(DEEP, GAUSSIAN), **_FEW),
     ),
     mortality=Mortality("made-up/physionet2012", 32, 16, 3, batch_size=8, steps=4, hours=2, methods=(DEEP,)),
     members=2,
