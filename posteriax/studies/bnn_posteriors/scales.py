@@ -124,7 +124,7 @@ LAPTOP = Settings(
         rows=1000,
         hidden=50,
         prior_variance=1.0,
-        sampling=Sampling(chains=2, warmup=150, draws=50, trajectory=3.0),
+        sampling=Sampling(chains=4, warmup=60, draws=40, trajectory=0.3, leapfrogs=2000),
         recipe=Recipe(members=5),
     ),
 )
