@@ -105,7 +105,7 @@ step sizes, and the variance of the prior, were chosen on the MLP by the likelih
 out, with another seed; the CNN has the same ones, and a prior of variance 1/5. Those for UCI have not been tuned. A
 deep ensemble has ten members, five for UCI; MAP is the average over the scores of its members. IMDB is left to the
 paper's scale: HMC on 200 reviews of 20 to 28 words classified 51 % of the held-out reviews, no better than chance,
-while a linear model of all words needs 500 reviews of 100 words for 70 %.
+while a linear model of the 500 most frequent words needs 500 reviews of 100 words for 70 %.
 """
 
 STUDY = Study(
