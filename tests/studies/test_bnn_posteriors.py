@@ -150,3 +150,13 @@ def test_a_cell_gives_the_same_result_twice():
     cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == "regression")
     once, again = (json.dumps(plain(STUDY.run(cell, SMOKE, Workbench(progress=False)))) for _ in range(2))
     assert once == again
+
+
+def test_empcov_is_the_prior_of_the_incoming_weights_of_each_unit():
+    chosen = examples.load_examples(Workbench(), TINY, 0)
+    prior = {"**": px.priors.Normal(0.3), shift.FIRST_LAYER: px.priors.EmpCov(chosen.train[0], 0.3)}
+    problem = examples.problem_of(TINY, chosen, prior=prior)
+    first = problem.priors.network.layers[0].weight
+    assert first.event_shape == (49, 4)
+    variances = np.asarray(first.variance)
+    np.testing.assert_allclose(variances, np.repeat(variances[:, :1], 4, axis=1))  # the same for every unit

@@ -100,11 +100,12 @@ every proposal accepted or rejected, in four chains. They start at members of th
 experiments at random weights. Temperature, prior, trajectory and step size vary on the MLP, instead of a ResNet-20 on
 CIFAR-10 and a CNN-LSTM on IMDB; noise on the pixels and EmpCov are on an MLP of the same size with 300 images of MNIST,
 whose pixels are not centred, so that black is 0. UCI has the paper's network, 50 hidden units that predict mean and
-noise, on splits 0 to 4 of the 20, with at most 1,000 training rows. Learning rates, step sizes and the
-variances of the priors were chosen by the likelihood of training examples that were held out, with another seed (for
-UCI another split). A deep ensemble has ten members, five for UCI; MAP is the average over scores of its members. IMDB
-is left to the paper's scale: HMC on 200 reviews of 20 to 28 words, all that it could be given here, classified 51 to
-52 % of the held-out reviews.
+noise, on splits 0 to 4 of the 20, with at most 1,000 training rows. Learning rates and
+step sizes, and the variance of the prior, were chosen on the MLP by the likelihood of training images that were held
+out, with another seed; the CNN has the same ones, and a prior of variance 1/5. Those for UCI have not been tuned. A
+deep ensemble has ten members, five for UCI; MAP is the average over the scores of its members. IMDB is left to the
+paper's scale: HMC on 200 reviews of 20 to 28 words classified 51 % of the held-out reviews, no better than chance,
+while a linear model of the 500 most frequent words needs 500 reviews of 100 words for 70 %.
 """
 
 STUDY = Study(

@@ -10,6 +10,7 @@ import numpy as np
 from posteriax import priors as p
 from posteriax import zoo
 from posteriax.problem import Categorical, Problem
+from posteriax.problem import network as with_example
 from posteriax.studies.bnn_posteriors.settings import Target
 from posteriax.studies.bnn_posteriors.small_cnn import SmallCNN
 from posteriax.studies.workbench import Workbench
@@ -112,4 +113,6 @@ def problem_of(
     """
     classes = 2 if target.words else 10
     net = NETWORKS[target.network](target, examples.train[0].shape[1:], classes, jax.random.key(0))
+    if isinstance(prior, dict):
+        net = with_example(net, example=examples.train[0][:1])  # EmpCov must know which axis is the inputs'
     return Problem(net, Categorical(), prior or p.Normal(math.sqrt(target.prior_variance)), temperature)

@@ -29,7 +29,7 @@ def sample(
         warmup=sampling.warmup,
         step_size=sampling.step_size * math.sqrt(problem.temperature) if fixed else None,
         trajectory=sampling.trajectory or None,
-        masses="prior" if fixed or correlated(problem) else "adapted",
+        masses="prior" if fixed or sampling.trajectory or correlated(problem) else "adapted",
         max_leapfrogs=LONGEST if fixed else sampling.leapfrogs,
         start=start or "network",
     )

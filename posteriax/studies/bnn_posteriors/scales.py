@@ -82,26 +82,12 @@ CNN = replace(
     sampling=Sampling(chains=4, warmup=20, draws=80, step_size=0.01),
     kinds=("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC"),
 )
-REVIEWS = Target(
-    "IMDB, CNN-LSTM",
-    "imdb",
-    "CNN-LSTM",
-    (6, 6, 6),
-    train=200,
-    test=500,
-    prior_variance=1.0,
-    words=300,
-    length=20,
-    sampling=Sampling(chains=4, warmup=60, draws=50),
-    recipe=replace(SAMPLER, chains=2, warmup_epochs=100, epochs_per_draw=10),
-    kinds=("SGLD", "SGHMC"),
-)
 DIGITS = Target("MNIST, MLP", "mnist", "MLP", (16,), train=300, test=500, prior_variance=1 / 10, spread=0.3)
 SHORT = Sampling(chains=4, warmup=15, draws=30, step_size=0.01)
 LAPTOP = Settings(
     seeds=3,
-    data=("fashion_mnist", "mnist", "imdb", *SETS),
-    targets=(MLP, CNN, REVIEWS),
+    data=("fashion_mnist", "mnist", *SETS),
+    targets=(MLP, CNN),
     short=SHORT,
     tempered=(MLP,),
     temperatures=TEMPERATURES,
@@ -124,7 +110,7 @@ LAPTOP = Settings(
         rows=1000,
         hidden=50,
         prior_variance=1.0,
-        sampling=Sampling(chains=2, warmup=150, draws=50, trajectory=3.0),
+        sampling=Sampling(chains=4, warmup=60, draws=40, trajectory=0.3, leapfrogs=2000),
         recipe=Recipe(members=5),
     ),
 )

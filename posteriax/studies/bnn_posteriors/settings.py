@@ -9,9 +9,10 @@ class Sampling:
 
     Args:
         chains, warmup, draws: how many chains, and transitions and draws of each.
-        step_size: of the leapfrog, with unit masses; if 0, step size and masses are adapted in the warm-up.
-        trajectory: in units of the weights or, with adapted masses, of their posterior scales; if 0, it is a quarter
-            of a period: pi / 2 times the prior's scale, times sqrt(T), or what the warm-up finds.
+        step_size: of the leapfrog at T = 1, with unit masses; if 0, it is adapted in the warm-up, to unit masses too
+            if a trajectory is given, else with masses of its own for every weight.
+        trajectory: in units of the weights; if 0, it is a quarter of a period: pi / 2 times the prior's scale, times
+            sqrt(T), or what the warm-up finds.
         leapfrogs: of a trajectory, at most, if the step size is adapted.
     """
 
