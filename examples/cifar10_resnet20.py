@@ -6,8 +6,8 @@ Random crops and flips, SGD with momentum. The network averages over positions, 
 is trained on images of half the width first, which cost a quarter, and then on the whole ones.
 
 On the first 15,000 training images and 4,000 test images of the official order: 85.2 % correct (a standard error of
-0.6), NLL 0.476, after 93 minutes of processor time, which is 46 minutes of two cores. After the first part, on images of
-half the width: 74.7 %.
+0.6), NLL 0.476, after 93 minutes of processor time, which is 46 minutes of two cores. After the first part, on images
+of half the width: 74.7 %.
 """
 
 import os
