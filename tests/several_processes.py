@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from unittest import mock
 
 import compilation  # noqa: F401  first
 import equinox as eqx
@@ -24,8 +25,9 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.run import agreement, checkpoint, loop
 
-jax.config.update("jax_num_cpu_devices", int(os.environ.get("JAX_NUM_CPU_DEVICES", "2")))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # some runs follow each other
+if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", int(os.environ.get("JAX_NUM_CPU_DEVICES", "2")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # some runs follow each other
 ADAM = optax.adam(1e-2)
 (X, Y), _ = px.data.two_moons(train=60, test=1)
 HMC = px.HMC(step_size=0.01, start="network", warmup=2)
@@ -81,8 +83,8 @@ def run(name, folder, **options):
 
 def run_with_checkpoint(folder, name="VI"):
     """A run that saves after every step."""
-    loop.SECONDS_PER_CHUNK = 1e-6
-    return run(name, folder, checkpoint=folder / "run", checkpoint_every=1e-9)
+    with mock.patch.object(loop, "SECONDS_PER_CHUNK", 1e-6):
+        return run(name, folder, checkpoint=folder / "run", checkpoint_every=1e-9)
 
 
 def save(posterior, path):
