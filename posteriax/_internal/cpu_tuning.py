@@ -25,6 +25,7 @@ from jax.extend.core import Primitive, primitives
 
 from posteriax._internal.compiler import platform_of
 from posteriax._internal.convolutions import faster_convolution
+from posteriax._internal.layouts import divided
 from posteriax._internal.narrow_products import faster_narrow_product
 from posteriax._internal.pooling import faster_max_pool_gradient
 from posteriax._internal.rewriting import Rule, rewritten
@@ -99,18 +100,26 @@ def with_fast_operations(fun: Callable[..., Any], platform: str | None = None) -
     return rewritten(fun, rules) if rules else fun
 
 
-def computed_once(make: Callable[[], jax.Array], unless_nan: jax.Array) -> jax.Array:
-    """`make()`; on a CPU, computed once although several operations read it.
+def computed_once(make: Callable[[], jax.Array], key: jax.Array, unless_nan: jax.Array) -> jax.Array:
+    """`make()`, noise of a key; on a CPU, computed once although several operations read it.
 
     A step reads its noise twice: in the draw and in the gradient of the scale. XLA would fuse the inverse error
     function into each reader, including Adam's three updates, and compute it four times. It does not fuse across a
     conditional. This one gives zeros if the first entry of `unless_nan` is not finite: that is what the noise will be
     added to or multiplied with, so the result is then not finite either way, which the compiler cannot know.
+
+    In a program that the compiler divides, devices would have to tell each other that entry. There the condition is
+    that the product of two consecutive numbers, one of them from the key, is even: true, which it does not know either.
     """
     if not in_use(NOISE_ONCE):
         return make()
+    if divided():
+        word = jax.random.key_data(key).reshape(-1)[0]
+        condition = (word * (word + 1)) & 1 == 0
+    else:
+        condition = jnp.isfinite(unless_nan.reshape(-1)[0])
     spec = jax.eval_shape(make)
-    return jax.lax.cond(jnp.isfinite(unless_nan.reshape(-1)[0]), make, lambda: jnp.zeros(spec.shape, spec.dtype))
+    return jax.lax.cond(condition, make, lambda: jnp.zeros(spec.shape, spec.dtype))
 
 
 LARGE = 2**14  # entries of an array whose random bits are worth a kernel of their own

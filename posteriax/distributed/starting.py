@@ -1,5 +1,6 @@
 """Joining the processes of a run."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -66,6 +67,7 @@ def initialize(
     # on SIGTERM a run writes a checkpoint and ends (posteriax._internal.interruption); JAX's own handler would take it
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    _let_threads_finish()
     try:
         jax.distributed.initialize(
             coordinator_address=coordinator,
@@ -104,6 +106,18 @@ def several() -> bool:
 def is_first() -> bool:
     """Whether this is the process that shows progress and writes files."""
     return jax.process_index() == 0
+
+
+def _let_threads_finish() -> None:
+    """On Linux, make this process a batch job, and with it the threads that it will start.
+
+    Gloo's receiving thread is woken by every message, and polls as long as the thread that sends holds their lock. If
+    it may interrupt the sender, on a busy core it polls for the rest of its time slice: a sum of 64 bytes over two
+    processes took 3.9 ms. A thread of a batch job waits for its turn, and the same sum takes 0.12 ms.
+    """
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with contextlib.suppress(OSError):  # a sandbox may forbid it: slower, but right
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _check(coordinator: str, processes: int, process: int) -> None:

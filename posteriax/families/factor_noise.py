@@ -108,7 +108,7 @@ class _Point(Noise):
 
 
 def _cauchy(key: jax.Array, shape: Any, dtype: Any, kernel: jax.Array) -> jax.Array:
-    return computed_once(lambda: jax.random.cauchy(key, shape, dtype), unless_nan=kernel)
+    return computed_once(lambda: jax.random.cauchy(key, shape, dtype), key, unless_nan=kernel)
 
 
 NOISES: dict[str, Noise] = {

@@ -1,5 +1,7 @@
 """The layout of a run over devices changes its result by rounding only."""
 
+import re
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.cli.bench.driver import Driver
 
 NET = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
 ADAM = optax.adam(1e-2)
@@ -51,6 +54,20 @@ def test_a_batch_split_over_devices_gives_the_same_posterior(name, problem, moon
         for mesh in (px.mesh(), px.mesh(data=2))
     )
     assert_same(one, two)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [px.MAP(), px.VI(q.Normal(), "local"), px.VI(q.Normal(), "flipout"), px.VI(q.Rank1(2)), px.SGHMC(1e-5)],
+    ids=["MAP", "VI, local", "VI, flipout", "VI, rank-1", "SGHMC"],
+)
+@pytest.mark.every_day("VI, flipout", "VI, rank-1")
+def test_a_step_over_a_split_batch_adds_up_gradients_and_exchanges_nothing_else(method, problem, moons):
+    driver = Driver(problem, method, moons[0], batch_size=20, mesh=px.mesh(data=2))
+    steps = driver.program.chunk.lower(driver.keys, driver.states, driver.data, np.int32(0), np.int32(1))
+    compiled = steps.compile().as_text()
+    exchanges = re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", compiled)
+    assert exchanges == ["all-reduce"]
 
 
 def test_chains_on_two_devices_are_those_on_one(problem, moons):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from posteriax._internal.layouts import divided
 from posteriax.families.arrays.random_array import Contraction, RandomArray
 
 
@@ -167,7 +168,8 @@ def _same_data(
 def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
     """The contraction, with the components merged into the axis of examples.
 
-    With a separate axis, XLA would transpose a copy of the data for the gradient of the shared kernel.
+    With a separate axis, XLA would transpose a copy of the data for the gradient of the shared kernel. Where the
+    compiler splits the examples over devices, they come first in the merged axis, which can then be split as they are.
     """
     apply = contraction.apply
     if contraction.examples is None:
@@ -179,9 +181,11 @@ def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
     def _(size: int, batched: Any, x: Any, kernel: Any) -> tuple[Any, bool]:
         if not batched[0] or batched[1]:
             return jax.vmap(apply, [0 if b else None for b in batched])(x, kernel), True
-        rows = jnp.moveaxis(x, 0, into)
+        after = int(divided())
+        rows = jnp.moveaxis(x, 0, into + after)
         out = apply(rows.reshape(*x.shape[1 : into + 1], -1, *x.shape[into + 2 :]), kernel)
-        split = out.reshape(*out.shape[:out_of], size, -1, *out.shape[out_of + 1 :])
-        return jnp.moveaxis(split, out_of, 0), True
+        sizes = (-1, size) if after else (size, -1)
+        split = out.reshape(*out.shape[:out_of], *sizes, *out.shape[out_of + 1 :])
+        return jnp.moveaxis(split, out_of + after, 0), True
 
     return merged

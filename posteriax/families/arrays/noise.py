@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from posteriax._internal.cpu_tuning import computed_once, is_large, random_bits
+from posteriax._internal.layouts import whole_everywhere
 
 
 def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan: jax.Array) -> jax.Array:
@@ -25,7 +26,7 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan
             return _normal_of(random_bits(key, shape), dtype)
         return jax.random.normal(key, shape, wide).astype(dtype)
 
-    return computed_once(make, unless_nan)
+    return computed_once(make, key, unless_nan)
 
 
 def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
@@ -38,11 +39,13 @@ def normal_and_signs(
 ) -> tuple[jax.Array, jax.Array]:
     """`standard_normal` and `signs` from one call of the generator, which is slow to compile.
 
-    The noise has the resolution of single precision whatever its dtype.
+    The noise has the resolution of single precision whatever its dtype. Where the compiler splits a batch over devices,
+    each of them draws all words: the signs, of which it needs a part, would otherwise have the noise split as well, and
+    then the parameters that it is multiplied by, and the optimiser's state, to be collected again at every step.
     """
     count = math.prod(shape)
-    words = jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32)
-    noise = computed_once(lambda: _normal_of(words[:count], dtype).reshape(shape), unless_nan)
+    words = whole_everywhere(jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32))
+    noise = computed_once(lambda: _normal_of(words[:count], dtype).reshape(shape), key, unless_nan)
     return noise, _signs_of(words[count:], sign_shape, dtype)
 
 
@@ -52,7 +55,9 @@ def _words_for(shape: Sequence[int]) -> int:
 
 def _signs_of(words: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
     bits = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
-    return (1 - 2 * bits.reshape(-1)[: math.prod(shape)].astype(dtype)).reshape(shape)
+    # a word may have signs of examples on two devices
+    own = whole_everywhere(bits.reshape(-1)[: math.prod(shape)])
+    return (1 - 2 * own.astype(dtype)).reshape(shape)
 
 
 def _normal_of(words: jax.Array, dtype: Any) -> jax.Array:

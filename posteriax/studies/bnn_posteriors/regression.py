@@ -1,6 +1,7 @@
 """UCI regression over standard splits: HMC beside a deep ensemble, mean-field VI, SGLD and MAP."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -34,8 +35,9 @@ ROWS = (HMC_ROW, "SGLD", ENSEMBLE_ROW, VI_ROW, MAP_ROW)
 
 def run_regression(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, Any]:
     """All methods on one split of one set."""
-    chosen = settings.regression
-    data = bench.load(str(cell.settings["data"]), split=cell.seed)
+    name, chosen = str(cell.settings["data"]), settings.regression
+    chosen = replace(chosen, sampling=chosen.sampling_of(name))
+    data = bench.load(name, split=cell.seed)
     train = training_rows(data.train, chosen.rows, cell.seed)
     return {"rows": len(train[1]), **fit_all(bench, chosen, train, data, cell.seed)}
 
@@ -58,8 +60,9 @@ def fit_all(bench: Workbench, chosen: Regression, train: Any, data: DataSet, see
 
 
 def regression_problem(chosen: Regression, inputs: int) -> Problem:
-    net = zoo.uci_mlp(inputs=inputs, hidden=(chosen.hidden,), key=jax.random.key(0))
-    return Problem(net, Normal(scale="predicted"), p.Normal(math.sqrt(chosen.prior_variance)))
+    outputs = 2 if chosen.scale == "predicted" else 1
+    net = zoo.uci_mlp(inputs=inputs, hidden=(chosen.hidden,), outputs=outputs, key=jax.random.key(0))
+    return Problem(net, Normal(scale=chosen.scale), p.Normal(math.sqrt(chosen.prior_variance)))
 
 
 def training_rows(train: Any, most: int, seed: int) -> Any:

@@ -1,6 +1,7 @@
 """Settings of the study at each scale."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class Regression:
         hidden: units of the hidden layer.
         prior_variance: of every weight.
         sampling, recipe: as for a target.
+        scale: of the noise: "predicted" by a second output, as in the paper, or one "learned" number.
+        trajectories: other lengths of trajectories, for sets with little noise.
     """
 
     sets: tuple[str, ...]
@@ -132,6 +135,12 @@ class Regression:
     prior_variance: float
     sampling: Sampling
     recipe: Recipe
+    scale: Literal["predicted", "learned"] = "predicted"
+    trajectories: tuple[tuple[str, float], ...] = ()
+
+    def sampling_of(self, name: str) -> Sampling:
+        """How one of the sets is sampled."""
+        return replace(self.sampling, trajectory=dict(self.trajectories).get(name, self.sampling.trajectory))
 
 
 @dataclass(frozen=True)
