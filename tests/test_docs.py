@@ -43,7 +43,37 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda test: test.name)
+# two seconds and more, and what they show is tested elsewhere: for `make check-all`
+LONG = (
+    "posteriax.analysis.kappa.kappa",
+    "posteriax.analysis.local_product_matrix.local_product_matrix",
+    "posteriax.analysis.phase_transition.accuracies",
+    "posteriax.analysis.product_matrix.product_matrix",
+    "posteriax.analysis.product_matrix.sampled_product_matrix",
+    "posteriax.analysis.sparse_ensemble.sparse_ensemble",
+    "posteriax.automatic.baselines.fit_baselines",
+    "posteriax.automatic.reference.sample_reference",
+    "posteriax.diagnostics.diagnosis.diagnose",
+    "posteriax.diagnostics.until_mixed.UntilMixed",
+    "posteriax.methods.laplace.Laplace",
+    "posteriax.methods.mclmc.MCLMC",
+    "posteriax.methods.nuts.NUTS",
+    "posteriax.posterior.batch_statistics.with_batch_statistics",
+    "posteriax.zoo.vgg.vgg_like",
+    "posteriax.zoo.vit.vit",
+)
+
+
+def cases():
+    for example in EXAMPLES:
+        yield pytest.param(example, id=example.name, marks=[pytest.mark.slow] * (example.name in LONG))
+
+
+def test_long_examples_exist():
+    assert set(LONG) <= {example.name for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("example", list(cases()))
 def test_example_runs(example):
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     report = []

@@ -8,20 +8,17 @@ rank x rank determinant. (Spantini et al. 2015; draws as in Bhattacharya, Chakra
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.checks import check_choice, check_count, check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, Variational, gaussian_entropy
-from posteriax.families.units import Units
-from posteriax.priors import Leaf
+from posteriax.families.directions import WithDirections
+from posteriax.families.family import Variational, gaussian_entropy
 
 
 @dataclass(frozen=True)
-class LowRankPrecision(Gaussian):
+class LowRankPrecision(WithDirections):
     """Independent weights, except along a few directions in which they are narrower.
 
     ``px.Laplace(structure="low-rank")`` gives posteriors of this family: the prior's scales, and the leading directions
@@ -36,34 +33,6 @@ class LowRankPrecision(Gaussian):
     >>> q.LowRankPrecision(4)
     LowRankPrecision(rank=4, over='leaf', scale=0.01)
     """
-
-    rank: int = 4
-    over: Literal["leaf", "network"] = "leaf"
-    scale: float = 0.01
-
-    def __post_init__(self) -> None:
-        check_count("rank", self.rank)
-        check_choice("over", self.over, ("leaf", "network"))
-        check_positive("scale", self.scale)
-
-    @property
-    def joint(self) -> bool:  # type: ignore[override]
-        return self.over == "network"
-
-    def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
-        rank = min(self.rank, value.size)
-        return {
-            "mean": value,
-            "log_scale": jnp.full_like(value, jnp.log(self.scale)),
-            "directions": 0.1 * jax.random.normal(key, (*value.shape, rank), value.dtype),
-        }
-
-    def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
-        return {**variational, "log_scale": 0.5 * jnp.log(variance)}
-
-    def units(self, variational: Variational) -> Units:
-        scale = jnp.exp(variational["log_scale"])
-        return Units({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
 
     def variance(self, variational: Variational) -> jax.Array:
         flat, factor = _directions(variational)

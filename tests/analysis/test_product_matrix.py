@@ -104,7 +104,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.every_day("full", "normal", "tied")
+@pytest.mark.every_day("normal")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_posteriors_product_is_that_of_its_draws(name):
     net = eqx.nn.MLP(3, 2, 4, 2, key=KEY)

@@ -26,6 +26,7 @@ def mode():
     return fit_until_converged(PROBLEM, (X, STEEP), "map", key=0, length={"steps": 1500})
 
 
+@pytest.mark.slow
 def test_swag_that_diverges_is_repeated_with_smaller_steps(mode):
     outcome = fit_until_converged(PROBLEM, (X, STEEP), "swag", key=0, mode=replace(mode, status="converged"))
     assert outcome.status == "converged"

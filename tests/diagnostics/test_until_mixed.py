@@ -96,6 +96,7 @@ class Dying(px.UntilMixed):
 LOOKS: list = []
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_at_the_same_draw(tmp_path):
     rule = {"rhat": 1.03, "effective_draws": 150}
     plain, where = fit(px.UntilMixed(X, **rule)), {"checkpoint": tmp_path, "checkpoint_every": 1e-9}

@@ -55,6 +55,7 @@ for posterior in (full, hmc):
 """
 
 
+@pytest.mark.slow
 def test_what_ships_is_compiled_and_run():
     """The other tests compile with less optimisation, to save time: this one as a user does."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_FLAGS", "JAX_"))}

@@ -96,7 +96,7 @@ def convolutions(draw):
     return params, x, kernel
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("CONVOLUTIONS", "12")), derandomize=True)
+@settings(deadline=None, max_examples=int(os.environ.get("CONVOLUTIONS", "6")), derandomize=True)
 @given(convolutions())
 def test_any_convolution_and_its_gradients_stay_the_same(case):
     params, x, kernel = case

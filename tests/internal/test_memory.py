@@ -62,6 +62,7 @@ def test_whether_examples_are_coupled_is_tried_once_per_problem(monkeypatch, moo
     assert len(tried) == 1
 
 
+@pytest.mark.slow
 def test_compiled_predictions_are_forgotten_with_their_problem(moons):
     problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
     posterior = px.fit(problem, moons[0], px.MAP(), steps=2, key=0)

@@ -80,6 +80,7 @@ def test_hopeless_step_size_is_an_error_that_says_what_to_do():
         px.fit(exact.problem, exact.data, px.HMC(step_size=1.5, warmup=30), draws=5, key=0)
 
 
+@pytest.mark.slow
 def test_chains_are_independent_and_start_apart():
     exact = known.linear_regression()
     posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=5), draws=20, chains=3, key=0)

@@ -137,6 +137,7 @@ def test_low_rank_is_full_if_the_data_determine_no_more_directions(small):
     assert isinstance(low_rank.drawn_from.families["layers/0/weight"], q.LowRankPrecision)
 
 
+@pytest.mark.slow
 def test_low_rank_keeps_the_leading_directions_in_units_of_the_prior(small):
     """The covariance of rank r closest to the full one: S (I - U l / (1 + l) U') S with the r largest l of S G S."""
     _, (x, _), at_mode = small
@@ -180,7 +181,7 @@ def test_the_evidence_of_linear_regression_is_exact(structure):
     assert posterior.trace["log_evidence"] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.every_day("full")
+@pytest.mark.every_day("low-rank")
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_many_examples_and_little_noise_do_not_hide_the_prior(structure):
     """Curvatures from 1e-5 to 1e7 beside a prior of 0.1, in float32: the evidence against NumPy in float64."""
@@ -210,6 +211,7 @@ def test_a_prior_without_curvature_is_one_line(small):
         px.fit(problem, (x[:6], y[:6]), px.Laplace(mode="network", structure="full"), epochs=1, key=0)
 
 
+@pytest.mark.slow
 def test_linearised_predictions_have_the_moments_of_the_linear_model(small):
     """Mean f(x, w*) and covariance J S J', within five standard errors of 20,000 draws."""
     problem, (x, _), at_mode = small

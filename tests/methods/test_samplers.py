@@ -84,6 +84,7 @@ def small_net():
     return px.Problem(net, px.Categorical(), px.priors.Normal(0.3)), data
 
 
+@pytest.mark.slow
 def test_micro_batches_and_devices_change_nothing_but_rounding(small_net):
     """Twenty transitions of about fifty leapfrogs each; the dynamics of this problem are not chaotic."""
     problem, data = small_net

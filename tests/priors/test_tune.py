@@ -123,6 +123,7 @@ def laplace_evidences(net, data, grid):
     return found
 
 
+@pytest.mark.slow
 def test_the_tuned_evidence_of_a_network_is_at_least_that_of_a_grid(waves):
     """A grid of one scale for all weights and of the noise."""
     net, data, tuned = waves

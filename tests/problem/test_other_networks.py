@@ -42,7 +42,7 @@ def arrays(net):
     ]
 
 
-@pytest.mark.every_day("Keras two inputs, rank-1", "Haiku MLP, HMC")
+@pytest.mark.every_day("Haiku MLP, HMC")
 @pytest.mark.parametrize(("name", "method"), RUNS)
 @pytest.mark.filterwarnings("ignore:.*its prior follows its use")  # the library's, known from tests of their own
 def test_it_is_fitted_predicted_saved_and_loaded(name, method, tmp_path):

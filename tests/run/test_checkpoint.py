@@ -36,6 +36,7 @@ def test_killed_at_five_moments_a_run_ends_in_the_same_bytes(name, tmp_path):
     assert not list((tmp_path / "run").glob(".*"))  # nothing written aside is left
 
 
+@pytest.mark.every_day("VI", "HMC", "SGHMC", "until mixed")
 @pytest.mark.parametrize("name", killed_run.METHODS)
 def test_every_method_resumes_to_the_same_bytes(name, tmp_path, monkeypatch):
     """From the folder as a kill between a shard and the state that names it leaves it."""

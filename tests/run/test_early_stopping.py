@@ -102,6 +102,7 @@ class Scripted(StoppingRule):
         return value
 
 
+@pytest.mark.slow
 def test_the_best_state_survives_a_kill_in_the_checkpoint(tmp_path):
     values = [3.0, 1.0, 2.0, 2.0, 2.0, 2.0]
     plain = fit(Scripted(script=[*values], validation=VALID, patience=3))

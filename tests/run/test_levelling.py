@@ -72,6 +72,7 @@ def test_updates_fall_along_a_cosine():
     np.testing.assert_allclose(scales, [1, *falling, 0], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.every_day("VI")
 @pytest.mark.parametrize(
     "method", [px.Ensemble(px.MAP(optax.adam(0.05)), 2), px.VI(q.Normal())], ids=["ensemble", "VI"]

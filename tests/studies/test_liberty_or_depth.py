@@ -101,6 +101,7 @@ def test_more_seeds_are_more_restarts_and_splits():
     assert len(of(iris.NAME, 2)) == 2 * len(of(iris.NAME, 1))
 
 
+@pytest.mark.slow
 def test_paper_networks_of_two_moons_have_about_a_thousand_weights():
     for depth, width in enumerate(PAPER.two_moons.widths, 1):
         net = px.zoo.MLP((2, *[width] * depth, 1), key=jax.random.key(0))

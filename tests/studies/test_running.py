@@ -77,6 +77,7 @@ def test_the_page_is_drawn_from_the_file_alone(folder):
     assert "1 paper. 2 claims" in front and "(toy/README.md)" in front
 
 
+@pytest.mark.slow
 def test_smoke_and_trial_decide_nothing(tmp_path):
     for name, options in (("smoke", {"scale": "smoke"}), ("trial", {"scale": "paper", "trial": True, "seeds": 1})):
         results = studies.run_study(STUDY, tmp_path / name, **options)

@@ -46,6 +46,7 @@ def test_figures_of_no_results_are_empty_rather_than_an_error() -> None:
     assert all(len(claim.measure(none)) == 0 for claim in STUDY.claims)
 
 
+@pytest.mark.slow
 def test_a_cell_gives_the_same_result_again() -> None:
     toy = [cell for cell in STUDY.cells(SMOKE, 1) if cell.settings["experiment"] == "toy"]
     first, second = (_run(toy, SMOKE, "smoke", trial=False).cells[0].result for _ in range(2))

@@ -204,21 +204,6 @@ METHODS = {
     "rank-1": (px.VI(q.Rank1(components=2)), {"steps": 1}),
     "SWAG": (px.SWAG(), {"epochs": 4}),
 }
-# nearly every network once and every method several times; the other pairs are slow
-QUICK = {
-    "mlp": "rank-1",
-    "uci": "mean-field",
-    "LeNet-5": "k-tied",
-    "LeNet": "mean-field",
-    "LSTM": "rank-1",
-    "CNN-LSTM": "mean-field",
-    "mortality": "k-tied",
-    "ResNet-8-FRN": "SWAG",
-    "WRN-10-1": "MAP",
-    "PreResNet-8": "SWAG",
-    "ResNet-18": "MAP",
-    "ViT": "mean-field",
-}
 LIKELIHOODS = {"LSTM": px.Bernoulli(), "mortality": px.Bernoulli(), "uci": px.Normal(scale="predicted")}
 
 
@@ -227,16 +212,9 @@ def problem_of(name):
     return px.Problem(build(), LIKELIHOODS.get(name, px.Categorical())), data()
 
 
-def cases():
-    for name in SMALL | FULL:
-        for method in METHODS:
-            yield pytest.param(name, method, marks=() if QUICK.get(name) == method else pytest.mark.slow)
-
-
-@pytest.mark.every_day(
-    "ResNet-8-FRN-SWAG", "LeNet-5-k-tied", "LSTM-rank-1", "WRN-10-1-MAP", "uci-mean-field", "mortality-k-tied"
-)
-@pytest.mark.parametrize(("name", "method"), list(cases()))
+@pytest.mark.every_day("LeNet-5-k-tied", "uci-mean-field")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", SMALL | FULL)
 def test_every_method_takes_a_step(name, method):
     problem, data = problem_of(name)
     settings, length = METHODS[method]

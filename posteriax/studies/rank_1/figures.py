@@ -36,25 +36,41 @@ DATA = {IMAGES: "CIFAR-10", CLOTHES: "Fashion-MNIST"}
 
 
 def severity(results: Results) -> Any:
-    """Scores by severity of corruption, 0 is clean; means over seeds."""
-    shown = (BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY, DEEP)
-    figure, axes = subplots(2, 3, 3.6, 2.9)
+    """Scores by severity of corruption, 0 is clean, less those of the deep ensemble; means over seeds.
+
+    Every severity has images of its own, few and of uneven difficulty, the same for all methods.
+    """
+    shown = (BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY)
+    figure, axes = subplots(2, 3, 3.6, 2.7)
     for row, (data, called) in zip(axes, DATA.items(), strict=True):
         for axis, score in zip(row, LABELS, strict=True):
+            base = _curve(results, data, DEEP, score)
+            axis.axhline(0.0, color=COLOURS[DEEP], label=DEEP)
             for method in shown:
-                found = [
-                    [cell.result["clean"][score], *cell.result["severity"][score]]
-                    for cell in results.cells
-                    if data in cell.settings["data"] and cell.settings["method"] == method
-                ]
-                if found:
-                    curve = UNITS[score] * np.mean(found, axis=0)
-                    axis.plot(range(len(curve)), curve, "o-", color=COLOURS[method], markersize=3.5, label=method)
-            axis.set(xlabel="severity", ylabel=LABELS[score])
+                curve = _curve(results, data, method, score)
+                if len(curve) and len(base):
+                    gap = UNITS[score] * (curve - base)
+                    axis.plot(range(len(gap)), gap, "o-", color=COLOURS[method], markersize=3.5, label=method)
+            axis.set(xlabel="severity", ylabel=f"{LABELS[score]}, difference")
             axis.set_title(called, fontsize="medium")
-    if axes[0, 0].lines:
-        axes[0, 0].legend(fontsize="x-small", frameon=False)
+    _one_legend(figure, axes[0, 0], columns=6)
     return figure
+
+
+def _curve(results: Results, data: str, method: str, score: str) -> np.ndarray:
+    found = [
+        [cell.result["clean"][score], *cell.result["severity"][score]]
+        for cell in results.cells
+        if data in cell.settings["data"] and cell.settings["method"] == method
+    ]
+    return np.mean(found, axis=0) if found else np.array([])
+
+
+def _one_legend(figure: Any, axis: Any, columns: int) -> None:
+    """Below all panels, which have the same colours."""
+    handles, labels = axis.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncol=columns, fontsize="small", frameon=False)
 
 
 def components(results: Results) -> Any:
@@ -89,18 +105,11 @@ def diversity(results: Results) -> Any:
             diverse = np.array(list(by_seed(results, data, method, "diversity").values()))
             if not len(accuracy):
                 continue
-            axis.plot(100 * accuracy, diverse, "o", color=COLOURS[method], markersize=6, alpha=0.8)
-            axis.annotate(
-                method.replace(", equal parameters", "\n(equal)"),
-                (100 * accuracy.mean(), diverse.mean()),
-                xytext=(6, 6),
-                textcoords="offset points",
-                color=COLOURS[method],
-                fontsize="small",
-            )
+            axis.plot(100 * accuracy, diverse, "o", color=COLOURS[method], markersize=6, alpha=0.8, label=method)
         axis.set(xlabel="accuracy (%)", ylabel="disagreement / error rate")
         axis.set_title(called, fontsize="medium")
-        axis.margins(x=0.25, y=0.15)
+        axis.margins(x=0.1, y=0.1)
+    _one_legend(figure, axes[0], columns=3)
     return figure
 
 

@@ -202,6 +202,7 @@ class Flax(nn.Module):
         return nn.Dense(2)(nn.relu(nn.Dense(4)(x)))
 
 
+@pytest.mark.slow
 def test_the_same_network_gives_the_same_draws_in_every_framework():
     """One key, the same leaves in the same order: they must agree to rounding. (Equinox transposes its weights.)"""
     from flax import nnx
