@@ -35,9 +35,8 @@ ROWS = (HMC_ROW, "SGLD", ENSEMBLE_ROW, VI_ROW, MAP_ROW)
 
 def run_regression(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, Any]:
     """All methods on one split of one set."""
-    name, chosen = str(cell.settings["data"]), settings.regression
-    chosen = replace(chosen, sampling=chosen.sampling_of(name))
-    data = bench.load(name, split=cell.seed)
+    name = str(cell.settings["data"])
+    chosen, data = settings.regression.of_set(name), bench.load(name, split=cell.seed)
     train = training_rows(data.train, chosen.rows, cell.seed)
     return {"rows": len(train[1]), **fit_all(bench, chosen, train, data, cell.seed)}
 
@@ -46,7 +45,9 @@ def fit_all(bench: Workbench, chosen: Regression, train: Any, data: DataSet, see
     """The scores of every method on `data.test`, in the units of the data, from training on `train`."""
     problem = regression_problem(chosen, train[0].shape[1])
     ensemble = fit_ensemble(bench, problem, train, chosen.recipe, seed)
-    truth = sample(bench, problem, train, chosen.sampling, seed, start=ensemble)
+    longer = replace(chosen.recipe, epochs=chosen.start_epochs, members=chosen.sampling.chains)
+    start = fit_ensemble(bench, problem, train, longer, seed) if chosen.start_epochs else ensemble
+    truth = sample(bench, problem, train, chosen.sampling, seed, start=start)
     found = {
         HMC_ROW: scores_in_units(truth, data),
         ENSEMBLE_ROW: scores_in_units(ensemble, data),

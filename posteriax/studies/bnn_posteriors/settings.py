@@ -125,7 +125,8 @@ class Regression:
         prior_variance: of every weight.
         sampling, recipe: as for a target.
         scale: of the noise: "predicted" by a second output, as in the paper, or one "learned" number.
-        trajectories: other lengths of trajectories, for sets with little noise.
+        start_epochs: of the ensemble at which chains start; 0 is the one that HMC is compared with.
+        little_noise: sets with shorter trajectories, and with another number of epochs for the start.
     """
 
     sets: tuple[str, ...]
@@ -136,11 +137,15 @@ class Regression:
     sampling: Sampling
     recipe: Recipe
     scale: Literal["predicted", "learned"] = "predicted"
-    trajectories: tuple[tuple[str, float], ...] = ()
+    start_epochs: int = 0
+    little_noise: tuple[tuple[str, float, int], ...] = ()
 
-    def sampling_of(self, name: str) -> Sampling:
-        """How one of the sets is sampled."""
-        return replace(self.sampling, trajectory=dict(self.trajectories).get(name, self.sampling.trajectory))
+    def of_set(self, name: str) -> "Regression":
+        """The same settings as they are for one of the sets."""
+        for own, trajectory, epochs in self.little_noise:
+            if own == name:
+                return replace(self, sampling=replace(self.sampling, trajectory=trajectory), start_epochs=epochs)
+        return self
 
 
 @dataclass(frozen=True)
