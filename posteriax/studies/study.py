@@ -6,7 +6,7 @@ claims and their bounds stand there before anything is run; the verdicts are com
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,13 @@ class Claim:
     above: float = float("-inf")
     below: float = float("inf")
     remark: str = ""
+
+
+def with_remarks(claims: Sequence[Claim], remarks: Mapping[str, str]) -> tuple[Claim, ...]:
+    """The claims with remarks by name; an error if a name is that of no claim."""
+    if unknown := remarks.keys() - {claim.name for claim in claims}:
+        raise ValueError(f"remarks on claims that do not exist: {sorted(unknown)}")
+    return tuple(replace(claim, remark=remarks.get(claim.name, claim.remark)) for claim in claims)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from posteriax.studies.bnn_posteriors.figures import FIGURES
 from posteriax.studies.bnn_posteriors.methods import run_methods
 from posteriax.studies.bnn_posteriors.mixing import run_mixing
 from posteriax.studies.bnn_posteriors.regression import run_regression
+from posteriax.studies.bnn_posteriors.remarks import SUMMARY
 from posteriax.studies.bnn_posteriors.scales import LAPTOP, PAPER, SMOKE, one_step
 from posteriax.studies.bnn_posteriors.settings import Settings
 from posteriax.studies.bnn_posteriors.shift import run_shift
@@ -89,24 +90,6 @@ def priors(settings: Settings) -> list[tuple[str, float]]:
 def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
     return RUN[str(cell.settings["experiment"])](cell, settings, bench)
 
-
-SUMMARY = """\
-Full-batch HMC on networks that are small enough for it to mix. All methods are compared with it on Fashion-MNIST,
-averaged down to 14 x 14 pixels: an MLP with 16 hidden units (3,322 weights) on 300 images, and a CNN with two
-convolutions of 3 and 6 channels (679 weights) on 200. Every seed has training and test images of its own (500 for
-testing; 100 under each of 15 corruptions at severities 3 and 5, before they are averaged down). HMC is the paper's:
-unit masses, a fixed step size, here 0.01, and trajectories of pi / 2 times the prior's scale, 50 and 71 leapfrogs, with
-every proposal accepted or rejected, in four chains. They start at members of the deep ensemble, in the other
-experiments at random weights. Temperature, prior, trajectory and step size vary on the MLP, instead of a ResNet-20 on
-CIFAR-10 and a CNN-LSTM on IMDB; noise on the pixels and EmpCov are on an MLP of the same size with 300 images of MNIST,
-whose pixels are not centred, so that black is 0. UCI has the paper's network, 50 hidden units that predict mean and
-noise, on splits 0 to 4 of the 20, with at most 1,000 training rows. Learning rates and
-step sizes, and the variance of the prior, were chosen on the MLP by the likelihood of training images that were held
-out, with another seed; the CNN has the same ones, and a prior of variance 1/5. Those for UCI have not been tuned. A
-deep ensemble has ten members, five for UCI; MAP is the average over the scores of its members. IMDB is left to the
-paper's scale: HMC on 200 reviews of 20 to 28 words classified 51 % of the held-out reviews, no better than chance,
-while a linear model of the 500 most frequent words needs 500 reviews of 100 words for 70 %.
-"""
 
 STUDY = Study(
     name="bnn-posteriors",

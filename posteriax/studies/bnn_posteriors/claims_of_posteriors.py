@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from posteriax.studies.bnn_posteriors import remarks
 from posteriax.studies.bnn_posteriors.measures import (
     FIDELITY,
     closest_distance,
@@ -28,7 +27,6 @@ MIXING = (
         f"share of class probabilities at test points with an R-hat above 1.1, {MEAN}",
         over_targets(lambda r, t: of_method(r, t, "quality", "function_plain_far"), "quality.function_plain_far"),
         below=0.1,
-        remark=remarks.FUNCTIONS,
     ),
     Claim(
         "mixes worse in weight space",
@@ -37,7 +35,6 @@ MIXING = (
         f"log10 of the largest R-hat of weights minus that of predictions, {MEAN}",
         over_targets(weights_minus_functions, "quality.weight_plain"),
         above=0.0,
-        remark=remarks.WEIGHTS,
     ),
     Claim(
         "burn-in is short",
@@ -47,7 +44,6 @@ MIXING = (
         settled,
         above=-0.05,
         below=0.05,
-        remark=remarks.BURN_IN,
     ),
     Claim(
         "long trajectories pay",
@@ -57,7 +53,6 @@ MIXING = (
         "test NLL with a quarter of the trajectory minus that with the whole, in nats",
         lambda r: first_minus_last(r, "nll", "trajectory"),
         above=0.0,
-        remark=remarks.TRAJECTORY,
     ),
     Claim(
         "small steps are accepted",
@@ -95,7 +90,6 @@ PREDICTIONS = (
         f"accuracy, HMC minus deep ensemble, {MEAN}",
         difference(HMC_ROW, ENSEMBLE_ROW, "accuracy"),
         above=0.0,
-        remark=remarks.ACCURACY,
     ),
     Claim(
         "better likelihood than deep ensembles",
@@ -104,7 +98,6 @@ PREDICTIONS = (
         f"test NLL, deep ensemble minus HMC, in nats, {MEAN}",
         difference(ENSEMBLE_ROW, HMC_ROW, "nll"),
         above=0.0,
-        remark=remarks.LIKELIHOOD,
     ),
     Claim(
         "more accurate than one network",
@@ -129,7 +122,6 @@ PREDICTIONS = (
         f"confidence minus accuracy of HMC, {MEAN}",
         over_confidence(HMC_ROW),
         below=0.0,
-        remark=remarks.UNDER_CONFIDENT,
     ),
     Claim(
         "one network is over-confident",
@@ -147,7 +139,6 @@ PREDICTIONS = (
         "CIFAR-10 against CIFAR-100), mean over the networks",
         difference(HMC_ROW, ENSEMBLE_ROW, "auroc"),
         above=0.0,
-        remark=remarks.OUTSIDE,
     ),
 )
 
@@ -170,7 +161,6 @@ def _order(path: str, place: int) -> Claim:
         f"{words} with HMC, {one} minus {other}, {MEAN}",
         difference(one, other, path),
         above=0.0,
-        remark=remarks.ORDER.get((path, place), ""),
     )
 
 
@@ -183,7 +173,6 @@ FIDELITIES = (
         f"total variation from HMC: the closest method minus one chain from the others, {MEAN}",
         over_targets(closest_distance, f"{HMC_ROW}.total_variation"),
         above=0.0,
-        remark=remarks.DISTINCT,
     ),
 )
 
@@ -195,7 +184,6 @@ CORRUPTED = (
         "accuracy over all corruptions, deep ensemble minus HMC, mean over the networks for images",
         difference(ENSEMBLE_ROW, HMC_ROW, "corrupted.accuracy"),
         above=0.0,
-        remark=remarks.CORRUPTED,
     ),
     Claim(
         "SGLD is more robust",
@@ -204,7 +192,6 @@ CORRUPTED = (
         "accuracy over all corruptions, SGLD minus HMC, mean over the networks for images",
         difference("SGLD", HMC_ROW, "corrupted.accuracy"),
         above=0.0,
-        remark=remarks.CORRUPTED_SGLD,
     ),
     Claim(
         "HMC loses most",
@@ -216,6 +203,5 @@ CORRUPTED = (
             f"{HMC_ROW}.corrupted.accuracy",
         ),
         above=0.0,
-        remark=remarks.LOSS,
     ),
 )

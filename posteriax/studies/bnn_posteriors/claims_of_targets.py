@@ -1,6 +1,5 @@
 """Claims on temperatures, priors, noise and regression; bounds fixed before the run."""
 
-from posteriax.studies.bnn_posteriors import remarks
 from posteriax.studies.bnn_posteriors.measures import (
     above_own,
     against_one,
@@ -28,7 +27,6 @@ TEMPERATURES = (
         f"test NLL at the best T below 1 minus that at 1, in nats, {MEAN}",
         over_tempered(lambda r, target: colder(r, experiment="temperature", target=target)),
         above=-SLIGHT,
-        remark=remarks.COLD,
     ),
     Claim(
         "cold posteriors hurt",
@@ -37,7 +35,6 @@ TEMPERATURES = (
         f"test NLL at T = 0.03 minus that at 1, in nats, {MEAN}",
         over_tempered(lambda r, target: against_one(r, 0.03, target)),
         above=0.0,
-        remark=remarks.COLDEST,
     ),
     Claim(
         "warm posteriors hurt",
@@ -54,7 +51,6 @@ TEMPERATURES = (
         "SGHMC with crops and flips: test NLL at the best T below 1 minus that at 1, in nats",
         lambda r: colder(r, experiment="augmentation", augmentation=AUGMENTATIONS[1]),
         below=-SLIGHT,
-        remark=remarks.AUGMENTED,
     ),
     Claim(
         "without augmentation they are not",
@@ -63,7 +59,6 @@ TEMPERATURES = (
         "SGHMC without augmentation: test NLL at the best T below 1 minus that at 1, in nats",
         lambda r: colder(r, experiment="augmentation", augmentation=AUGMENTATIONS[0]),
         above=-SLIGHT,
-        remark=remarks.NOT_AUGMENTED,
     ),
 )
 
@@ -75,7 +70,6 @@ PRIORS = (
         "largest minus smallest accuracy over the variances",
         lambda r: spread_of(prior_accuracies(r, families=False)),
         below=0.03,
-        remark=remarks.SCALES,
     ),
     Claim(
         "the prior's family hardly matters",
@@ -84,7 +78,6 @@ PRIORS = (
         "largest minus smallest accuracy over five families of one variance",
         lambda r: spread_of(prior_accuracies(r, families=True)),
         below=0.02,
-        remark=remarks.FAMILIES,
     ),
     Claim(
         "better than one network under any scale",
@@ -93,7 +86,6 @@ PRIORS = (
         "the lowest accuracy over the variances, minus MAP's",
         worst_prior_minus_map,
         above=0.0,
-        remark=remarks.ANY_SCALE,
     ),
 )
 
@@ -122,7 +114,6 @@ NOISE = (
         "accuracy averaged over all levels of noise on the pixels, MAP minus HMC, MNIST",
         under_noise("MAP", "HMC", noisy=True),
         above=0.0,
-        remark=remarks.NOISE,
     ),
     Claim(
         "EmpCov is the remedy",
@@ -131,7 +122,6 @@ NOISE = (
         "accuracy averaged over all levels of noise, HMC with EmpCov minus HMC, MNIST",
         under_noise("HMC, EmpCov", "HMC", noisy=True),
         above=0.0,
-        remark=remarks.EMPCOV,
     ),
     Claim(
         "at no cost on clean images",
@@ -141,7 +131,6 @@ NOISE = (
         under_noise("HMC, EmpCov", "HMC", noisy=False),
         above=-0.02,
         below=0.02,
-        remark=remarks.EMPCOV_CLEAN,
     ),
 )
 
@@ -167,7 +156,6 @@ def _beats_paper(data: str) -> Claim:
         "test log-likelihood of HMC here, by split; the bound is the best of the paper's three",
         log_likelihood(HMC_ROW, data),
         above=others,
-        remark=remarks.UCI.get(data, ""),
     )
 
 
@@ -179,7 +167,6 @@ def _beats_own(data: str) -> Claim:
         "test log-likelihood, HMC minus the better of the two here, by split",
         above_own(data),
         above=0.0,
-        remark=remarks.UCI_OWN.get(data, ""),
     )
 
 

@@ -1,27 +1,29 @@
-"""What was found out, after the run, about claims that do not hold or cannot be decided."""
+"""What stands on the page in words: what was done and cut, and what was found out about claims that do not hold."""
 
-FUNCTIONS = ""
-WEIGHTS = ""
-BURN_IN = ""
-TRAJECTORY = ""
-ACCURACY = ""
-LIKELIHOOD = ""
-UNDER_CONFIDENT = ""
-OUTSIDE = ""
-ORDER: dict[tuple[str, int], str] = {}
-DISTINCT = ""
-CORRUPTED = ""
-CORRUPTED_SGLD = ""
-LOSS = ""
-COLD = ""
-COLDEST = ""
-AUGMENTED = ""
-NOT_AUGMENTED = ""
-SCALES = ""
-FAMILIES = ""
-ANY_SCALE = ""
-NOISE = ""
-EMPCOV = ""
-EMPCOV_CLEAN = ""
-UCI: dict[str, str] = {}
-UCI_OWN: dict[str, str] = {}
+SUMMARY = """\
+Full-batch HMC on networks that are small enough for it to mix. All methods are compared with it on Fashion-MNIST,
+averaged down to 14 x 14 pixels: an MLP with 16 hidden units (3,322 weights) on 300 images, and a CNN with two
+convolutions of 3 and 6 channels (679 weights) on 200. Every seed has training and test images of its own (500 for
+testing; 100 under each of 15 corruptions at severities 3 and 5, before they are averaged down). HMC is the paper's:
+unit masses, a fixed step size, here 0.01, and trajectories of pi / 2 times the prior's scale, 50 and 71 leapfrogs, with
+every proposal accepted or rejected, in four chains. They start at members of the deep ensemble, in the other
+experiments at random weights. Temperature, prior, trajectory and step size vary on the MLP, instead of a ResNet-20 on
+CIFAR-10 and a CNN-LSTM on IMDB; noise on the pixels and EmpCov are on an MLP of the same size with 300 images of MNIST,
+whose pixels are not centred, so that black is 0. Learning rates and step sizes, and the variance of the prior, were
+chosen on the MLP by the likelihood of training images that were held out, with another seed; the CNN has the same ones,
+and a prior of variance 1/5. A deep ensemble has ten members, five for UCI; MAP is the average over the scores of its
+members.
+
+UCI has the paper's hidden layer of 50 units on splits 0 to 4 of the 20, with at most 1,000 training rows, priors N(0,
+1) and one learned scale of the noise. The paper's network predicts the noise of each row; where it almost vanishes,
+so do step sizes, and a draw on "boston" would have taken 17,000 leapfrogs. Trajectories of length 0.3 with adapted
+steps (0.1 for energy; 0.02 for naval, whose chains start at an ensemble of 2,000 epochs) are far too short to mix:
+R-hat says so in every row, and HMC here is what chains find in 100 transitions from members of an ensemble. For the
+paper's 250 draws of three chains, trajectories of pi / 2, all rows and 20 splits, two cores would need some 15 hours
+for five of the sets and 25 days for naval, at 0.14 ms a leapfrog of 927 rows.
+
+IMDB is left to the paper's scale: HMC on 200 reviews of 20 to 28 words classified 51 % of the held-out reviews, no
+better than chance, while a linear model of the 500 most frequent words needs 500 reviews of 100 words for 70 %.
+"""
+
+REMARKS: dict[str, str] = {}

@@ -32,7 +32,7 @@ from posteriax.studies.rank_1.names import (
     size_name,
 )
 from posteriax.studies.rank_1.remarks import REMARKS
-from posteriax.studies.study import Claim
+from posteriax.studies.study import Claim, with_remarks
 
 SAME_PARAMETERS = 0.01
 SAME_ACCURACY = 0.01
@@ -277,23 +277,16 @@ DEATHS = (
 )
 
 
-def _with_remark(claim: Claim) -> Claim:
-    remark = REMARKS.get(claim.name, "")
-    return claim if not remark else Claim(**{**vars(claim), "remark": remark})
-
-
-CLAIMS = tuple(
-    map(
-        _with_remark,
-        (
-            *_better_everywhere(IMAGES, "CIFAR-10"),
-            *_single_networks(IMAGES, "CIFAR-10"),
-            *_ensembles(IMAGES, "CIFAR-10"),
-            *_better_everywhere(CLOTHES, "Fashion-MNIST"),
-            *_single_networks(CLOTHES, "Fashion-MNIST"),
-            *_ensembles(CLOTHES, "Fashion-MNIST"),
-            *ABLATIONS,
-            *DEATHS,
-        ),
-    )
+CLAIMS = with_remarks(
+    (
+        *_better_everywhere(IMAGES, "CIFAR-10"),
+        *_single_networks(IMAGES, "CIFAR-10"),
+        *_ensembles(IMAGES, "CIFAR-10"),
+        *_better_everywhere(CLOTHES, "Fashion-MNIST"),
+        *_single_networks(CLOTHES, "Fashion-MNIST"),
+        *_ensembles(CLOTHES, "Fashion-MNIST"),
+        *ABLATIONS,
+        *DEATHS,
+    ),
+    REMARKS,
 )
