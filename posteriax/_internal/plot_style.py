@@ -57,3 +57,12 @@ def heat_map(axis: Any, values: np.ndarray, *, limit: float | None = None, title
     if title:
         axis.set_title(title, fontsize="medium")
     return image
+
+
+def legend_below(figure: Any, *axes: Any, columns: int) -> None:
+    """One legend below all panels, with each label once; nothing if there are none."""
+    found = {}
+    for axis in axes:
+        found |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if found:
+        figure.legend(found.values(), found, loc="outside lower center", ncol=columns, fontsize="small", frameon=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.plot_style import PALETTE, colours, subplots
+from posteriax._internal.plot_style import PALETTE, colours, legend_below, subplots
 from posteriax.studies.bnn_posteriors.measures import (
     by_temperature,
     of_method,
@@ -32,11 +32,14 @@ def fidelity(results: Results) -> Any:
             x, y = (of_method(results, target, name, score) for score in ("total_variation", "nll"))
             marker = "s" if name == "HMC" else "^" if name in SG_MCMC else "o"
             axis.errorbar(
-                x.mean(), y.mean(), _error(y), _error(x), marker, color=COLOURS[name], capsize=2, markersize=5
+                *(x.mean(), y.mean(), _error(y), _error(x), marker),
+                color=COLOURS[name],
+                capsize=2,
+                markersize=5,
+                label="HMC (one chain from the others)" if name == "HMC" else name,
             )
-            axis.annotate(name, (x.mean(), y.mean()), (4, 4), textcoords="offset points", fontsize="x-small")
         axis.set(title=target, xlabel="total variation from HMC", ylabel="test NLL (nats per example)")
-        axis.margins(x=0.25)
+    legend_below(figure, *axes, columns=3)
     return figure
 
 
@@ -59,7 +62,6 @@ def mixing(results: Results) -> Any:
         each = np.asarray(cell.result["draw_nll"], float)
         axes[2].plot(burn_in + 1 + np.arange(len(each)), each, color=PALETTE[2], linewidth=1)
     axes[2].set(xlabel="iteration", ylabel="test NLL of single draws (nats)")
-    axes[2].set_ylim(bottom=0)
     return figure
 
 
@@ -95,6 +97,8 @@ def priors(results: Results) -> Any:
         range(len(each)), [v.mean() for v in each], [_error(v) for v in each], fmt="o", color=PALETTE[3], capsize=3
     )
     axes[0].set(xscale="log", xlabel="variance of a Gaussian prior", ylabel="test accuracy")
+    axes[0].set_xticks(variances, [f"{variance:g}" for variance in variances])
+    axes[0].minorticks_off()
     axes[1].set_xticks(range(len(families)), families, fontsize="small")
     axes[1].set(xlabel="family, of one variance", xlim=(-0.5, len(families) - 0.5))
     return figure
@@ -129,11 +133,11 @@ def regression(results: Results) -> Any:
         means, errors = [v.mean() for v in apart], [_error(v) for v in apart]
         axis.errorbar(x, means, errors, fmt="o", color=COLOURS[method], capsize=3, markersize=4, label=method)
     axis.axhline(0.0, color="0.5", linewidth=1, zorder=0)
-    axis.set_yscale("symlog", linthresh=1.0)
+    axis.set_yscale("symlog", linthresh=0.1, linscale=1.0)
+    axis.set_yticks([0, -0.1, -1, -10], ["0", "-0.1", "-1", "-10"])
     axis.set_xticks(range(len(names)), [name.rpartition("/")[2] for name in names])
     axis.set(ylabel="test log-likelihood minus HMC's (nats)")
-    if names:
-        axis.legend(frameon=False, fontsize="small")
+    legend_below(figure, axis, columns=4)
     return figure
 
 

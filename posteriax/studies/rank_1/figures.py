@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, legend_below, subplots
 from posteriax.studies.rank_1.comparisons import CLOTHES, IMAGES, by_seed
 from posteriax.studies.rank_1.names import (
     ABLATIONS,
@@ -53,7 +53,7 @@ def severity(results: Results) -> Any:
                     axis.plot(range(len(gap)), gap, "o-", color=COLOURS[method], markersize=3.5, label=method)
             axis.set(xlabel="severity", ylabel=f"{LABELS[score]}, difference")
             axis.set_title(called, fontsize="medium")
-    _one_legend(figure, axes[0, 0], columns=6)
+    legend_below(figure, axes[0, 0], columns=6)
     return figure
 
 
@@ -64,13 +64,6 @@ def _curve(results: Results, data: str, method: str, score: str) -> np.ndarray:
         if data in cell.settings["data"] and cell.settings["method"] == method
     ]
     return np.mean(found, axis=0) if found else np.array([])
-
-
-def _one_legend(figure: Any, axis: Any, columns: int) -> None:
-    """Below all panels, which have the same colours."""
-    handles, labels = axis.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncol=columns, fontsize="small", frameon=False)
 
 
 def components(results: Results) -> Any:
@@ -109,7 +102,7 @@ def diversity(results: Results) -> Any:
         axis.set(xlabel="accuracy (%)", ylabel="disagreement / error rate")
         axis.set_title(called, fontsize="medium")
         axis.margins(x=0.1, y=0.1)
-    _one_legend(figure, axes[0], columns=3)
+    legend_below(figure, axes[0], columns=3)
     return figure
 
 
