@@ -61,7 +61,7 @@ def heat_map(axis: Any, values: np.ndarray, *, limit: float | None = None, title
 
 def legend_below(figure: Any, *axes: Any, columns: int) -> None:
     """One legend below all panels, with each label once; nothing if there are none."""
-    found = {}
+    found: dict[str, Any] = {}
     for axis in axes:
         found |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if found:

@@ -67,15 +67,17 @@ def fit_until_converged(
         some, limit = data[0][:ROWS_TO_CHECK], TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
         return sample_reference(problem, data, some, seconds=limit, key=key, method=run.method, progress=progress)
-    if recipe.needs_mode and (mode is None or mode.posterior is None):
+    start = None
+    if recipe.around_mode or (recipe.from_mode and length is None and stop is None):
         half = None if seconds is None else seconds / 2
-        mode = fit_until_converged(problem, data, "map", key=key, seconds=half, images=images, progress=progress)
-        if mode.posterior is None:
-            return replace(mode, details=("the most probable weights could not be found", *mode.details))
-    start = mode if recipe.needs_mode else None
-    at_mode = None if start is None else start.posterior
+        found = mode is not None and mode.posterior is not None
+        start = mode if found else fit_until_converged(problem, data, "map", key=key, seconds=half, images=images)
+    around = start if recipe.around_mode else None
+    at_mode = None if around is None else around.posterior
+    if around is not None and at_mode is None:
+        return replace(around, details=("the most probable weights could not be found", *around.details))
     tried: list[str] = []
-    for run in recipe.attempts(Circumstances(len(data[1]), images), at_mode):
+    for run in recipe.attempts(Circumstances(len(data[1]), images), None if start is None else start.posterior):
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 1.0)
         how = _arguments(run, left, length, stop)
         try:
@@ -86,7 +88,7 @@ def fit_until_converged(
         if wrong := why_unusable(posterior, problem, data, at_mode):
             tried.append(f"failed: {wrong}")
             continue
-        return replace(_ended(posterior, data, start, tried), seconds=time.monotonic() - began)
+        return replace(_ended(posterior, data, around, tried), seconds=time.monotonic() - began)
     return Outcome("failed", None, tuple(tried), time.monotonic() - began)
 
 

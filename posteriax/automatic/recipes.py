@@ -53,19 +53,30 @@ class Recipe:
             circumstances, and a posterior of one point at the mode if the recipe needs one.
         sentence: what it is, for a reader who has never heard of it.
         default: whether it is one of those that a comparison runs if none is named.
-        needs_mode: whether it starts at the most probable weights.
+        around_mode: whether it describes the posterior around the most probable weights, which must be found first.
+        from_mode: whether it starts there, unless the run's length is given. From a network's own weights, the noise
+            of variational inference can drown the signal before weights have grown: the ELBO is level, and far too low.
         is_reference: whether the distances of others to it mean something: it samples the posterior itself.
     """
 
     attempts: Callable[[Circumstances, Posterior | None], Sequence[RecipeRun]]
     sentence: str = ""
     default: bool = True
-    needs_mode: bool = False
+    around_mode: bool = False
+    from_mode: bool = False
     is_reference: bool = False
 
 
 def _optimised(make: Callable[[Circumstances], Any], sentence: str = "") -> Recipe:
     return Recipe(lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})], sentence)
+
+
+def _variational(family: q.Family, sentence: str) -> Recipe:
+    def attempts(at: Circumstances, mode: Posterior | None) -> list[RecipeRun]:
+        method = VI(family) if mode is None else VI(family, start=mode)
+        return [RecipeRun(method, {"steps": MOST_STEPS, "batch_size": at.batch_size})]
+
+    return Recipe(attempts, sentence, from_mode=True)
 
 
 def _sampled(method: Any, sentence: str = "", *, default: bool = False) -> Recipe:
@@ -107,21 +118,21 @@ RECIPES: dict[str, Recipe] = {
         lambda at: Ensemble(MAP(_adam(at)), 5), "Five ordinary networks, trained from different starts, averaged."
     ),
     "laplace": Recipe(
-        _laplace, "A Gaussian around the most probable weights, as wide as the curvature there says.", needs_mode=True
+        _laplace, "A Gaussian around the most probable weights, as wide as the curvature there says.", around_mode=True
     ),
-    "mean-field": _optimised(
-        lambda at: VI(q.Normal()),
+    "mean-field": _variational(
+        q.Normal(),
         "The independent Gaussians closest to the posterior (variational inference).",
     ),
-    "k-tied": _optimised(
-        lambda at: VI(q.KTied(2)),
+    "k-tied": _variational(
+        q.KTied(2),
         "The same, with standard deviations tied by a product of rank two.",
     ),
     "rank-1": _optimised(
         lambda at: VI(q.Rank1(4)),
         "One network whose layers are multiplied by random factors, in four versions.",
     ),
-    "swag": Recipe(_swag, "A Gaussian fitted to the path of stochastic gradient descent.", needs_mode=True),
+    "swag": Recipe(_swag, "A Gaussian fitted to the path of stochastic gradient descent.", around_mode=True),
     "reference": _sampled("auto", "Draws from the posterior itself, by the sampler that suits the data.", default=True),
     "hmc": _sampled(HMC(), "Draws from the posterior itself, by Hamiltonian Monte Carlo."),
     "nuts": _sampled(NUTS(max_doublings=8), "Draws from the posterior itself, by the No-U-Turn Sampler."),

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import posteriax as px
-from posteriax.automatic import Budget, Circumstances, fit_until_converged, recipe_of, seconds_of, why_unusable
+from posteriax.automatic import Budget, Circumstances, fit_until_converged, fitting, recipe_of, seconds_of, why_unusable
 from posteriax.automatic.recipes import RECIPES
 from posteriax.sklearn import BayesianMLPRegressor
 
@@ -72,6 +72,19 @@ def test_every_method_has_settings_for_small_and_large_data(name, mode):
     for count in (10, 100, 10**6):
         for run in RECIPES[name].attempts(Circumstances(count), mode.posterior):
             assert all(value >= 1 for value in run.arguments.values())
+
+
+@pytest.mark.parametrize("name", ["mean-field", "k-tied"])
+def test_variational_inference_starts_at_the_mode_unless_its_length_is_given(name, mode, monkeypatch):
+    started = []
+    monkeypatch.setattr(fitting, "fit", lambda problem, data, method, **_: started.append(method.start) or fail())
+    for length in (None, {"steps": 2}):
+        assert fit_until_converged(PROBLEM, (X, STEEP), name, key=0, mode=mode, length=length).status == "failed"
+    assert started == [mode.posterior, "auto"]
+
+
+def fail():
+    raise RuntimeError("not to be run")
 
 
 def test_an_unknown_method_is_named_with_all_that_there_are():
