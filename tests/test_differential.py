@@ -156,7 +156,7 @@ def test_compiled_and_not_compiled_agree(network, estimator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@settings(max_examples=12, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 @given(networks())
 def test_many_compiled_and_not_compiled_agree(estimator, network):
     assert_compiled_as_not_compiled(network, estimator)

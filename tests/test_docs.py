@@ -55,6 +55,7 @@ LONG = (
     "posteriax.automatic.reference.sample_reference",
     "posteriax.diagnostics.diagnosis.diagnose",
     "posteriax.diagnostics.until_mixed.UntilMixed",
+    "posteriax.methods.hmc.HMC",
     "posteriax.methods.laplace.Laplace",
     "posteriax.methods.mclmc.MCLMC",
     "posteriax.methods.nuts.NUTS",

@@ -61,6 +61,7 @@ def far_away():
     return DrawsPosterior(EXACT.problem, px.Trace({}), Latents({"w": corners[:, None, :, None]}, {}))
 
 
+@pytest.mark.slow
 def test_draws_on_the_way_to_the_posterior_count_as_warm_up(tmp_path, monkeypatch):
     slow = px.HMC(warmup=1, step_size=0.02, trajectory=0.04, start=far_away(), thin=2)
     posterior = fit(px.UntilMixed(X, rhat=1.15, effective_draws=20), slow)

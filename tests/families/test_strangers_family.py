@@ -195,6 +195,7 @@ def fitted():
     return px.fit(problem, train, px.VI(families), steps=200, key=0), net, train, test
 
 
+@pytest.mark.slow
 def test_it_predicts_evaluates_and_compares(fitted):
     posterior, _, _, (x, y) = fitted
     kept, summed = posterior.predict(x, draws=16), posterior.predict(x, draws=16, reduce=True)

@@ -161,6 +161,7 @@ def test_a_step_size_that_warm_up_finds_too_small_is_refused_after_it():
         px.fit(problem, (x, x[:, 0]), px.HMC(masses="prior", warmup=60, max_leapfrogs=200), draws=2, key=0)
 
 
+@pytest.mark.slow
 def test_trajectories_cut_short_are_noted_and_diagnosed():
     exact = known.linear_regression()
     method = px.HMC(step_size=0.05, jitter=0.0, warmup=5, max_leapfrogs=24)  # of 32

@@ -7,7 +7,7 @@ import posteriax as px
 from posteriax.methods import Method
 
 # every day a method of each kind sees one posterior, at a temperature that is not 1; the slow suite has the others
-RELATED = ("Laplace, low-rank", "VI, k-tied", "VI, matrix normal", "MCLMC", "Ensemble of VI")
+RELATED = ("Laplace, low-rank", "VI, k-tied", "VI, matrix normal", "MCLMC", "SGLD", "Ensemble of VI")
 DAILY = [(name, "linear regression", 0.3) for name in known.METHODS if name not in RELATED]
 OTHERS = [
     (name, problem, temperature)

@@ -37,6 +37,7 @@ def test_a_thinned_chain_is_every_thin_th_state(gaussian, make):
     assert len(posterior.trace["log_joint"]) == 10 + 21
 
 
+@pytest.mark.slow
 def test_a_run_is_continued_for_more_draws(gaussian, tmp_path):
     method = px.HMC(warmup=10, thin=2)
     whole, _ = chain_of(gaussian, method, 30, chains=2)

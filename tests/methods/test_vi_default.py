@@ -106,6 +106,7 @@ def test_a_step_in_whitened_coordinates_does_not_depend_on_units():
     np.testing.assert_allclose(found[0], found[1], rtol=0.02, atol=0.01)
 
 
+@pytest.mark.slow
 def test_networks_start_at_their_own_weights_and_a_trained_one_is_called_converged(moons):
     import equinox as eqx
 

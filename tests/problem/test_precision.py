@@ -61,6 +61,7 @@ def test_the_mode_is_off_by_the_rounding_of_weights_and_inputs():
     assert 0 < error.max() < 2**-8
 
 
+@pytest.mark.slow
 def test_vi_finds_the_posterior_in_bfloat16():
     known.check_recovery(known.METHODS["VI, full covariance"], in_low(known.linear_regression()))
 

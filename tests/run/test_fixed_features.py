@@ -42,6 +42,7 @@ def exact():
     return covariance @ features.T @ Y[:, 0] / NOISE**2, covariance
 
 
+@pytest.mark.slow
 def test_hmc_of_a_last_layer_has_the_posterior_of_linear_regression():
     posterior = px.fit(regression(), (X, Y), px.HMC(), draws=500, chains=4, key=0)
     mean, covariance = exact()

@@ -62,6 +62,7 @@ def test_above_chance_is_0_for_guesses_and_large_for_knowledge() -> None:
     assert above_chance(np.where(rng.random(10_000) < 0.1, y, guesses), y) > 10
 
 
+@pytest.mark.slow
 def test_the_elbo_counts_the_kl_of_the_variance_layer_alone() -> None:
     training, _ = load_images(Workbench(), "fashion_small", 64, 10)
     slow = dataclasses.replace(SMOKE, noise_rate=0.5, held=0.0)  # alpha stays small, so that the KL is large
