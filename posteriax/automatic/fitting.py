@@ -70,8 +70,9 @@ def fit_until_converged(
     start = None
     if recipe.around_mode or (recipe.from_mode and length is None and stop is None):
         half = None if seconds is None else seconds / 2
-        found = mode is not None and mode.posterior is not None
-        start = mode if found else fit_until_converged(problem, data, "map", key=key, seconds=half, images=images)
+        start = mode
+        if start is None or start.posterior is None:
+            start = fit_until_converged(problem, data, "map", key=key, seconds=half, images=images, progress=progress)
     around = start if recipe.around_mode else None
     at_mode = None if around is None else around.posterior
     if around is not None and at_mode is None:

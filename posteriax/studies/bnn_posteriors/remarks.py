@@ -33,13 +33,13 @@ REMARKS: dict[str, str] = {
         "0.72, and the deep ensemble's, under its own prior of 1/10, is 0.69."
     ),
     "one network is over-confident": (
-        "The networks here are small, and regularised by the same narrow prior as HMC: 3,322 and 679 weights, where "
-        "the paper's ResNet-20 has 270,000 and fits its training data perfectly."
+        "Not looked into. The networks here are small, 3,322 and 679 weights, and have the same narrow prior as HMC; "
+        "the paper's ResNet-20 has 270,000."
     ),
     "none is HMC": (
-        "Four chains of 50 and 80 draws are too few to tell: one chain is 0.06 and 0.08 from the other three, which "
-        "is mostly Monte Carlo error, and preconditioned and cyclical SGHMC come as close, being compared with all "
-        "four."
+        "Four chains of 50 and 80 draws are too few to tell: one chain is 0.06 and 0.08 from the other three, "
+        "probably Monte Carlo error for the most part, and preconditioned and cyclical SGHMC come as close, being "
+        "compared with all four."
     ),
     "no cold posterior effect": (
         "It is the prior. With variance 1/10 HMC is under-confident, and a colder posterior mends that. With "
@@ -55,9 +55,8 @@ REMARKS: dict[str, str] = {
         "0.04 nats; crops and flips make it three times as large."
     ),
     "the prior's scale hardly matters": (
-        "Between 1/10 and 1/2 the accuracy differs by 0.01, as in the paper. 1/40 is too narrow for 16 hidden "
-        "units, where a ResNet-20 has enough weights to make up for their size; the paper's CNN-LSTM loses 0.02 at "
-        "its narrowest prior, too."
+        "Between 1/10 and 1/2 the accuracy differs by 0.01, as in the paper; 1/40 is too narrow for 16 hidden units. "
+        "The paper's CNN-LSTM loses 0.02 at its narrowest prior, too."
     ),
     "better than one network under any scale": (
         "MAP has the prior of variance 1/10 here, and HMC's lowest accuracy is that with 1/40: see the remark "
