@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from posteriax.automatic.outcome import Outcome
+from posteriax.automatic.point_noise import with_own_noise, with_settled_noise
 from posteriax.automatic.recipes import Circumstances, RecipeRun, recipe_of
 from posteriax.automatic.reference import sample_reference
 from posteriax.comparison import evaluate
@@ -40,6 +41,9 @@ def fit_until_converged(
 ) -> Outcome:
     """Run a method until it has converged or its time is up, and look at what came out.
 
+    Methods that keep single sets of weights get the noise of the marginal likelihood where the most probable one would
+    vanish (point_noise.py), unless `length` or `stop` says when to end.
+
     A run whose values become infinite, or whose predictions of the training rows are worse than those of the untrained
     network, is repeated with gentler settings where there are any; if that fails too, the outcome is "failed".
 
@@ -51,7 +55,7 @@ def fit_until_converged(
         seconds: the time limit; by default none, and ten minutes for samplers. Where it ends a run, the result depends
             on the speed of the machine.
         images: whether examples are images.
-        mode: the outcome of "map" for the same problem and data, for methods that start there; by default it is fitted.
+        mode: the outcome of "map" for the same prior and data, for methods that start there; by default it is fitted.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
         stop: such as ``px.EarlyStopping(...)``, in place of :class:`px.UntilLevel`.
         progress: show a progress bar; by default if standard error is a terminal.
@@ -67,18 +71,23 @@ def fit_until_converged(
         some, limit = data[0][:ROWS_TO_CHECK], TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
         return sample_reference(problem, data, some, seconds=limit, key=key, method=run.method, progress=progress)
+    own_end = length is None and stop is None
+    tried: list[str] = []
+    if recipe.at_points and own_end:
+        problem, notes = with_settled_noise(problem, data, key)
+        tried += notes
     start = None
-    if recipe.around_mode or (recipe.from_mode and length is None and stop is None):
+    if recipe.around_mode or (recipe.from_mode and own_end):
         half = None if seconds is None else seconds / 2
         start = mode
         if start is None or start.posterior is None:
             start = fit_until_converged(problem, data, "map", key=key, seconds=half, images=images, progress=progress)
     around = start if recipe.around_mode else None
-    at_mode = None if around is None else around.posterior
-    if around is not None and at_mode is None:
+    if around is not None and around.posterior is None:
         return replace(around, details=("the most probable weights could not be found", *around.details))
-    tried: list[str] = []
-    for run in recipe.attempts(Circumstances(len(data[1]), images), None if start is None else start.posterior):
+    begin_at = None if start is None or start.posterior is None else with_own_noise(start.posterior, problem)
+    at_mode = None if around is None else begin_at
+    for run in recipe.attempts(Circumstances(len(data[1]), images), begin_at):
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 1.0)
         how = _arguments(run, left, length, stop)
         try:

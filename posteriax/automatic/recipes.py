@@ -53,6 +53,7 @@ class Recipe:
             circumstances, and a posterior of one point at the mode if the recipe needs one.
         sentence: what it is, for a reader who has never heard of it.
         default: whether it is one of those that a comparison runs if none is named.
+        at_points: whether it keeps single sets of weights, whose learned noise may vanish (point_noise.py).
         around_mode: whether it describes the posterior around the most probable weights, which must be found first.
         from_mode: whether it starts there, unless the run's length is given. From a network's own weights, the noise
             of variational inference can drown the signal before weights have grown: the ELBO is level, and far too low.
@@ -62,13 +63,15 @@ class Recipe:
     attempts: Callable[[Circumstances, Posterior | None], Sequence[RecipeRun]]
     sentence: str = ""
     default: bool = True
+    at_points: bool = False
     around_mode: bool = False
     from_mode: bool = False
     is_reference: bool = False
 
 
-def _optimised(make: Callable[[Circumstances], Any], sentence: str = "") -> Recipe:
-    return Recipe(lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})], sentence)
+def _optimised(make: Callable[[Circumstances], Any], sentence: str = "", *, at_points: bool = True) -> Recipe:
+    attempts = lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})]  # noqa: E731
+    return Recipe(attempts, sentence, at_points=at_points)
 
 
 def _variational(family: q.Family, sentence: str) -> Recipe:
@@ -118,7 +121,10 @@ RECIPES: dict[str, Recipe] = {
         lambda at: Ensemble(MAP(_adam(at)), 5), "Five ordinary networks, trained from different starts, averaged."
     ),
     "laplace": Recipe(
-        _laplace, "A Gaussian around the most probable weights, as wide as the curvature there says.", around_mode=True
+        _laplace,
+        "A Gaussian around the most probable weights, as wide as the curvature there says.",
+        at_points=True,
+        around_mode=True,
     ),
     "mean-field": _variational(
         q.Normal(),
@@ -131,8 +137,11 @@ RECIPES: dict[str, Recipe] = {
     "rank-1": _optimised(
         lambda at: VI(q.Rank1(4)),
         "One network whose layers are multiplied by random factors, in four versions.",
+        at_points=False,
     ),
-    "swag": Recipe(_swag, "A Gaussian fitted to the path of stochastic gradient descent.", around_mode=True),
+    "swag": Recipe(
+        _swag, "A Gaussian fitted to the path of stochastic gradient descent.", at_points=True, around_mode=True
+    ),
     "reference": _sampled("auto", "Draws from the posterior itself, by the sampler that suits the data.", default=True),
     "hmc": _sampled(HMC(), "Draws from the posterior itself, by Hamiltonian Monte Carlo."),
     "nuts": _sampled(NUTS(max_doublings=8), "Draws from the posterior itself, by the No-U-Turn Sampler."),
@@ -159,7 +168,9 @@ def recipe_of(method: Any) -> Recipe:
     inner = method.method if isinstance(method, Ensemble) else method
     if inner.samples:
         return _sampled(method)
+    at_points = isinstance(inner, MAP | Laplace | SWAG)
     if inner.fixed_length:
         epochs = lambda at: max(40, min(200, 200_000 // at.rows))  # noqa: E731
-        return Recipe(lambda at, mode: [RecipeRun(method, {"epochs": epochs(at), "batch_size": min(at.rows, 64)})])
-    return _optimised(lambda at: method)
+        attempts = lambda at, mode: [RecipeRun(method, {"epochs": epochs(at), "batch_size": min(at.rows, 64)})]  # noqa: E731
+        return Recipe(attempts, at_points=at_points)
+    return _optimised(lambda at: method, at_points=at_points)

@@ -33,7 +33,7 @@ def tune_prior(
     problem: Problem,
     data: Any,
     *,
-    per: Literal["leaf", "network"] = "leaf",
+    per: Literal["leaf", "network", "none"] = "leaf",
     structure: Structure = "auto",
     noise: Literal["fixed", "learned"] = "fixed",
     start: Literal["network"] | Posterior = "network",
@@ -41,7 +41,7 @@ def tune_prior(
     key: Any = 0,
 ) -> TunedProblem:
     """See :func:`posteriax.priors.tune`."""
-    check_choice("per", per, ("leaf", "network"))
+    check_choice("per", per, ("leaf", "network", "none"))
     check_choice("structure", structure, ("auto", "full", "kronecker", "diagonal"))
     check_choice("noise", noise, ("fixed", "learned"))
     check_count("rounds", rounds)

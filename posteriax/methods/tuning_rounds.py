@@ -82,6 +82,9 @@ class Tuner:
 
     def run(self, latents: Latents, rounds: int, per: str) -> list[Round]:
         """First one factor for all leaves, from several starts; then, from the best of them, one for each."""
+        if per == "none":
+            found = self.rounds(self.begin(latents, 1.0), [], rounds)
+            return [*found, self.polished(self.again(best(found)))]
         leaves = range(len(self.given.means))
         together, apart = [tuple(leaves)], [(i,) for i in leaves]
         tried = [self.rounds(self.begin(latents, factor), together, min(rounds, TRIAL)) for factor in FACTORS]

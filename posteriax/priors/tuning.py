@@ -10,7 +10,7 @@ def tune(
     problem: Any,
     data: Any,
     *,
-    per: Literal["leaf", "network"] = "leaf",
+    per: Literal["leaf", "network", "none"] = "leaf",
     structure: Literal["auto", "full", "kronecker", "diagonal"] = "auto",
     noise: Literal["fixed", "learned"] = "fixed",
     start: Any = "network",
@@ -25,7 +25,8 @@ def tune(
     Args:
         problem: with Gaussian priors, ``p.Normal()`` or ``p.HeNormal()``; their scales are where the search starts.
         data: ``(x, y)`` or ``(x, y, weight)``, arrays. Standardise the columns first.
-        per: "leaf", a scale for each leaf, or "network", one factor for the scales of all leaves.
+        per: "leaf", a scale for each leaf; "network", one factor for the scales of all leaves; or "none", which leaves
+            the prior as it is and chooses only the noise.
         structure: of the curvature: "full", "kronecker" or "diagonal"; "auto" takes the first if it is small enough.
         noise: what becomes of ``px.Normal(scale="learned")``, whose scale is tuned as well: "fixed" keeps the chosen
             one, ``px.Normal(scale=0.12)``; "learned" leaves it to be inferred with the weights.

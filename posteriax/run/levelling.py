@@ -1,7 +1,10 @@
-"""Training until the objective has levelled off: a constant learning rate, then one that falls to 0.
+"""Training until the objective has levelled off: a learning rate that drops while that helps, then falls to 0.
 
-    level at step t     the objective's rise from step t/2 to step t < max(tolerance N, its standard error)
-    from then on        every update is scaled by (1 + cos(pi s / S)) / 2, s = 1 ... S, S = t/2, and the run ends
+    level at step t     the objective's rise over the second half of the steps at this rate, t0 to t, is smaller than
+                        max(tolerance N, its standard error)
+    then                the rate is divided by 4. If the objective, level again, is higher than before by more than
+                        max(5 tolerance N, its standard error), it was level only because of the size of the steps
+    otherwise           every update is scaled by (1 + cos(pi s / S)) / 2, s = 1 ... S, S = t/2, and the run ends
 
 How long a run must be is not known before it starts, so that a schedule over a given number of steps either ends too
 early or wastes time. The rule looks at the run at fixed steps, so that how it is cut into chunks changes nothing.
@@ -18,12 +21,15 @@ import numpy as np
 import optax
 
 from posteriax._internal.checks import check_count, check_positive
-from posteriax._internal.trend import rise_and_error
+from posteriax._internal.trend import mean_and_error, rise_and_error
 from posteriax.methods import Members, OptimizingKernel
 from posteriax.run.loop import Observer, Run
 from posteriax.run.program import Program
 
 GROWTH = 1.25  # from one look at the objective to the next
+DROP = 4.0  # what the rate is divided by
+WORTHWHILE = 5.0  # tolerances that a drop must gain for another one to follow
+FEWEST = 32  # steps from one look to the next
 NOT_YET = -1
 
 
@@ -31,15 +37,17 @@ NOT_YET = -1
 class UntilLevel:
     """Train until more training would gain next to nothing, for ``px.fit(..., steps=100_000, stop=px.UntilLevel())``.
 
-    The learning rate stays as it is until the objective (the log joint or the ELBO) has levelled off, then falls to 0
-    over half as many steps, and the run ends; at the latest after the given `steps` or `epochs`. The trace has
-    `level_step`, the step at which the objective was level, -1 if it never was; `posterior.diagnose()` reads it.
+    The learning rate stays as it is until the objective (the log joint or the ELBO) has levelled off. It is then
+    divided by four, again and again while that raises the objective further: where data have little noise, the
+    objective can be level only because the steps are too large. When it no longer helps, the rate falls to 0 over half
+    as many steps, and the run ends; at the latest after the given `steps` or `epochs`. The trace has `level_step`, the
+    step at which the objective was level at last, -1 if it never was; `posterior.diagnose()` reads it.
 
     For methods with an optimiser: px.MAP, px.VI, and ensembles of them, whose members end together.
 
     Args:
-        tolerance: the objective is level if the second half of the run so far raised it by less than this many nats per
-            example, or by no more than its noise.
+        tolerance: the objective is level if the second half of the steps at this rate raised it by less than this many
+            nats per example, or by no more than its noise. A drop of the rate must gain five times as much.
         fewest: steps before the first look.
         seconds: after two thirds of them the learning rate begins to fall whether or not the objective is level, and
             reaches 0 when they are over. Compiling counts, but leaves at least a third of them for training. The result
@@ -60,8 +68,10 @@ class UntilLevel:
     def __post_init__(self) -> None:
         check_positive("tolerance", self.tolerance)
         check_count("fewest", self.fewest)
-        if self.fewest < 32:
-            raise ValueError(f"fewest must be at least 32 steps, to see a trend in the second half, got {self.fewest}")
+        if self.fewest < FEWEST:
+            raise ValueError(
+                f"fewest must be at least {FEWEST} steps, to see a trend in the second half, got {self.fewest}"
+            )
         if self.seconds is not None:
             check_positive("seconds", self.seconds)
 
@@ -77,6 +87,7 @@ class FallingState(NamedTuple):
 
     inner: Any
     step: jax.Array
+    rate: jax.Array  # before the fall, relative to that of the optimiser
     begun: jax.Array  # the step at which the rate began to fall, or NOT_YET
     length: jax.Array  # of the fall, in steps
 
@@ -93,12 +104,12 @@ def fall_when_level(members: Members) -> Members:
 
 def _falling(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
     def init(params: Any) -> FallingState:
-        return FallingState(optimizer.init(params), jnp.int32(0), jnp.int32(NOT_YET), jnp.int32(1))
+        return FallingState(optimizer.init(params), jnp.int32(0), jnp.float32(1), jnp.int32(NOT_YET), jnp.int32(1))
 
     def update(gradient: Any, state: FallingState, params: Any = None) -> tuple[Any, FallingState]:
         updates, inner = optimizer.update(gradient, state.inner, params)
         fallen = jnp.clip((state.step + 1 - state.begun) / state.length, 0.0, 1.0)
-        scale = jnp.where(state.begun < 0, 1.0, (1.0 + jnp.cos(jnp.pi * fallen)) / 2)
+        scale = state.rate * jnp.where(state.begun < 0, 1.0, (1.0 + jnp.cos(jnp.pi * fallen)) / 2)
         updates = jax.tree.map(lambda leaf: (scale * leaf).astype(leaf.dtype), updates)
         return updates, state._replace(inner=inner, step=state.step + 1)
 
@@ -106,13 +117,16 @@ def _falling(optimizer: optax.GradientTransformation) -> optax.GradientTransform
 
 
 class StopWhenLevel(Observer):
-    """Looks at the objective, lets the learning rate fall once it is level, and ends the run when it has fallen."""
+    """Looks at the objective, lowers the learning rate while that helps, and ends the run when it has fallen to 0."""
 
     def __init__(self, rule: UntilLevel, program: Program):
         self.rule, self.program = rule, program
         self.tolerance = rule.tolerance * program.task.counted_examples
         self.level = self.begun = NOT_YET
         self.last = program.task.steps
+        self.since, self.first = 0, rule.fewest  # the step of the last drop, and how long after it the first look is
+        self.drops = 0
+        self.before: tuple[float, float] | None = None  # the objective before the last drop, and its standard error
         self.over = False
         self.began: float | None = None  # seconds of the run at the end of the first chunk
 
@@ -121,7 +135,7 @@ class StopWhenLevel(Observer):
         return {"stopping": self.rule.settings}
 
     def next_stop(self, step: int) -> int:
-        return self.last if self.begun != NOT_YET else _next_look(step, self.rule.fewest)
+        return self.last if self.begun != NOT_YET else self.since + _next_look(step - self.since, self.first)
 
     def asks_to_stop(self) -> bool:
         return self.over
@@ -129,25 +143,27 @@ class StopWhenLevel(Observer):
     def after_chunk(self, run: Run) -> None:
         left = self._seconds_left(run)
         if self.begun == NOT_YET and run.step < self.last:
-            if run.step == _next_look(run.step - 1, self.rule.fewest) and self._is_level(run):
-                self.level = run.step
-                self._begin_to_fall(run, max(run.step // 2, 1))
+            if run.step == self.next_stop(run.step - 1) and self._is_level(run):
+                self._drop_or_end(run)
             elif left < (self.rule.seconds or 0.0) / 3:
                 self._begin_to_fall(run, max(int(run.rate * left), 1))
         self.over = run.step >= self.last or left < 0
 
     def saved(self) -> dict[str, Any]:
-        return {"level_step": self.level, "falls_from": self.begun, "falls_to": self.last}
+        kept = ("level", "begun", "last", "since", "first", "drops", "before")
+        return {name: getattr(self, name) for name in kept}
 
     def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self.level, self.begun, self.last = saved["level_step"], saved["falls_from"], saved["falls_to"]
+        for name, value in saved.items():
+            setattr(self, name, value)
 
     def trace_arrays(self) -> dict[str, np.ndarray]:
         return {"level_step": np.array([self.level])}
 
     def notes(self) -> tuple[str, ...]:
         if self.level != NOT_YET:
-            return (f"the objective was level after {self.level} steps; the learning rate then fell to 0",)
+            lower = f", at 1/{DROP**self.drops:.0f} of the learning rate," if self.drops > 1 else ""
+            return (f"the objective was level after {self.level} steps{lower} and the rate then fell to 0",)
         if self.begun != NOT_YET:
             return (f"time ran out: the objective was still rising when the learning rate fell from step {self.begun}",)
         return ()
@@ -159,20 +175,40 @@ class StopWhenLevel(Observer):
             return math.inf
         return max(limit - self.began, limit / 3) - (run.seconds - self.began)
 
-    def _is_level(self, run: Run) -> bool:
+    def _recent(self, run: Run) -> np.ndarray:
+        """The objective in the second half of the steps at this rate, (members, steps)."""
         objective = np.concatenate([np.asarray(infos[0], np.float64) for infos in run.recorded])
-        rise, error = rise_and_error(objective[run.step // 2 : run.step].T)
+        return objective[self.since + (run.step - self.since) // 2 : run.step].T
+
+    def _is_level(self, run: Run) -> bool:
+        rise, error = rise_and_error(self._recent(run))
         # members average: each by itself would be noisier, and the unluckiest would decide
         noise = np.sqrt(np.square(error).mean() / len(error))
         return bool(rise.mean() < max(self.tolerance, noise))
 
+    def _drop_or_end(self, run: Run) -> None:
+        """Lower the rate if it is the first time, or if the last time was worthwhile; otherwise let it fall to 0."""
+        mean, error = mean_and_error(self._recent(run).mean(axis=0))
+        if self.before is not None:
+            gain, noise = mean - self.before[0], math.hypot(error, self.before[1])
+            if gain < max(WORTHWHILE * self.tolerance, noise):
+                self.level = run.step
+                return self._begin_to_fall(run, max(run.step // 2, 1))
+        self.before, self.since, self.first = (mean, error), run.step, max(run.step // 4, FEWEST)
+        self.drops += 1
+        self._set(run, rate=np.float32(DROP**-self.drops))
+
     def _begin_to_fall(self, run: Run, length: int) -> None:
         self.begun = run.step
         self.last = min(run.step + length, self.program.task.steps)
+        self._set(run, begun=np.int32(run.step), length=np.int32(self.last - run.step))
+
+    def _set(self, run: Run, **values: Any) -> None:
+        """Set fields of the optimiser's state, the same for all members."""
         state: FallingState = run.states.optimizer
-        each = [np.full(self.program.members, n, np.int32) for n in (run.step, self.last - run.step)]
-        begun, taking = self.program.place(each, "members")
-        run.states = run.states._replace(optimizer=state._replace(begun=begun, length=taking))
+        each = [np.full(self.program.members, value) for value in values.values()]
+        placed = dict(zip(values, self.program.place(each, "members"), strict=True))
+        run.states = run.states._replace(optimizer=state._replace(**placed))
 
 
 def _next_look(step: int, fewest: int) -> int:

@@ -30,6 +30,7 @@ class BayesianEstimator(BaseEstimator):
     """
 
     _allow_nd = False  # whether an example may have more than one axis
+    _mode: Outcome | None = None  # see `start_at`
 
     # parameters are those of the subclasses, which scikit-learn reads off their __init__
     method: Any
@@ -72,6 +73,7 @@ class BayesianEstimator(BaseEstimator):
             key=seed,
             seconds=self.budget,
             images=x.ndim > 2,
+            mode=self._mode,
             length=self.length,
             stop=self._early_stopping(len(x)) if self.early_stopping else None,
             progress=bool(self.verbose),
@@ -85,6 +87,11 @@ class BayesianEstimator(BaseEstimator):
         if held.any():
             self._calibration = self._standardised(X[held]), y[held]
         self._warn_unless_converged()
+        return self
+
+    def start_at(self, mode: Outcome) -> Self:
+        """Where methods start that begin at the most probable weights: at these, of the same rows, without a search."""
+        self._mode = mode
         return self
 
     @property
@@ -144,7 +151,7 @@ class BayesianEstimator(BaseEstimator):
         tuned = isinstance(self.prior, str) and self.prior == "tuned"
         prior = p.HeNormal() if self.prior is None or tuned else self.prior
         problem = Problem(network, self._likelihood(), prior=prior)
-        return replace(problem, prior=p.tune(problem, data, noise="learned", key=seed).prior) if tuned else problem
+        return p.tune(problem, data, noise="learned", key=seed) if tuned else problem
 
     def _warn_unless_converged(self) -> None:
         diagnosis = self.diagnosis_

@@ -9,7 +9,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import multivariate_normal
 
 import posteriax as px
 from posteriax import priors as p
@@ -78,6 +79,18 @@ def test_one_factor_for_all_leaves_keeps_their_ratios_and_a_given_noise():
     assert tuned.prior["w0"].scale == pytest.approx(scales[0], rel=0.01)
     apart = p.tune(px.Problem(net, px.Normal(0.4), {"w0": p.Normal(2.0), "w1": p.Normal(0.5)}), data, per="network")
     assert apart.prior["w0"].scale == pytest.approx(4 * apart.prior["w1"].scale, rel=1e-6)
+
+
+def test_the_noise_alone_maximises_the_evidence_under_a_given_prior():
+    net, (x, y) = linear((12,), rows=20, seed=4)
+
+    def log_evidence(log_noise):
+        return multivariate_normal(cov=np.exp(2 * log_noise) * np.eye(20) + 4.0 * x @ x.T).logpdf(y)
+
+    noise = np.exp(minimize_scalar(lambda log_noise: -log_evidence(log_noise), bounds=(-4, 1)).x)
+    tuned = p.tune(px.Problem(net, px.Normal("learned"), p.Normal(2.0)), (x, y), per="none")
+    assert tuned.likelihood.scale == pytest.approx(noise, rel=0.01)
+    assert tuned.prior["w0"].scale == pytest.approx(2.0, rel=1e-6)
 
 
 def test_weights_count_as_repetitions():
@@ -184,7 +197,7 @@ class Halves:
         ({"prior": p.Laplace(0.5)}, "Gaussian priors with independent weights, but layers/0/weight has Laplace"),
         ({"prior": p.EmpCov(np.random.default_rng(0).normal(size=(50, 2)))}, "has CorrelatedNormal"),
         ({"temperature": 0.5}, "temperature 1, but the problem has 0.5"),
-        ({"per": "layer"}, 'per must be "leaf" or "network"'),
+        ({"per": "layer"}, 'per must be "leaf", "network" or "none"'),
         ({"rounds": 0}, "rounds must be"),
         ({"data": Halves()}, "not a loader"),
         ({"start": "prior"}, "start must be"),

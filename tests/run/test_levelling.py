@@ -46,6 +46,18 @@ def test_it_ends_at_the_optimum_and_says_so():
     assert diagnosis.converged and diagnosis.verdict.startswith("converged")
 
 
+def test_an_objective_that_is_level_because_of_the_step_size_is_not_the_end():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 5)).astype(np.float32)
+    y = (x @ np.arange(1, 6) + 1e-3 * rng.normal(size=400)).astype(np.float32)
+    problem = px.Problem((lambda w, x: x @ w, np.zeros((5, 1), np.float32)), px.Normal(scale="learned"))
+    method = px.MAP(optax.adam(0.05))
+    posterior = px.fit(problem, (x, y), method, steps=50_000, key=0, stop=px.UntilLevel(fewest=200), batch_size=32)
+    # the learned noise is the truth's, up to a few standard errors, 1 / sqrt(2 N) = 0.035
+    assert posterior.predict(x).std.mean() == pytest.approx(1e-3, rel=0.15)
+    assert posterior.diagnose().converged and "of the learning rate" in posterior.trace.notes[-1]
+
+
 def test_an_objective_that_still_rises_at_the_last_step_has_not_converged():
     slow = px.MAP(optax.sgd(1e-5))
     posterior = fit(px.UntilLevel(fewest=100, tolerance=1e-4), slow, steps=300)
@@ -81,7 +93,8 @@ def test_a_killed_run_ends_the_same(method, tmp_path, monkeypatch):
     stop = px.UntilLevel(fewest=64, tolerance=0.2)
     plain = fit(stop, method)
     where = {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
-    for moment in (32, int(plain.trace["level_step"][0])):  # before the fall, and when it has begun
+    # before the rate drops, when it has dropped, and when it has begun to fall
+    for moment in (32, 100, int(plain.trace["level_step"][0])):
         take = px.run.loop._take_chunk
 
         def dying(program, supply, keys, run, last, take=take, moment=moment):

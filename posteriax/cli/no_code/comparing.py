@@ -111,9 +111,9 @@ class Comparing:
         pixels = (preparation.mean, preparation.scale) if isinstance(preparation, ImagePreparation) else (0.0, 1.0)
         architecture = choose_network(x.shape[1:], prepared.target.outputs, len(y), *pixels)
         problem = make_problem(architecture, prepared.target, seed, prior_of(settings.prior))
-        prior = problem.prior
+        prior, noise = problem.prior, None
         if settings.prior == TUNED and not settings.quick and x.ndim == 2:
-            prior, line = tuned_prior(problem, (x, y), seed)
+            prior, noise, line = tuned_prior(problem, (x, y), seed)
             self.say(line)
         outcomes: dict[str, Outcome] = {}
 
@@ -124,7 +124,7 @@ class Comparing:
                 save(name, outcome.posterior, Description(name, architecture, preparation))
 
         share = lambda name: budget.share(f"{name} {number}")  # noqa: E731
-        whole = fit_methods(self.names, prepared, architecture, prior, share, seed, self.say, done)
+        whole = fit_methods(self.names, prepared, architecture, prior, noise, share, seed, self.say, done)
         baselines = {}
         if settings.baselines and whole:
             task: Any = "classification" if prepared.target.class_names else "regression"

@@ -44,6 +44,7 @@ def fit_methods(
     prepared: Prepared,
     architecture: Architecture,
     prior: Any,
+    noise: float | None,
     share: Callable[[str], float],
     seed: int,
     tell: Tell,
@@ -56,14 +57,19 @@ def fit_methods(
         prepared: training data.
         architecture: of the network.
         prior: of its weights.
+        noise: of a quantity, for methods that keep single sets of weights, if their own might vanish.
         share: the seconds for a method that starts now.
         seed: of the network and of all methods.
         tell: prints a line.
         done: is given each outcome as soon as it is there, so that nothing is lost if the next one is interrupted.
     """
     check_all_classes(prepared)
+    mode: Outcome | None = None
     for name in names:
-        estimator = estimator_of(name, prepared.target, architecture, prior, share(name), seed)
+        given = noise if RECIPES[name].at_points else None
+        estimator = estimator_of(name, prepared.target, architecture, prior, given, share(name), seed)
+        if mode is not None:
+            estimator.start_at(mode)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
@@ -73,15 +79,19 @@ def fit_methods(
         except (px.Interrupted, KeyboardInterrupt):
             tell(f"{name}: interrupted")
             return False
+        mode = outcome if name == "map" else mode
         done(name, outcome)
     return True
 
 
-def estimator_of(name: str, target: Any, architecture: Architecture, prior: Any, seconds: float, seed: int) -> Any:
+def estimator_of(
+    name: str, target: Any, architecture: Architecture, prior: Any, noise: float | None, seconds: float, seed: int
+) -> Any:
     """The estimator of a method. Inputs and targets are prepared, so it standardises neither."""
     make: Any = BayesianNetClassifier
     if target.class_names is None:
-        make = partial(BayesianNetRegressor, likelihood=target.likelihood())
+        likelihood = target.likelihood()
+        make = partial(BayesianNetRegressor, likelihood=likelihood if noise is None else likelihood.with_noise(noise))
     return make(architecture.build(seed), name, prior=prior, budget=seconds, standardize=False, random_state=seed)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import posteriax as px
 from posteriax import priors as p
+from posteriax.automatic import has_vanishing_noise
 from posteriax.cli.user_data.messages import DataError
 
 TUNED = "tuned"
@@ -25,18 +26,20 @@ def prior_of(text: str) -> p.Prior:
         ) from None
 
 
-def tuned_prior(problem: px.Problem, data: Any, seed: int) -> tuple[Any, str]:
-    """Prior scales, one for each leaf, under which the data are most probable, and a line about them.
+def tuned_prior(problem: px.Problem, data: Any, seed: int) -> tuple[Any, float | None, str]:
+    """Prior scales, one for each leaf, under which the data are most probable, the noise, and a line about them.
 
-    If they cannot be found, the prior is the problem's own, and the line says why.
+    The noise is None unless that at the most probable weights might vanish. If the scales cannot be found, the prior is
+    the problem's own, and the line says why.
     """
     try:
         tuned = p.tune(problem, data, noise="learned", key=seed)
     except (FloatingPointError, ValueError, RuntimeError) as error:
-        return problem.prior, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
+        return problem.prior, None, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
     scales = [scale for name, scale in tuned.tuning.scales.items() if "bias" not in name]
     shown = ", ".join(f"{scale:.2g}" for scale in scales)
     return (
         tuned.prior,
+        tuned.tuning.noise if has_vanishing_noise(problem, len(data[1])) else None,
         f"prior: the standard deviations of the layers' weights that make the data most probable, {shown}",
     )

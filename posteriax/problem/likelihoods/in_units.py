@@ -47,6 +47,10 @@ class InUnits(NumberLikelihood):
     def log_noise(self) -> str | None:
         return self.standard.log_noise
 
+    @property
+    def noise(self) -> float | None:
+        return self.standard.noise
+
     def with_noise(self, scale: float) -> "InUnits":
         """With noise of this standard deviation in standardised units."""
         standard: Any = self.standard.with_noise(scale)

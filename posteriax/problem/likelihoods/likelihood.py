@@ -46,6 +46,11 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
         """
         return None
 
+    @property
+    def noise(self) -> float | None:
+        """The standard deviation of Gaussian noise, in the network's units, if it is given and not inferred."""
+        return None
+
     def with_noise(self, scale: float) -> "Likelihood":
         """The same likelihood with Gaussian noise of this standard deviation, for those that have `log_noise`."""
         raise TypeError(f"{self!r} has no Gaussian noise to fix")

@@ -46,6 +46,10 @@ class Normal(NumberLikelihood):
     def log_noise(self) -> str | None:
         return "log_scale" if self.scale == "learned" else None
 
+    @property
+    def noise(self) -> float | None:
+        return None if isinstance(self.scale, str) else float(self.scale)
+
     def with_noise(self, scale: float) -> "Normal":
         return Normal(scale)
 

@@ -1,0 +1,59 @@
+"""The noise of methods that keep one set of weights: that of the data, where the most probable noise would vanish."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import posteriax as px
+from posteriax import families as q
+from posteriax import priors as p
+from posteriax.automatic import fit_until_converged
+from posteriax.automatic.point_noise import has_vanishing_noise, with_own_noise, with_settled_noise
+
+NOISE = 0.3
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(480, 8)).astype(np.float32)
+Y = (np.sin(X[:, 0]) + 0.5 * X[:, 1] + NOISE * RNG.normal(size=480)).astype(np.float32)
+TRAIN, TEST = (X[:80], Y[:80]), (X[80:], Y[80:])
+NET = eqx.nn.MLP(8, 1, 64, 1, activation=jnp.tanh, key=jax.random.key(0))
+PROBLEM = px.Problem(NET, px.Normal(scale="learned"), prior=p.Normal(scale=0.5))
+
+
+@pytest.fixture(scope="module")
+def mode():
+    return fit_until_converged(PROBLEM, TRAIN, "map", key=0)
+
+
+def test_a_network_with_more_weights_than_rows_predicts_new_rows_with_their_noise(mode):
+    predictive = mode.posterior.predict(TEST[0])
+    # 80 rows determine a noise within 8 % at best, here with some 50 degrees of freedom spent; at the mode it is 0.006
+    assert NOISE / 1.5 < predictive.std.mean() < NOISE * 1.5
+    assert px.evaluate(predictive, TEST[1])["nll"] < 2.0  # 4,400 at the mode
+    assert mode.status == "converged" and mode.details[0].startswith("noise 0.")
+
+
+def test_a_length_of_ones_own_leaves_the_noise_to_be_learned():
+    outcome = fit_until_converged(PROBLEM, TRAIN, "map", key=0, length={"steps": 100})
+    assert outcome.posterior.problem.likelihood == px.Normal(scale="learned")
+
+
+def test_a_mode_under_a_given_noise_starts_inference_of_the_noise(mode):
+    at_mode = with_own_noise(mode.posterior, PROBLEM)
+    np.testing.assert_allclose(at_mode.predict(TEST[0]).mean, mode.posterior.predict(TEST[0]).mean)
+    np.testing.assert_allclose(at_mode.predict(TEST[0]).std, mode.posterior.predict(TEST[0]).std, rtol=1e-6)
+    px.fit(PROBLEM, TRAIN, px.VI(q.Normal(), start=at_mode), steps=2, key=0)
+
+
+def test_noise_that_does_not_vanish_or_is_given_is_left_alone():
+    assert not has_vanishing_noise(PROBLEM, rows=1000)
+    for likelihood in (px.Normal(scale=0.1), px.StudentT()):
+        problem = px.Problem(NET, likelihood)
+        assert with_settled_noise(problem, TRAIN, 0) == (problem, ())
+
+
+def test_a_tuned_problem_has_its_noise_chosen():
+    tuned = p.tune(PROBLEM, TRAIN, noise="learned", rounds=3)
+    settled, notes = with_settled_noise(tuned, TRAIN, 0)
+    assert settled.likelihood == px.Normal(tuned.tuning.noise) and len(notes) == 1
