@@ -8,6 +8,8 @@ from posteriax.automatic import has_vanishing_noise
 from posteriax.cli.user_data.messages import DataError
 
 TUNED = "tuned"
+ROUNDS = 100
+FEW_ROUNDS = 20  # enough for the scales alone; the noise of many rows takes longer to settle, and is not needed
 
 
 def prior_of(text: str) -> p.Prior:
@@ -32,14 +34,15 @@ def tuned_prior(problem: px.Problem, data: Any, seed: int) -> tuple[Any, float |
     The noise is None unless that at the most probable weights might vanish. If the scales cannot be found, the prior is
     the problem's own, and the line says why.
     """
+    vanishing = has_vanishing_noise(problem, len(data[1]))
     try:
-        tuned = p.tune(problem, data, noise="learned", key=seed)
+        tuned = p.tune(problem, data, noise="learned", key=seed, rounds=ROUNDS if vanishing else FEW_ROUNDS)
     except (FloatingPointError, ValueError, RuntimeError) as error:
         return problem.prior, None, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
     scales = [scale for name, scale in tuned.tuning.scales.items() if "bias" not in name]
     shown = ", ".join(f"{scale:.2g}" for scale in scales)
     return (
         tuned.prior,
-        tuned.tuning.noise if has_vanishing_noise(problem, len(data[1])) else None,
+        tuned.tuning.noise if vanishing else None,
         f"prior: the standard deviations of the layers' weights that make the data most probable, {shown}",
     )
