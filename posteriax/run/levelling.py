@@ -31,6 +31,7 @@ DROP = 4.0  # what the rate is divided by
 WORTHWHILE = 5.0  # tolerances that a drop must gain for another one to follow
 FEWEST = 32  # steps from one look to the next
 NOT_YET = -1
+KEPT = ("level", "begun", "last", "since", "first", "drops", "before")  # what a checkpoint stores of the rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,12 +151,11 @@ class StopWhenLevel(Observer):
         self.over = run.step >= self.last or left < 0
 
     def saved(self) -> dict[str, Any]:
-        kept = ("level", "begun", "last", "since", "first", "drops", "before")
-        return {name: getattr(self, name) for name in kept}
+        return {name: getattr(self, name) for name in KEPT}
 
     def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        for name, value in saved.items():
-            setattr(self, name, value)
+        for name in KEPT:
+            setattr(self, name, saved[name])
 
     def trace_arrays(self) -> dict[str, np.ndarray]:
         return {"level_step": np.array([self.level])}
