@@ -13,6 +13,7 @@ from scipy.stats import multivariate_normal
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax.data import full_batch
 from posteriax.methods import gauss_newton
 
 PRIOR = 0.7
@@ -123,6 +124,26 @@ def test_a_convolution_has_factors_in_the_order_of_its_leaf():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("outcomes", [1, 2, 7, 40])
+def test_roots_of_output_curvature_give_it_back(outcomes):
+    rng = np.random.default_rng(outcomes)
+    probs = rng.dirichlet(np.full(outcomes, 0.3), size=50)  # some classes are next to impossible
+    softmax = np.einsum("ni,ij->nij", probs, np.eye(outcomes)) - np.einsum("ni,nj->nij", probs, probs)
+    half = rng.normal(size=(50, outcomes, outcomes))
+    for matrices in (softmax, half @ half.transpose(0, 2, 1)):
+        root = np.asarray(gauss_newton.roots(jnp.asarray(matrices, jnp.float32)), np.float64)
+        error = np.abs(root @ root.transpose(0, 2, 1) - matrices).max(axis=(1, 2))
+        assert (error <= 2e-6 * outcomes * np.abs(matrices).max(axis=(1, 2))).all()
+
+
+def test_the_curvature_of_many_examples_is_found_without_batched_decompositions(small):
+    """Two calls for many matrices at the same time can wait for each other for ever (jaxlib 0.10, CPU)."""
+    problem, data = small[:2]
+    batch = full_batch(problem.check_weighted(data))
+    program = jax.jit(lambda latents: gauss_newton.diagonal(problem, latents, batch, range(2)))
+    assert "lapack_" not in program.lower(problem.latents).compile().as_text()
+
+
 def test_low_rank_is_full_if_the_data_determine_no_more_directions(small):
     """20 examples of 3 classes, each with a Hessian of rank 2: 40 directions, more than the 31 weights; 6 give 12."""
     problem, (x, y), at_mode = small
