@@ -44,7 +44,7 @@ class ReferenceCheck:
         if self.converged is None:
             return f"Whether {self.name} has converged cannot be checked: {self.unknown}."
         if self.converged:
-            return f"{self.name} has converged: R-hat {self.rhat:.2f} in function space (limit {LIMIT})."
+            return f"The chains of {self.name} agree: R-hat {self.rhat:.2f} in function space (limit {LIMIT})."
         return (
             f"{self.name} has not converged: R-hat {self.rhat:.2f} in function space (limit {LIMIT}). Distances to it "
             f"say little."

@@ -54,7 +54,7 @@ def test_a_reference_whose_chains_agree_is_said_to(fitted, moons):
     good = px.compare({"MAP": fitted, "HMC": chains(fitted.problem, (0.0, 0.0), 400)}, moons[1], reference="HMC")
     assert good.reference_check.converged is True
     assert "has not converged" not in str(good)
-    assert "HMC has converged: R-hat 1.0" in page(good)
+    assert "The chains of HMC agree: R-hat 1.0" in page(good)
     assert good.marked("test", "total_variation") == ("MAP",)
 
 

@@ -47,9 +47,11 @@ function draw() {
 }
 
 let drawnWidth = 0;
-new ResizeObserver(() => {
+function drawIfResized() {
   if (byId("charts").clientWidth === drawnWidth) return;
   drawnWidth = byId("charts").clientWidth;
   draw();
   markCutTables();
-}).observe(byId("charts"));
+}
+// in the next frame: charts drawn within the observer's own call would resize what it observes, which is an error
+new ResizeObserver(() => requestAnimationFrame(drawIfResized)).observe(byId("charts"));
