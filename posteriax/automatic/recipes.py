@@ -134,10 +134,9 @@ RECIPES: dict[str, Recipe] = {
         q.KTied(2),
         "The same, with standard deviations tied by a product of rank two.",
     ),
-    "rank-1": _optimised(
-        lambda at: VI(q.Rank1(4)),
+    "rank-1": _variational(
+        q.Rank1(4),
         "One network whose layers are multiplied by random factors, in four versions.",
-        at_points=False,
     ),
     "swag": Recipe(
         _swag, "A Gaussian fitted to the path of stochastic gradient descent.", at_points=True, around_mode=True
