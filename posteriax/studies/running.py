@@ -47,7 +47,8 @@ def run_study(
         study: which one.
         out: the folder; the same call again resumes a run that was killed, with the same results.
         scale: "smoke" (a minute, no data), "laptop" (sized for half an hour on two cores) or "paper" (the whole).
-        seeds: how many repetitions; by default those of the scale. More than before adds the missing ones.
+        seeds: how many repetitions; by default those of the scale, and one for a trial. More than before adds the
+            missing ones.
         trial: the shortest possible run of every cell on made-up data, to see that the scale builds.
         command: what to quote on the page as the way to get these results.
         report: is told how far the study is, before each cell.
@@ -60,10 +61,11 @@ def run_study(
     if scale not in SCALES:
         raise ValueError(f"there is no scale {scale!r}; there are {', '.join(SCALES)}")
     settings = study.scales[scale]
-    seeds = settings.seeds if seeds is None else seeds
+    settings = study.one_step(settings) if trial else settings
+    if seeds is None:
+        seeds = 1 if trial else settings.seeds
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    settings = study.one_step(settings) if trial else settings
     loaded: dict[Any, Any] = {}
     if not trial:
         check_data(settings.data)
