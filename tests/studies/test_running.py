@@ -82,6 +82,7 @@ def test_smoke_and_trial_decide_nothing(tmp_path):
     for name, options in (("smoke", {"scale": "smoke"}), ("trial", {"scale": "paper", "trial": True})):
         results = studies.run_study(STUDY, tmp_path / name, **options)
         assert {verdict.word for verdict in studies.verdicts(STUDY, results).values()} == {UNDECIDED}
+    assert results.seeds == 1  # of the trial: more would only repeat it
 
 
 def test_progress_says_how_much_is_left(tmp_path):
