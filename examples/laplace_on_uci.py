@@ -51,7 +51,8 @@ def results(problem, at_mode, data):
 
 def of_split(name, split):
     data = px.data.load(f"uci/{name}", split=split)
-    net = px.zoo.MLP((data.train[0].shape[1], 32, 1), activation=jnp.tanh, key=jax.random.key(split))
+    mlp = px.zoo.MLP((data.train[0].shape[1], 32, 1), activation=jnp.tanh, key=jax.random.key(split))
+    net = px.network(mlp, example=data.train[0][:2])  # which axis is the inputs', for the prior
     given = px.Problem(net, px.Normal("learned"), p.HeNormal())
     trained = px.fit(given, data.train, px.MAP(), steps=STEPS, batch_size=512, key=0)
     began = time.process_time()
