@@ -67,9 +67,7 @@ def fit_methods(
     mode: Outcome | None = None
     for name in names:
         given = noise if RECIPES[name].at_points else None
-        estimator = estimator_of(name, prepared.target, architecture, prior, given, share(name), seed)
-        if mode is not None:
-            estimator.start_at(mode)
+        estimator = estimator_of(name, prepared.target, architecture, prior, given, mode, share(name), seed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
@@ -85,14 +83,22 @@ def fit_methods(
 
 
 def estimator_of(
-    name: str, target: Any, architecture: Architecture, prior: Any, noise: float | None, seconds: float, seed: int
+    name: str,
+    target: Any,
+    architecture: Architecture,
+    prior: Any,
+    noise: float | None,
+    mode: Outcome | None,
+    seconds: float,
+    seed: int,
 ) -> Any:
-    """The estimator of a method. Inputs and targets are prepared, so it standardises neither."""
+    """The estimator of a method, given that of "map". Inputs and targets are prepared: it standardises neither."""
     make: Any = BayesianNetClassifier
     if target.class_names is None:
         likelihood = target.likelihood()
         make = partial(BayesianNetRegressor, likelihood=likelihood if noise is None else likelihood.with_noise(noise))
-    return make(architecture.build(seed), name, prior=prior, budget=seconds, standardize=False, random_state=seed)
+    estimator = make(architecture.build(seed), name, prior=prior, budget=seconds, standardize=False, random_state=seed)
+    return estimator if mode is None else estimator.start_at(mode)
 
 
 def check_all_classes(prepared: Prepared) -> None:
