@@ -12,9 +12,7 @@ from posteriax.automatic.outcome import Outcome
 from posteriax.automatic.point_noise import with_own_noise, with_settled_noise
 from posteriax.automatic.recipes import Circumstances, RecipeRun, recipe_of
 from posteriax.automatic.reference import sample_reference
-from posteriax.comparison import evaluate
 from posteriax.methods import Ensemble
-from posteriax.metrics import NLL
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
 from posteriax.problem import Problem
 from posteriax.run import StoppingRule, UntilLevel, fit
@@ -135,9 +133,12 @@ def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Poster
     """
     chosen = np.random.default_rng(0).permutation(len(data[1]))[:ROWS_TO_CHECK]
     x, y = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], data[0]), np.asarray(data[1])[chosen]
+    weight = (
+        np.asarray(data[2], np.float64)[chosen] if len(data) > 2 else None
+    )  # rows count here as they do in training
 
     def nll(own: Posterior) -> float:
-        return evaluate(own.predict(x, DRAWS_TO_CHECK), y, scores=[NLL])[NLL.name]
+        return -float(np.average(own.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight))
 
     reached, untrained = nll(posterior), nll(_untrained(problem))
     if not np.isfinite(reached) or reached > untrained + WORSE_THAN_START:
