@@ -131,14 +131,12 @@ def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Poster
         data: the training data.
         mode: the most probable weights, if the posterior is one around them.
     """
-    chosen = np.random.default_rng(0).permutation(len(data[1]))[:ROWS_TO_CHECK]
+    weight = np.asarray(data[2], np.float64) if len(data) > 2 else np.ones(len(data[1]))
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(weight))[:ROWS_TO_CHECK]
     x, y = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], data[0]), np.asarray(data[1])[chosen]
-    weight = (
-        np.asarray(data[2], np.float64)[chosen] if len(data) > 2 else None
-    )  # rows count here as they do in training
 
-    def nll(own: Posterior) -> float:
-        return -float(np.average(own.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight))
+    def nll(own: Posterior) -> float:  # in which rows count as they do in training
+        return -float(np.average(own.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight[chosen]))
 
     reached, untrained = nll(posterior), nll(_untrained(problem))
     if not np.isfinite(reached) or reached > untrained + WORSE_THAN_START:

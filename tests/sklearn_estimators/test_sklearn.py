@@ -36,6 +36,7 @@ DAILY = {
     "check_estimators_pickle",
     "check_n_features_in_after_fitting",
     "check_fit_idempotent",
+    "check_class_weight_classifiers",
 }
 
 
