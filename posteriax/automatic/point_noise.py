@@ -2,8 +2,8 @@
 
     max over w and sigma of   log p(y | w, sigma) + log p(w)
 
-Weights that can fit every row take the residuals to 0, sigma follows, and the log joint rises without end: the noise at
-the mode says nothing about new rows. The evidence, in which weights are integrated out, does have a useful maximum
+Weights that can fit every row take the residuals towards 0, and sigma follows until its own prior stops it: the noise
+at the mode says nothing about new rows. The evidence, in which weights are integrated out, does have a useful maximum
 (MacKay 1992), so such methods take the noise from there and look for the mode under it. Methods that infer a
 distribution of all weights infer the noise with them.
 """
