@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core.primitives import conv_general_dilated_p
+from jax.extend.core.primitives import conv_general_dilated_p, scatter_add_p
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -116,13 +116,23 @@ class Program:
         return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.task.steps)))
 
     def _prefers_one_by_one(self) -> bool:
-        """Whether a device should step its members in turn. Vectorised convolutions, grouped ones, are slow on CPUs."""
+        """Whether a device should step its members in turn: what is slow on CPUs when vectorised over weights.
+
+        That is convolutions, which become grouped ones, and rows of weights looked up for words, whose gradients are
+        scattered back to those rows.
+        """
         problem, example = self.task.problem, self.task.example
         with cpu_tuning.tracing_for(self.platform):
             if not cpu_tuning.in_use(cpu_tuning.IMAGES):
                 return False
         two = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((2, *spec.shape), spec.dtype), example)
-        return uses_primitive(problem.network.apply, conv_general_dilated_p, problem.network.params, two)
+        apply, params = problem.network.apply, problem.network.params
+        return uses_primitive(apply, conv_general_dilated_p, params, two) or uses_primitive(
+            jax.grad(lambda params, x: sum(leaf.sum() for leaf in jax.tree.leaves(apply(params, x)))),
+            scatter_add_p,
+            params,
+            two,
+        )
 
     def place(self, tree: Any, *over: str | None) -> Any:
         """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""

@@ -12,6 +12,7 @@ import posteriax as px
 from posteriax.studies.bnn_posteriors import STUDY, examples, measures, methods, regression, sampling, shift
 from posteriax.studies.bnn_posteriors.scales import LAPTOP, PAPER, SMOKE, TINY
 from posteriax.studies.bnn_posteriors.small_cnn import SmallCNN
+from posteriax.studies.bnn_posteriors.small_cnn_lstm import SmallCNNLSTM
 from posteriax.studies.bnn_posteriors.targets import prior_of, quarter_period
 from posteriax.studies.results import CellResult, Results, plain
 from posteriax.studies.workbench import Workbench
@@ -37,6 +38,13 @@ def test_the_small_cnn_is_a_convolutional_network():
     units = jax.nn.relu(convolve(image[None, :, :, None], net.first.weight, 4, 2) + net.first.bias)
     units = jax.nn.relu(convolve(units, net.second.weight, 2, 2) + net.second.bias)
     np.testing.assert_allclose(net(image), net.out(units.reshape(-1)), rtol=1e-5, atol=1e-5)
+
+
+def test_the_small_cnn_lstm_is_that_of_the_zoo():
+    small, whole = (net(50, 4, 3, 5, 2, key=jax.random.key(0)) for net in (SmallCNNLSTM, px.zoo.CNNLSTM))
+    assert jax.tree.all(jax.tree.map(np.array_equal, jax.tree.leaves(small), jax.tree.leaves(whole)))
+    reviews = jax.random.randint(jax.random.key(1), (3, 30), 0, 50)
+    np.testing.assert_allclose(jax.vmap(small)(reviews), jax.vmap(whole)(reviews), rtol=1e-5, atol=1e-6)
 
 
 def test_held_out_examples_are_training_examples_that_are_not_trained_on():

@@ -13,6 +13,7 @@ from posteriax.problem import Categorical, Problem
 from posteriax.problem import network as with_example
 from posteriax.studies.bnn_posteriors.settings import Target
 from posteriax.studies.bnn_posteriors.small_cnn import SmallCNN
+from posteriax.studies.bnn_posteriors.small_cnn_lstm import SmallCNNLSTM
 from posteriax.studies.workbench import Workbench
 
 UNKNOWN = 2  # the index of rare words
@@ -87,6 +88,11 @@ def _cnn_lstm(target: Target, shape: tuple[int, ...], classes: int, key: Any) ->
     return zoo.CNNLSTM(target.words, features, channels, units, classes, key=key)
 
 
+def _small_cnn_lstm(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
+    features, channels, units = target.widths
+    return SmallCNNLSTM(target.words, features, channels, units, classes, key=key)
+
+
 def _resnet(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
     return zoo.resnet20(classes=classes, key=key)
 
@@ -95,6 +101,7 @@ NETWORKS: dict[str, Callable[[Target, tuple[int, ...], int, Any], Any]] = {
     "MLP": _mlp,
     "CNN": _cnn,
     "CNN-LSTM": _cnn_lstm,
+    "small CNN-LSTM": _small_cnn_lstm,
     "ResNet-20": _resnet,
 }
 

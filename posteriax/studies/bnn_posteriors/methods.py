@@ -45,7 +45,8 @@ def run_methods(cell: Cell, settings: Settings, bench: Workbench) -> dict[str, A
     corrupted = corrupt_all(target, examples, settings, cell.seed)
     inputs = Inputs(examples.test, corrupted, load_outside(bench, target, cell.seed))
     ensemble = fit_ensemble(bench, problem, examples.train, target.recipe, cell.seed)
-    truth = sample(bench, problem, examples.train, target.sampling, cell.seed, start=ensemble)
+    start = ensemble if target.start == "ensemble" else None
+    truth = sample(bench, problem, examples.train, target.sampling, cell.seed, start)
     each = probabilities(truth, examples.test[0])
     single = mean_of(
         [scores_of(probs, examples.test[1], None) for probs in each[:, ::SPACED].reshape(-1, *each.shape[2:])]

@@ -63,14 +63,15 @@ class Target:
     Args:
         name: on the page.
         data: name of the data set.
-        network: "MLP", "CNN", "CNN-LSTM" or "ResNet-20".
+        network: "MLP", "CNN", "small CNN-LSTM", "CNN-LSTM" or "ResNet-20".
         widths: hidden units, channels, or features, channels and units.
         train, test: how many examples; every seed takes its own.
         prior_variance: of every weight.
         pixels: images are averaged down to so many pixels a side.
         centre, spread: subtracted from pixels in [0, 1], and divided by.
         words, length: size of the vocabulary, and words of a review.
-        sampling: of the reference, whose chains start at members of the deep ensemble.
+        sampling: of the reference.
+        start: of its chains: at members of the deep ensemble, or at random weights.
         recipe: of the approximations.
         kinds: which kinds of SG-MCMC, and MCLMC, are run.
     """
@@ -88,6 +89,7 @@ class Target:
     words: int = 0
     length: int = 0
     sampling: Sampling = field(default_factory=Sampling)
+    start: Literal["ensemble", "random"] = "ensemble"
     recipe: Recipe = field(default_factory=Recipe)
     kinds: tuple[str, ...] = ("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC", "MCLMC")
 

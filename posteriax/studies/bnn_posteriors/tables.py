@@ -24,6 +24,14 @@ PAPER_METHODS = {
     "mean-field VI": ("86.45", "88.75", ".136", "75.40", ".245"),
     "MAP": ("83.44", "85.48", ".190", "71.04", ".334"),
 }
+# IMDB: accuracy, NLL, ECE, read off its figures
+PAPER_IMDB = {
+    "HMC": (".868", ".308", ".032"),
+    "SGLD": (".861", ".315", ".007"),
+    "deep ensemble": (".859", ".357", ".042"),
+    "mean-field VI": (".854", ".345", ".037"),
+    "MAP": (".829", ".757", ".136"),
+}
 # log-likelihood and RMSE of the paper, read off its figures: HMC, SGLD, SGD, SWAG
 PAPER_UCI = {
     "uci/boston": ("-2.39, -2.46, -2.71, -2.76", "3.7, 3.7, 4.3, 3.5"),
@@ -87,7 +95,11 @@ def _methods(results: Results, target: str) -> Table:
     headings = ["method", "accuracy (%)", "NLL", "ECE", "agreement (%)", "total variation"]
     headings += ["corrupted: accuracy (%)", "NLL", "ECE", "agreement (%)", "total variation"] if shifted else []
     headings += ["AUROC"] if outside else []
-    headings += ["the paper, CIFAR-10: accuracy, agreement, TV; corrupted: accuracy, TV"]
+    if shifted:
+        paper, heading = PAPER_METHODS, "the paper, CIFAR-10: accuracy, agreement, TV; corrupted: accuracy, TV"
+    else:
+        paper, heading = PAPER_IMDB, "the paper, IMDB: accuracy, NLL, ECE"
+    headings += [heading]
     rows = []
     for name in METHODS:
         if name not in results.of(**own)[0].result:
@@ -98,7 +110,7 @@ def _methods(results: Results, target: str) -> Table:
             for score, digits, unit in SCORED
         ]
         values += [with_error(of_method(results, target, name, "auroc"))] if outside else []
-        rows.append([name, *values, ", ".join(PAPER_METHODS.get(name, ("-",)))])
+        rows.append([name, *values, ", ".join(paper.get(name, ("-",)))])
     caption = (
         f"{target}: all methods. Agreement and total variation are with HMC, those of HMC itself of one chain with the "
         "others. MAP is the mean over the members of the deep ensemble, one at a time."
