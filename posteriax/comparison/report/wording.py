@@ -74,6 +74,8 @@ def fidelity(comparison: Comparison) -> str:
     far = [f"{name} ({_amount(score, estimate)})" for name, estimate in ranked]
     brackets = f"In brackets: the {score.quantity}."
     text = f"{comparison.reference} is the reference: the others are ranked by their distance to its predictions. "
+    if comparison.reference == "reference":  # the name that `posteriax compare` gives it
+        text = "The methods are ranked by the distance of their predictions to the reference's. "
     if check is not None:
         text += f"{check.note} "
     if column in comparison.floor:
