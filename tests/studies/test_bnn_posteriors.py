@@ -84,6 +84,20 @@ def test_sg_mcmc_steps_shrink_with_the_temperature():
     np.testing.assert_allclose(posterior.trace["step_size"], 1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_energies_of_large_networks_are_in_double_precision(monkeypatch, large):
+    problem = px.Problem((lambda w, x: x @ w, jnp.zeros((3, 2))), px.Categorical())
+    bench, seen = Workbench(progress=False), {}
+
+    def fit(problem, train, method, **settings):
+        seen.update(method=method, doubles=jnp.zeros(1).dtype == np.float64)
+
+    monkeypatch.setattr(bench, "fit", fit)
+    monkeypatch.setattr(sampling, "LARGE", 5 if large else 6)
+    sampling.sample(bench, problem, None, SMOKE.short, 0)
+    assert seen["method"].float64_accept == seen["doubles"] == large
+
+
 def test_mixing_statistics_tell_chains_that_agree_from_chains_that_do_not():
     values = np.random.default_rng(0).normal(size=(4, 200, 3))
     assert sampling.mixing_of(values)["rhat_far"] == 0.0

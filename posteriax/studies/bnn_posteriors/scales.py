@@ -227,7 +227,7 @@ ONE_LEAPFROG = 1e-6
 
 def one_step(settings: Settings) -> Settings:
     """The same networks, for the fewest transitions and steps, on a few examples."""
-    # of millions of weights, energies in float32 are so coarse that even the shortest step may be rejected, but not 8
+    # HMC gives up if all of the warm-up is rejected, which by chance one transition may be
     sampling = Sampling(chains=2, warmup=8, draws=4, step_size=ONE_LEAPFROG, trajectory=ONE_LEAPFROG)
     recipe = replace(BRIEF, batch_size=16, epochs=1, vi_epochs=1, mclmc_warmup=2, mclmc_thin=1)
 

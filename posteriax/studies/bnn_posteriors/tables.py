@@ -14,7 +14,7 @@ from posteriax.studies.results import Results
 from posteriax.studies.study import Table
 
 # CIFAR-10: accuracy (%), agreement (%), total variation, accuracy (%) and total variation on corrupted images
-PAPER_METHODS = {
+PAPER_METHODS: dict[str, tuple[str, ...]] = {
     "HMC": ("89.64", "94.01", ".074", "70.91", ".133"),
     "SGLD": ("89.32", "91.54", ".110", "78.80", ".214"),
     "SGHMC": ("89.38", "91.98", ".109", "78.20", ".203"),
@@ -25,7 +25,7 @@ PAPER_METHODS = {
     "MAP": ("83.44", "85.48", ".190", "71.04", ".334"),
 }
 # IMDB: accuracy, NLL, ECE, read off its figures
-PAPER_IMDB = {
+PAPER_IMDB: dict[str, tuple[str, ...]] = {
     "HMC": (".868", ".308", ".032"),
     "SGLD": (".861", ".315", ".007"),
     "deep ensemble": (".859", ".357", ".042"),
