@@ -10,8 +10,7 @@ from typing import Any
 
 import jax
 
-from posteriax.zoo import CNNLSTM
-from posteriax.zoo.parts.pooling import max_pool
+from posteriax.zoo import CNNLSTM, max_pool
 
 
 class SmallCNNLSTM(CNNLSTM):
