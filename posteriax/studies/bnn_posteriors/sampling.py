@@ -28,7 +28,7 @@ def sample(
     """Draws of HMC; chains start at random weights, or at draws of a posterior. Fixed step sizes are those of T = 1.
 
     Of large networks the energies are computed in double precision. The paper's CNN-LSTM at its random weights has an
-    energy of 10^8 under a prior of variance 1/160, which float32 has to the nearest 8.
+    energy of 1.6e8 under a prior of variance 1/160, which float32 has to the nearest 16.
     """
     fixed = sampling.step_size > 0
     large = sum(leaf.size for leaf in jax.tree.leaves(problem.network.params)) > LARGE
