@@ -55,6 +55,9 @@ def fidelity(comparison: Comparison) -> str:
     >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0, 0.0)}}
     >>> fidelity(Comparison({"test": rows}, reference="HMC"))[:86]
     'HMC is the reference: the others are ranked by their distance to its predictions. The '
+    >>> rows["reference"] = rows.pop("HMC")
+    >>> fidelity(Comparison({"test": rows}, reference="reference"))[:80]
+    "The methods are ranked by the distance of their predictions to the reference's. "
     """
     found = distances(comparison)
     names = list(comparison.rows)

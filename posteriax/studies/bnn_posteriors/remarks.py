@@ -9,7 +9,7 @@ most frequent ones. Every seed has training and test examples of its own: 500 im
 corruptions at severities 3 and 5, before they are averaged down), or 1,000 reviews. HMC is the paper's: unit masses, a
 fixed step size, here 0.01, and 0.0025 on IMDB, and trajectories of pi / 2 times the prior's scale, 50, 71 and 199
 leapfrogs, with every proposal accepted or rejected, in four chains. On images they start at members of the deep
-ensemble; on IMDB, where no trajectory that leaves a mode was accepted, and in the other experiments, at random weights.
+ensemble; on IMDB, where chains from a mode may never leave it, and in the other experiments, at random weights.
 Temperature, prior, trajectory and step size vary on the MLP, instead of a ResNet-20 on CIFAR-10 and a CNN-LSTM on IMDB;
 noise on the pixels and EmpCov are on an MLP of the same size with 300 images of MNIST, whose pixels are not centred, so
 that black is 0. Learning rates and step sizes, and the variance of the prior, were chosen on the MLP, and once more on

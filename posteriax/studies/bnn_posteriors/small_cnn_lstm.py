@@ -21,6 +21,7 @@ class SmallCNNLSTM(CNNLSTM):
     ((2,), 8890)
     """
 
+    # inherited, but type checkers expect a module without its own to take its fields
     def __init__(self, words: int, features: int, channels: int, units: int, classes: int, *, key: Any):
         super().__init__(words, features, channels, units, classes, key=key)
 

@@ -95,10 +95,10 @@ def _methods(results: Results, target: str) -> Table:
     headings = ["method", "accuracy (%)", "NLL", "ECE", "agreement (%)", "total variation"]
     headings += ["corrupted: accuracy (%)", "NLL", "ECE", "agreement (%)", "total variation"] if shifted else []
     headings += ["AUROC"] if outside else []
-    if shifted:
-        paper, heading = PAPER_METHODS, "the paper, CIFAR-10: accuracy, agreement, TV; corrupted: accuracy, TV"
-    else:
+    if target.startswith("IMDB"):
         paper, heading = PAPER_IMDB, "the paper, IMDB: accuracy, NLL, ECE"
+    else:
+        paper, heading = PAPER_METHODS, "the paper, CIFAR-10: accuracy, agreement, TV; corrupted: accuracy, TV"
     headings += [heading]
     rows = []
     for name in METHODS:
