@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import posteriax as px
 from posteriax import families as q
-from posteriax._internal import compiler
 from posteriax.families.arrays.estimators import ESTIMATORS
 from posteriax.methods import Task
 from posteriax.methods.vi_objective import block_keys, random_outputs
@@ -135,7 +134,7 @@ def assert_compiled_as_not_compiled(network, estimator):
 
     program = jax.value_and_grad(loss, has_aux=True)
     arguments = (state.variational, block_keys(jax.random.key(2), leaves), x)
-    compiled = compiler.jit(program, compiler_options=SHIPPED)(*arguments)
+    compiled = jax.jit(program, compiler_options=SHIPPED)(*arguments)
     with jax.disable_jit():
         one_by_one = program(*arguments)
     for (path, found), expected in zip(jax.tree.leaves_with_path(compiled), jax.tree.leaves(one_by_one), strict=True):

@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive, primitives
 
-from posteriax._internal.compiler import platform_of
 from posteriax._internal.convolutions import faster_convolution
 from posteriax._internal.layouts import divided
 from posteriax._internal.narrow_products import faster_narrow_product
@@ -39,6 +38,12 @@ NARROW = "narrow-products"
 NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, IMAGES, NARROW)
 
 _platform: ContextVar[str | None] = ContextVar("platform", default=None)
+
+
+def default_platform() -> str:
+    """The platform of JAX's default device: "cpu", "gpu" or "tpu"."""
+    default = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return getattr(default, "platform", default) or jax.default_backend()  # a device, its platform's name, or None
 
 
 @contextlib.contextmanager
@@ -58,7 +63,7 @@ def in_use(name: str) -> bool:
     ...     in_use(UNROLLED_BITS)
     False
     """
-    platform = _platform.get() or platform_of(())
+    platform = _platform.get() or default_platform()
     return platform == "cpu" and name not in os.environ.get(SWITCH, "").split(",")
 
 

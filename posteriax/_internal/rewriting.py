@@ -6,8 +6,6 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun, jaxprs_in_params
 
-from posteriax._internal.compiler import jit
-
 # the function to call in place of an operation; None to keep it
 Rule = Callable[[JaxprEqn], Callable[..., Any] | None]
 
@@ -93,5 +91,5 @@ class _Rewriting:
 def _call(function: Callable[..., Any], eqn: JaxprEqn) -> JaxprEqn:
     """An equation that calls the function with the operands of another."""
     with eqn.ctx.manager:
-        call = jax.make_jaxpr(jit(function))(*(v.aval for v in eqn.invars)).jaxpr.eqns[0]
+        call = jax.make_jaxpr(jax.jit(function))(*(v.aval for v in eqn.invars)).jaxpr.eqns[0]
     return call.replace(invars=eqn.invars, outvars=eqn.outvars, source_info=eqn.source_info, ctx=eqn.ctx)

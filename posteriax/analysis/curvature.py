@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CURVATURE_BYTES, fitting
 from posteriax.analysis.variational_leaves import with_leaf
 from posteriax.data import Batch
@@ -115,7 +114,7 @@ def _meet(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> M
     return met[index]
 
 
-@partial(jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Batch) -> jax.Array:
     met = _meet(problem, latents, batch.x, index, use)
     patches, value, shape, channels = met.patches(), met.array.value, met.shape, met.channels
@@ -144,7 +143,7 @@ def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Ba
     return jnp.zeros(leaf.size, leaf.dtype).at[met.places()].set(diagonal).reshape(leaf.shape)
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
 def _by_weights(problem: Problem, index: int, latents: Latents, batch: Batch) -> jax.Array:
     leaf = jax.tree.leaves(latents)[index]
 

@@ -15,7 +15,6 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from posteriax._internal.checks import as_key, check_count
-from posteriax._internal.compiler import jit
 from posteriax.analysis.draw_chunks import chunks_of_draws
 from posteriax.analysis.variational_leaves import require_variational
 from posteriax.data import Batch, full_batch
@@ -83,7 +82,7 @@ def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key:
     return total
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _log_probs(problem: Problem, draws: Latents, batch: Batch) -> jax.Array:
     """log p(y_i | x_i, w_s) for every draw and example."""
     return jax.lax.map(
@@ -94,6 +93,6 @@ def _log_probs(problem: Problem, draws: Latents, batch: Batch) -> jax.Array:
     )
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _log_likelihoods(problem: Problem, draws: Any, batch: Batch) -> jax.Array:
     return jax.lax.map(lambda latents: problem.log_likelihood(latents, batch), draws)

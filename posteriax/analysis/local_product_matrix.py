@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import as_key, check_count, check_inputs
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import PRODUCT_MATRIX_BYTES
 from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.activation_patterns import activation_pattern
@@ -101,7 +100,7 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
     return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _local(problem: Problem, x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     def one(own: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         def function(flat: jax.Array) -> jax.Array:

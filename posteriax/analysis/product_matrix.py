@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import as_key, check_count
-from posteriax._internal.compiler import jit
 from posteriax._internal.plot_style import heat_map, subplots
 from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.chosen_leaves import check_size, chosen_weights
@@ -197,7 +196,7 @@ def sampled_product_matrix(
     return ProductMatrix(mean, covariance.reshape((rows, columns) * 2), total)
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
 def _products(chain: tuple[Leaf, ...], names: tuple[str, ...], params: Any) -> jax.Array:
     leaves = jax.tree.leaves(params)
     product = None

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import as_key, check_count
-from posteriax._internal.compiler import jit
 from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.chosen_leaves import chosen_weights
 from posteriax.analysis.variational_leaves import mean_latents, with_leaf
@@ -120,7 +119,7 @@ def _log_likelihoods(problem: Problem, params: Latents, data: Any) -> jax.Array:
     return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
 
 
-@partial(jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any, noise: jax.Array) -> jax.Array:
     matrix = jax.tree.leaves(params)[index]
 
@@ -131,7 +130,7 @@ def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any
     return jax.lax.map(one, noise, batch_size=32)
 
 
-@partial(jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _first_order(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any, sigma: jax.Array) -> Any:
     matrix = jax.tree.leaves(params)[index]
 

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal import cpu_tuning
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import IN_MEMORY_BYTES, fitting
 from posteriax.automatic.outcome import Outcome
 from posteriax.automatic.principal_inputs import along_principal_inputs
@@ -122,7 +121,7 @@ def seconds_per_gradient(problem: Problem, data: Any) -> float:
         return jax.lax.fori_loop(0, TRIAL_GRADIENTS, move, latents)
 
     platform = jax.devices()[0].platform
-    run = jit(cpu_tuning.with_fast_operations(several), compiler_options=cpu_tuning.options_for_steps(platform))
+    run = jax.jit(cpu_tuning.with_fast_operations(several), compiler_options=cpu_tuning.options_for_steps(platform))
     jax.block_until_ready(run(problem.latents, batch))  # compiles
     began = time.perf_counter()
     jax.block_until_ready(run(problem.latents, batch))

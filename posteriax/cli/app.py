@@ -1,5 +1,6 @@
 """The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``launch``, ``bench``, ``study``."""
 
+import os
 import sys
 from typing import Any
 
@@ -8,6 +9,9 @@ from posteriax.__about__ import __version__
 
 def main() -> None:
     """Run the command line, or say what it needs."""
+    # Commands cache compiled programs, and on some machines XLA logs two long lines about machine features for each one
+    # that it loads. XLA reads this level when JAX is imported, which nothing above has done.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         app = make_app()
     except ModuleNotFoundError as error:

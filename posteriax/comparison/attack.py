@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import as_key, check_count, check_positive
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan
 from posteriax.comparison.attack_gradient import join, predicted, slope_of_draws
 from posteriax.posterior import Posterior, plan_program
@@ -231,7 +230,7 @@ class Attacked:
         return "\n".join(lines)
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _move(attack: PGD, x: Any, clean: Any, slope: Any) -> Any:
     direction = -1.0 if attack.target is None else 1.0
 

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import entr, logsumexp
 
-from posteriax._internal.compiler import jit
 from posteriax.posterior import outputs_of
 from posteriax.problem import Latents, Problem
 
@@ -60,7 +59,7 @@ def _log_odds(problem: Problem, draw: Latents, label: jax.Array, x: Any) -> tupl
     return own - others, (log_probs, own + others)
 
 
-@jit
+@jax.jit
 def predicted(log_sums: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Labels and entropies, from log probabilities up to an additive constant."""
     return log_sums.argmax(axis=-1), entr(jax.nn.softmax(log_sums)).sum(axis=-1)

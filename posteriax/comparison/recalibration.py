@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax.posterior import Predictive
 
 LARGEST = 4.0  # of |log T|
@@ -32,7 +31,7 @@ def best_temperature(predictive: Predictive, y: Any) -> float:
     log_probs = jnp.log(jnp.maximum(jnp.asarray(predictive.mean), 1e-30))
     labels = jnp.asarray(predictive.check(y))
 
-    @jit
+    @jax.jit
     def nll(log_temperature: jax.Array) -> jax.Array:
         log_p = jax.nn.log_softmax(log_probs / jnp.exp(log_temperature), axis=-1)
         return -jnp.take_along_axis(log_p, labels[..., None], axis=-1).mean()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom, norm
+from scipy.special import bdtr, bdtrc, ndtr, ndtri  # scipy.stats takes half a second to import
 
 from posteriax.comparison.chart_summaries import ChartSummary
 from posteriax.comparison.uncertainty_tenths import Tenths
@@ -86,7 +86,7 @@ def _where_off(tenths: Tenths, calibrated: bool) -> list[str]:
     if groups < 2:
         return []
     held = np.round(tenths.covered * tenths.count)
-    short = [g for g in range(groups) if binom.cdf(held[g], tenths.count[g], PROMISED) < LEVEL / groups]
+    short = [g for g in range(groups) if bdtr(held[g], tenths.count[g], PROMISED) < LEVEL / groups]
     if not short:
         return ["That holds from its most to its least certain predictions."] if calibrated else []
     if len(short) == groups:
@@ -111,7 +111,7 @@ def _of_classes(chart: ChartSummary) -> Trust:
     share, claimed = (float(values @ chart.count / total) for values in (chart.right, chart.confidence))
     error = math.sqrt(max(float(chart.confidence * (1 - chart.confidence) @ chart.count), 1e-12)) / total
     off = [i for i in range(len(chart.count)) if _overstated(chart, i) < LEVEL / len(chart.count)]
-    calibrated = 2 * norm.sf(abs(share - claimed) / error) >= LEVEL and not off
+    calibrated = 2 * ndtr(-abs(share - claimed) / error) >= LEVEL and not off
     bias = "" if calibrated else "over-confident" if claimed > share else "under-confident"
     text = f"It is right in {percent(share)} of the {total:,} test rows, and on average {percent(claimed)} sure: "
     text += "take its probabilities at face value." if calibrated else f"it is {_slightly(abs(claimed - share))}{bias}."
@@ -128,7 +128,7 @@ def _of_classes(chart: ChartSummary) -> Trust:
 def _overstated(chart: ChartSummary, i: int) -> float:
     """The chance of so few right answers in a bin, if its confidence were right."""
     count = int(chart.count[i])
-    return float(binom.cdf(round(float(chart.right[i]) * count), count, min(float(chart.confidence[i]), 1.0)))
+    return float(bdtr(round(float(chart.right[i]) * count), count, min(float(chart.confidence[i]), 1.0)))
 
 
 def _ranking(tenths: Tenths, error: str, shown: Callable[[float], str]) -> list[str]:
@@ -148,7 +148,7 @@ def _ranking(tenths: Tenths, error: str, shown: Callable[[float], str]) -> list[
 
 def _ranks_errors(tenths: Tenths) -> bool:
     """A one-sided test of Spearman's rank correlation, whose standard error is about 1 / sqrt(N)."""
-    return tenths.rank_correlation > norm.ppf(1 - LEVEL / 2) / math.sqrt(tenths.count.sum())
+    return tenths.rank_correlation > ndtri(1 - LEVEL / 2) / math.sqrt(tenths.count.sum())
 
 
 def _part(groups: int) -> str:
@@ -157,7 +157,7 @@ def _part(groups: int) -> str:
 
 def _two_sided(successes: int, n: int, chance: float) -> float:
     """The p-value of a binomial test: twice the smaller tail."""
-    return min(1.0, 2 * float(min(binom.cdf(successes, n, chance), binom.sf(successes - 1, n, chance))))
+    return min(1.0, 2 * float(min(bdtr(successes, n, chance), bdtrc(successes - 1, n, chance))))
 
 
 def _slightly(gap: float) -> str:

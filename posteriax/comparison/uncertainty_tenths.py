@@ -12,7 +12,6 @@ and for numbers, how often the central 90 % interval holds the target.
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import rankdata
 
 TENTHS = 10
 FEWEST = 10  # examples in a group
@@ -90,6 +89,8 @@ def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
     """
     if len(one) < 3 or is_constant(one) or is_constant(other):
         return float("nan")
+    from scipy.stats import rankdata  # slow to import
+
     return float(np.clip(np.corrcoef(rankdata(one), rankdata(other))[0, 1], -1.0, 1.0))
 
 

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from posteriax._internal.compiler import jit
 from posteriax.distributed.starting import several
 
 
@@ -63,4 +62,4 @@ def to_host(tree: Any) -> Any:
 
 @lru_cache(maxsize=8)
 def _gathering(everywhere: NamedSharding) -> Any:
-    return jit(lambda given: given, out_shardings=everywhere)
+    return jax.jit(lambda given: given, out_shardings=everywhere)

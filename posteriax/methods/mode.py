@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from posteriax._internal.compiler import jit
 from posteriax.problem import Latents, Network
 
 LARGEST = 300  # latent variables: every step decomposes the Hessian
@@ -44,7 +43,7 @@ def is_linear(network: Network, example: Any, tolerance: float = 1e-3) -> bool:
     x = jax.tree.map(lambda spec: _random_input(rng, spec), example)
     a, b = (jax.tree.map(lambda w: rng.normal(size=w.shape), network.params) for _ in range(2))
     zero, both = jax.tree.map(np.zeros_like, a), jax.tree.map(np.add, a, b)
-    apply = jit(network.apply)  # one program, for all four
+    apply = jax.jit(network.apply)  # one program, for all four
 
     def outputs(params: Any) -> np.ndarray:
         params = jax.tree.map(lambda w, own: np.asarray(w, own.dtype), params, network.params)

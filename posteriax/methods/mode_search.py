@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from posteriax._internal.compiler import jit
 from posteriax.data import Batch, Examples, full_batch
 from posteriax.methods import evidence, gauss_newton
 from posteriax.methods.laplace_gaussian import CurvaturePlan
@@ -102,7 +101,7 @@ class ModeSearch:
 
     @cached_property
     def _climb(self) -> Any:
-        return jit(self._climbed)
+        return jax.jit(self._climbed)
 
     def _climbed(self, data: Batch, latents: Latents, prior: Prior, key: jax.Array, rate: Any) -> Latents:
         optimizer = optax.scale_by_adam()
@@ -143,7 +142,7 @@ class ModeSearch:
 
     @cached_property
     def _pass(self) -> Any:
-        return jit(self._passed)
+        return jax.jit(self._passed)
 
     def _passed(self, chunks: Batch, latents: Latents) -> tuple[jax.Array, Latents, Any]:
         """Log-likelihood, its gradient, and the curvature: rows with an axis of chunks, or the sums of the plan."""
@@ -174,7 +173,7 @@ class ModeSearch:
 
     @cached_property
     def _search(self) -> Any:
-        return jit(self._searched)
+        return jax.jit(self._searched)
 
     def _searched(self, chunks: Batch, latents: Latents, prior: Prior, direction: Any) -> tuple[jax.Array, jax.Array]:
         """The step length at which the log joint rises most, and by how much."""

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax._internal.compiler import jit
 from posteriax.metrics.classification import is_right
 from posteriax.metrics.inputs import as_probs, labels_of, probs_of, score_classes
 from posteriax.metrics.reductions import Gaps, Reduction
@@ -201,13 +200,13 @@ def classwise_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
     return score_classes(partial(_classwise, bins=check_count("bins", bins)), as_probs("probs", probs), y)
 
 
-@partial(jit, static_argnames="bins")
+@partial(jax.jit, static_argnames="bins")
 def _equal_width(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
     return _sums(confidence, is_right(probs, y), bin_of(confidence, bins), bins)
 
 
-@partial(jit, static_argnames="bins")
+@partial(jax.jit, static_argnames="bins")
 def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
     n = confidence.size
@@ -215,7 +214,7 @@ def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     return _sums(confidence, is_right(probs, y), jnp.searchsorted(edges, confidence), bins)
 
 
-@partial(jit, static_argnames="bins")
+@partial(jax.jit, static_argnames="bins")
 def _classwise(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     of_class = lambda p, c: _sums(p, y == c, bin_of(p, bins), bins)  # noqa: E731
     return jax.vmap(of_class)(probs.T, jnp.arange(probs.shape[1]))

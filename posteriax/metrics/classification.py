@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax.metrics.fraction import fraction_true
 from posteriax.metrics.inputs import as_numbers, as_probs, labels_of, probs_of, score_classes
 from posteriax.metrics.score import Score
@@ -75,11 +74,11 @@ def squared_distance(probs: Any, y: Any) -> Any:
     return ((probs - one_hot) ** 2).sum(axis=-1)
 
 
-@jit
+@jax.jit
 def _accuracy(probs: jax.Array, y: jax.Array) -> jax.Array:
     return fraction_true(is_right(probs, y))
 
 
-@jit
+@jax.jit
 def _brier(probs: jax.Array, y: jax.Array) -> jax.Array:
     return squared_distance(probs, y).mean()

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.compiler import jit
 from posteriax.metrics.classification import accuracy
 from posteriax.metrics.fraction import fraction_true
 from posteriax.metrics.inputs import as_probs
@@ -60,13 +59,13 @@ def pairwise_kl(probs: Any) -> jax.Array:
     return _pairwise_kl(_members(probs))
 
 
-@jit
+@jax.jit
 def _disagreement(predicted: jax.Array) -> jax.Array:
     differs = jax.lax.map(lambda one: fraction_true(one != predicted).sum(), predicted)
     return differs / (len(predicted) - 1)
 
 
-@jit
+@jax.jit
 def _pairwise_kl(probs: jax.Array) -> jax.Array:
     from_all = lambda one: _relative_entropy(one, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
     # one member after another: all pairs at once would hold K copies of all predictions

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax.diagnostics import rhat as split_rhat
 from posteriax.metrics.fraction import fraction_true
 from posteriax.metrics.inputs import as_numbers, as_probs, mean_per_example, probs_of
@@ -139,7 +138,7 @@ def _thinned(array: np.ndarray, count: int) -> np.ndarray:
     return array[np.arange(count) * len(array) // max(count, 1)]
 
 
-@jit
+@jax.jit
 def _wasserstein(draws: jax.Array, reference: jax.Array) -> jax.Array:
     ours, theirs, weight = _coupling(len(draws), len(reference))
     gaps = jnp.abs(jnp.sort(draws, axis=0)[ours] - jnp.sort(reference, axis=0)[theirs])

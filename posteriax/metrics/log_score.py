@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 
-from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_gaussians, as_probs, score_classes
 from posteriax.metrics.score import Score
 from posteriax.posterior import log_mean
@@ -61,6 +60,6 @@ def normal_nll(mean: Any, scale: Any, y: Any) -> jax.Array:
     return -log_mean(log_density.reshape(*log_density.shape[:2], -1).sum(axis=-1)).mean()
 
 
-@jit
+@jax.jit
 def _nll(probs: jax.Array, y: jax.Array) -> jax.Array:
     return -jnp.log(jnp.take_along_axis(probs, y[:, None], axis=1)).mean()

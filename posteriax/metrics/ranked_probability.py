@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_gaussians, as_numbers, check_draws, mean_per_example, targets_like
 from posteriax.metrics.score import Score
 
@@ -86,12 +85,12 @@ def crps_normal(mean: Any, scale: Any, y: Any) -> jax.Array:
     return _of_mixture(*as_gaussians(mean, scale, y))
 
 
-@jit
+@jax.jit
 def _of_draws(draws: jax.Array, y: jax.Array) -> jax.Array:
     return crps_of_ordered(jnp.sort(draws, axis=0), y).mean()
 
 
-@jit
+@jax.jit
 def _of_mixture(mean: jax.Array, scale: jax.Array, y: jax.Array) -> jax.Array:
     count = len(mean)
 

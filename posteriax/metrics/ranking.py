@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_binary, as_numbers
 from posteriax.metrics.score import Score
 
@@ -122,7 +121,7 @@ def _thresholds(score: jax.Array, y: jax.Array) -> Thresholds:
     return Thresholds(y, ones[last], zeros[last], (zeros - ~y)[first])
 
 
-@jit
+@jax.jit
 def _auroc(score: jax.Array, y: jax.Array) -> jax.Array:
     at = _thresholds(score, y)
     total = 2 * at.zeros[-1]
@@ -131,13 +130,13 @@ def _auroc(score: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.minimum(beaten.astype(score.dtype).sum() / (total.astype(score.dtype) * at.ones[-1]), 1.0)
 
 
-@jit
+@jax.jit
 def _average_precision(score: jax.Array, y: jax.Array) -> jax.Array:
     at = _thresholds(score, y)
     return jnp.where(at.y, at.ones / (at.ones + at.zeros), 0.0).sum() / at.ones[-1]
 
 
-@partial(jit, static_argnames="tpr")
+@partial(jax.jit, static_argnames="tpr")
 def _fpr_at_tpr(score: jax.Array, y: jax.Array, tpr: float) -> jax.Array:
     at = _thresholds(score, y)
     found = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, however the product is rounded

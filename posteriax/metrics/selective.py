@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.compiler import jit
 from posteriax.metrics.inputs import as_numbers, check_same_shape
 from posteriax.metrics.ranking import runs_of_equals
 
@@ -58,7 +57,7 @@ def aurc(confidence: Any, loss: Any) -> jax.Array:
     return _curve(*_checked(confidence, loss)).risk.mean()
 
 
-@jit
+@jax.jit
 def _curve(confidence: jax.Array, loss: jax.Array) -> RiskCoverage:
     order = jnp.argsort(-confidence)
     first, last = runs_of_equals(confidence[order])

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_count, check_inputs
-from posteriax._internal.compiler import jit
 from posteriax.families.arrays import RandomArray
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.wrapped import WrappedPosterior
@@ -97,7 +96,7 @@ class _WithBatchStatistics(WrappedPosterior):
             each = jax.lax.map(lambda x: measure(params, x), batches)
             return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
 
-        return jit(lambda draws, batches: jax.lax.map(lambda params: of_draw(params, batches), draws))
+        return jax.jit(lambda draws, batches: jax.lax.map(lambda params: of_draw(params, batches), draws))
 
 
 def _calibrated(net: Network) -> Network:

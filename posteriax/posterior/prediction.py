@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import quax
 
 from posteriax._internal import cpu_tuning
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import Plan, needed_bytes, plan
 from posteriax.posterior.spreading import Spread
 from posteriax.problem import Latents, Problem
@@ -60,7 +59,7 @@ def plan_program(
             rows_of = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in one_example])
             count = jax.ShapeDtypeStruct((), jnp.int32)
             fast = cpu_tuning.with_fast_operations(partial(program, problem))
-            run = jit(over.spread(fast)).lower(*over.specs(stacked, rows_of, count)).compile()
+            run = jax.jit(over.spread(fast)).lower(*over.specs(stacked, rows_of, count)).compile()
             known[asked] = over.placing(run), needed_bytes(run)
         return known[asked]
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax.families import Block, Family, Variational, blocks_of
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Params
@@ -77,7 +76,7 @@ class VariationalPosterior(Posterior):
         return jax.tree.unflatten(jax.tree.structure(self.problem.latents), leaves)
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _draw_leaves(
     blocks: tuple[Block, ...],
     variational: dict[str, Variational],

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax.problem.program_cut import Crossing, find_cut
 from posteriax.problem.traced_program import Program, trace_program
 
@@ -110,7 +109,7 @@ class FixedPart:
         rows = np.linspace(0, n - 1, min(n, 8)).astype(int)
         others = np.where(np.arange(len(rows)) < len(rows) // 2, rows[-1], rows[::-1])  # its second half is kept
         kept = len(rows) - len(rows) // 2
-        run = jit(self.features)
+        run = jax.jit(self.features)
         here, there = (run(jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)) for r in (rows, others))
         pairs = zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True)
         return all(_same(np.asarray(a)[:kept], np.asarray(b)[::-1][:kept]) for a, b in pairs)

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax._internal.leaf_paths import describe_leaves, leaf_paths
 from posteriax.priors import Axes, Leaf
 from posteriax.problem.adapters import adapt
@@ -177,7 +176,7 @@ def couples_examples(net: Network, x: Any) -> bool:
     copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first row with copies of the last
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
-    apply = jit(net.apply)
+    apply = jax.jit(net.apply)
     with_others, with_copies = (
         np.asarray(apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
         for r in (rows, copies)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import RESIDENT_BYTES, needed_bytes, plan
 from posteriax.problem import Features, FixedPart, Problem
 from posteriax.run.feeding import PreparedData
@@ -68,7 +67,7 @@ def compute_features(part: FixedPart, x: Any) -> Features:
         specs = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)), x
         )
-        run = jit(part.features).lower(specs).compile()
+        run = jax.jit(part.features).lower(specs).compile()
         return run, needed_bytes(run)
 
     chunks = plan(compiled, draws=1, examples=n, draw_bytes=0, couples_examples=lambda: False)

@@ -23,7 +23,6 @@ from jax.sharding import PartitionSpec as P
 
 from posteriax import distributed
 from posteriax._internal import cpu_tuning
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import CHUNK_BYTES
 from posteriax._internal.rewriting import uses_primitive
 from posteriax.data import Augmentation, Batch, Minibatches, full_batch
@@ -77,7 +76,7 @@ class Program:
             start = self._declaring_states(start, 1)
         # for most methods the start only draws and copies
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
-        self.start = jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
+        self.start = jax.jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
         chunk = spread(
             self._take_steps,
             in_specs=(split, split, examples, everywhere, everywhere),
@@ -86,7 +85,7 @@ class Program:
         if self.splits_batches:
             chunk = self._declaring_states(chunk, 0)
         options = cpu_tuning.options_for_steps(self.platform)
-        self.chunk = jit(
+        self.chunk = jax.jit(
             cpu_tuning.with_fast_operations(chunk, self.platform), donate_argnums=1, compiler_options=options
         )
 
@@ -217,7 +216,7 @@ class Program:
         per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
         one = lambda keys, state, order, step: self._step_member(keys, state, order, step, first, data)  # noqa: E731
         over = one_member_after_another if self.one_by_one else over_members
-        all_members = jit(over(one, shared=1))  # traced once, both for the shapes below and for the loop
+        all_members = jax.jit(over(one, shared=1))  # traced once, both for the shapes below and for the loop
         order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
         shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
         places = (self.capacity, self.capacity // thin + 2)

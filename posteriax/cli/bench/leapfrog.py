@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import posteriax as px
-from posteriax._internal.compiler import jit
 from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.mlp import mlp, mlp_weights
 from posteriax.cli.bench.timing import interleave, ratio_table, timed
@@ -65,7 +64,7 @@ def hand_written(x: Any, y: Any) -> Callable[[], float]:
         return w, jax.tree.map(lambda a, b: a + 0.5 * STEP_SIZE * b, m, g), g
 
     count = LEAPFROGS * TRANSITIONS
-    run = jit(lambda carry: jax.lax.fori_loop(0, count, leapfrog, carry))
+    run = jax.jit(lambda carry: jax.lax.fori_loop(0, count, leapfrog, carry))
     start = (weights, jax.tree.map(jnp.zeros_like, weights), gradient(weights))
 
     return lambda: timed(lambda: run(start))[1] / count

@@ -18,7 +18,6 @@ import optax
 
 import posteriax as px
 from posteriax import families as q
-from posteriax._internal import compiler
 from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.timing import interleave, make_table, ratios_of, timed
 
@@ -117,7 +116,7 @@ def _plain_step(problem: px.Problem, x: Any, y: Any) -> tuple[Callable[[], float
     def loss(params: Any) -> jax.Array:
         return -problem.likelihood.log_prob({}, problem.network.apply(params, x), y).sum()
 
-    @compiler.jit
+    @jax.jit
     def step(params: Any, state: Any) -> tuple[Any, Any]:
         updates, state = optimizer.update(jax.grad(loss)(params), state)
         return optax.apply_updates(params, updates), state

@@ -23,7 +23,6 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
 import posteriax as px
-from posteriax._internal.compiler import jit
 from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.leapfrog import SIZES
 from posteriax.cli.bench.mlp import mlp, mlp_weights
@@ -114,7 +113,7 @@ def probabilities(draws: np.ndarray, x: Any) -> np.ndarray:
     """What the network predicts at x with each draw of the weights: (chains, draws, points, classes)."""
     unravel = ravel_pytree(mlp_weights(SIZES))[1]
     predict = jax.vmap(jax.vmap(lambda vector: jax.nn.softmax(mlp(unravel(vector), jnp.asarray(x)))))
-    return np.asarray(jit(predict)(jnp.asarray(draws)))
+    return np.asarray(jax.jit(predict)(jnp.asarray(draws)))
 
 
 def make_samplers(x: Any, y: Any) -> dict[str, Sampler]:
@@ -211,7 +210,7 @@ def scanned(kind: str, draw: Callable[[Any, jax.Array], tuple[Any, Any]], states
     place = partial(jax.device_put, device=NamedSharding(mesh, split))
     keys = (place(jax.random.split(jax.random.fold_in(jax.random.key(2), i), CHAINS)) for i in itertools.count())
     box = {"states": place(states)}
-    run = jit(spread).lower(next(keys), box["states"]).compile()
+    run = jax.jit(spread).lower(next(keys), box["states"]).compile()
 
     def block() -> Block:
         key = next(keys)

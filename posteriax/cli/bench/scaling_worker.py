@@ -18,7 +18,6 @@ from jax.sharding import PartitionSpec as P
 
 import posteriax as px
 from posteriax import families as q
-from posteriax._internal.compiler import jit
 from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.mlp import mlp, mlp_weights
 from posteriax.cli.bench.timing import timed
@@ -74,7 +73,7 @@ def _seconds_of_sum(devices: int, size: int, repeats: int) -> float:
     def one(_: Any, value: jax.Array) -> jax.Array:
         return jax.lax.psum(value, "data") / devices
 
-    spread = jit(
+    spread = jax.jit(
         jax.shard_map(
             lambda x: jax.lax.fori_loop(0, repeats, one, x), mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False
         )

@@ -11,7 +11,6 @@ import optax
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax._internal.compiler import jit
 from posteriax.cli.bench.driver import Driver
 from posteriax.cli.bench.mlp import mlp, mlp_weights
 from posteriax.cli.bench.timing import interleave, ratio_table, timed
@@ -84,7 +83,7 @@ def hand_written(x: jax.Array, y: jax.Array, *, mean_field: bool) -> Callable[[]
         return (optax.apply_updates(params, updates), state, key), None
 
     order = jax.random.permutation(jax.random.key(1), len(y))
-    run = jit(lambda carry: jax.lax.scan(step, carry, jnp.arange(STEPS))[0], donate_argnums=0)
+    run = jax.jit(lambda carry: jax.lax.scan(step, carry, jnp.arange(STEPS))[0], donate_argnums=0)
     box = {"carry": (params, optimizer.init(params), jax.random.key(2))}
 
     def seconds() -> float:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from posteriax._internal import compiler
+from posteriax._internal import jax_release
 
 LONGEST = 600  # seconds, many times as long as the checks take
 
@@ -58,15 +58,15 @@ def examine(unguarded: bool = False) -> Examination:
     Args:
         unguarded: only as JAX compiles by itself, even if posteriax would switch something off.
     """
-    plain = compiler.environment_without_guard()
+    plain = jax_release.environment_without_guard()
     if unguarded:
         return Examination(_run(plain), compiled_by="JAX by itself")
-    return Examination(_run(dict(os.environ)), _run(plain) if compiler.is_guarded() else None)
+    return Examination(_run(dict(os.environ)), _run(plain) if jax_release.is_guarded() else None)
 
 
 def _run(environment: dict[str, str]) -> tuple[Finding, ...]:
     # the same posteriax as here, wherever it was imported from
-    root = str(Path(compiler.__file__).parents[1])
+    root = str(Path(jax_release.__file__).parents[1])
     path = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH", "")) if part)
     command = [sys.executable, "-W", "ignore", "-m", "posteriax.cli.doctor.worker"]
     own = {**environment, "PYTHONPATH": path}

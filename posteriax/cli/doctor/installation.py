@@ -15,7 +15,7 @@ def describe_installation() -> dict[str, str]:
     import jaxlib.version
 
     from posteriax import __version__
-    from posteriax._internal import compiler
+    from posteriax._internal import jax_release
 
     kinds = Counter(device.device_kind for device in jax.devices())
     facts = {
@@ -26,10 +26,10 @@ def describe_installation() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "memory": memory(),
     }
-    flags = compiler.environment_without_guard()["XLA_FLAGS"]
+    flags = jax_release.environment_without_guard()["XLA_FLAGS"]
     guard = f"posteriax switches off the YNN fusion, which is wrong on CPUs in jaxlib {jaxlib.version.__version__}"
     facts |= {"XLA_FLAGS": flags} if flags else {}
-    return facts | ({"guard": guard} if compiler.is_guarded() else {})
+    return facts | ({"guard": guard} if jax_release.is_guarded() else {})
 
 
 def versions() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from posteriax._internal.compiler import FLAG
+from posteriax._internal.jax_release import FLAG
 from posteriax.cli.doctor.examination import Examination, Finding
 
 
@@ -51,8 +51,8 @@ def verdict(found: Examination) -> str:
     if not plainly_wrong:
         return correct
     return (
-        f"{correct}\nWRONG: as JAX compiles by itself, {plainly_wrong}. posteriax switches off the cause for what it "
-        f"compiles. For your own programs, set XLA_FLAGS={FLAG} in the environment. {advice}"
+        f"{correct}\nWRONG: as JAX compiles by itself, {plainly_wrong}. Importing posteriax switches off the cause; "
+        f"for programs that do not import it, set XLA_FLAGS={FLAG} in the environment."
     )
 
 

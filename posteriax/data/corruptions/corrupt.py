@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import as_key
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import IMAGE_VALUES, fitting
 from posteriax.data.corruptions.images import Channels, as_images
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
@@ -86,7 +85,7 @@ def _program(kind: str, severity: int) -> Callable[[jax.Array, np.ndarray], jax.
     return partial(_corrupted, kind=kind, given=given, fixed=fixed)
 
 
-@partial(jit, static_argnames=("kind", "fixed"))
+@partial(jax.jit, static_argnames=("kind", "fixed"))
 def _corrupted(
     u: jax.Array, images: jax.Array, *, kind: str, given: tuple[jax.Array, ...], fixed: tuple[float, ...]
 ) -> jax.Array:

@@ -10,8 +10,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.compiler import jit
-
 LEAST = 4096
 
 
@@ -27,7 +25,7 @@ def uniforms(key: jax.Array, first: int, images: int, count: int) -> jax.Array:
     return _uniforms(key, jnp.uint32(first), images, max(LEAST, 1 << (count - 1).bit_length()))
 
 
-@partial(jit, static_argnums=(2, 3))
+@partial(jax.jit, static_argnums=(2, 3))
 def _uniforms(key: jax.Array, first: jax.Array, images: int, count: int) -> jax.Array:
     keys = jax.vmap(partial(jax.random.fold_in, key))(first + jnp.arange(images, dtype=jnp.uint32))
     # from [0, 1) in steps of 2^-23 to the midpoints of the steps

@@ -12,7 +12,6 @@ import numpy as np
 from jax.scipy.special import logsumexp, xlogy
 from scipy.special import entr
 
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import DERIVED_BYTES, fitting
 from posteriax.problem.predictive.predictive import (
     Predictive,
@@ -194,7 +193,7 @@ class ReducedClassPredictive(Reduced, FromClassSums):
     """
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _class_sums(likelihood: Any, latents: Any, outputs: jax.Array) -> ClassSums:
     log_probs = jax.vmap(likelihood.log_probs)(latents, outputs)
     probs = jnp.exp(log_probs)
@@ -203,7 +202,7 @@ def _class_sums(likelihood: Any, latents: Any, outputs: jax.Array) -> ClassSums:
     return ClassSums(count, logsumexp(log_probs, axis=0), mean, squares, _entropy(probs).sum(axis=0))
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _log_prob(likelihood: Any, latents: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
     return jax.vmap(lambda own, out: likelihood.log_prob(own, out, y))(latents, outputs)
 

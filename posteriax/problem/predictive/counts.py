@@ -12,7 +12,6 @@ from jax.scipy.special import xlogy
 from scipy.special import entr
 
 from posteriax._internal.checks import check_count
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import DENSITY_VALUES, fitting
 from posteriax.problem.predictive.mixtures import check_levels
 from posteriax.problem.predictive.numbers import NumberPredictive
@@ -97,7 +96,7 @@ def _smallest(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return np.stack([(below < level - 1e-7).sum(axis=0) for level in levels])  # float32 was rounded
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
 def _tabulate(likelihood: Any, counts: int, latents: Any, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     def at(count: jax.Array) -> tuple[jax.Array, jax.Array]:
         probs = jax.vmap(lambda u, o: jnp.exp(likelihood.distribution(u, o).log_prob(count)))(latents, outputs)

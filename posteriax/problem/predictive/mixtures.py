@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
-
 _T = np.linspace(-14.0, 14.0, 113)
 LEVELS = 1 / (1 + np.exp(-_T))
 LEVEL_WEIGHTS = LEVELS * (1 - LEVELS)
@@ -27,7 +25,7 @@ def check_levels(q: Any) -> np.ndarray:
     return levels
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def mixture_quantiles(likelihood: Any, latents: Any, outputs: jax.Array, levels: jax.Array) -> jax.Array:
     """Quantiles of the mixture over draws, (levels, N, D)."""
     each = jax.vmap(likelihood.distribution)(latents, outputs)  # once, not at every bisection step
@@ -40,7 +38,7 @@ def mixture_quantiles(likelihood: Any, latents: Any, outputs: jax.Array, levels:
     return jax.lax.map(partial(_quantile, below, *_mixture_moments(*moments)), levels)
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def each_entropy(likelihood: Any, latents: Any, outputs: jax.Array) -> jax.Array:
     """The entropy of every draw's own distribution, (S, N, D), by its quantiles."""
 

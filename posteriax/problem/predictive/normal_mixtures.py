@@ -18,7 +18,6 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
 
-from posteriax._internal.compiler import jit
 from posteriax._internal.memory import DENSITY_VALUES, fitting
 
 FEWEST, MOST = 64, 2**14  # points for one target
@@ -87,7 +86,7 @@ def _difference_at(mixtures: Any, places: jax.Array) -> jax.Array:
     return jnp.abs(one - other)
 
 
-@partial(jit, static_argnames=("integrand", "points"))
+@partial(jax.jit, static_argnames=("integrand", "points"))
 def _integrals(integrand: Any, points: int, mixtures: Any, low: jax.Array, high: jax.Array) -> jax.Array:
     """The integral of every target, in the first axis; `points` is 0 for the components' own grids."""
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from posteriax._internal.compiler import jit
 from posteriax.problem.predictive.mixtures import bisect
 from posteriax.problem.predictive.normal_mixtures import mixture_distance, mixture_entropy
 from posteriax.problem.predictive.numbers import NumberPredictive
@@ -79,7 +78,7 @@ def _mean_and_scale(distribution: Any) -> tuple[jax.Array, jax.Array]:
     return distribution.loc, distribution.scale
 
 
-@jit
+@jax.jit
 def _mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> jax.Array:
     # one level after another: all at once would hold a copy of all draws for each
     return jax.lax.map(partial(_mixture_quantile, mean, scale), levels)

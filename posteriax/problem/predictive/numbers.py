@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.compiler import jit
 from posteriax.problem.predictive.mixtures import LEVEL_WEIGHTS, LEVELS, check_levels, each_entropy, mixture_quantiles
 from posteriax.problem.predictive.predictive import (
     Predictive,
@@ -219,7 +218,7 @@ class ReducedNumberPredictive(Reduced, PredictsNumbers):
         raise needs_draws("log_prob")
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
 def _of_each(likelihood: Any, function: Callable[..., Any], latents: Any, outputs: jax.Array, *given: Any) -> Any:
     return jax.vmap(lambda u, o: function(likelihood.distribution(u, o), *given))(latents, outputs)
 
@@ -232,12 +231,12 @@ def _cdf(distribution: Any, y: jax.Array) -> jax.Array:
     return distribution.cdf(y)
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _log_prob(likelihood: Any, latents: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
     return log_mean(jax.vmap(lambda u, o: likelihood.log_prob(u, o, y))(latents, outputs))
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _log_density_at(likelihood: Any, latents: Any, outputs: jax.Array, places: jax.Array) -> jax.Array:
     """The log density of the mixture at the places in the first axis."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from posteriax._internal.checks import check_targets
-from posteriax._internal.compiler import jit
 
 if TYPE_CHECKING:
     from posteriax.problem.likelihoods.likelihood import Likelihood
@@ -131,7 +130,7 @@ def mean_per_example(values: np.ndarray) -> np.ndarray:
     return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
 
 
-@jit
+@jax.jit
 def log_mean(log_values: jax.Array) -> jax.Array:
     """The log of the mean over the first axis."""
     return logsumexp(log_values, axis=0) - jnp.log(log_values.shape[0])

@@ -121,11 +121,10 @@ def test_unguarded_asks_for_programs_as_jax_compiles_them(monkeypatch):
     monkeypatch.setattr(examination, "_run", lambda environment: environments.append(environment) or (CORRECT,))
     assert examination.examine(unguarded=True).compiled_by == "JAX by itself"
     assert environments[0]["POSTERIAX_UNGUARDED"] == "1"
-    monkeypatch.setattr(examination.compiler, "is_guarded", lambda: True)
-    monkeypatch.setattr(examination.compiler, "_guarded", {"process": True, "warned": True})
-    monkeypatch.setenv("XLA_FLAGS", f"--mine=1 {examination.compiler.FLAG}")
+    monkeypatch.setattr(examination.jax_release, "is_guarded", lambda: True)
+    monkeypatch.setenv("XLA_FLAGS", f"--mine=1 {examination.jax_release.FLAG}")
     assert examination.examine().plain == (CORRECT,)
-    assert [e.get("XLA_FLAGS") for e in environments[1:]] == [f"--mine=1 {examination.compiler.FLAG}", "--mine=1"]
+    assert [e.get("XLA_FLAGS") for e in environments[1:]] == [f"--mine=1 {examination.jax_release.FLAG}", "--mine=1"]
 
 
 @pytest.mark.slow  # `make test` begins with it
