@@ -55,7 +55,7 @@ def regression(name: str) -> Task:
     def columns(draws: Any) -> np.ndarray:
         return np.concatenate([np.reshape(leaf, (CHAINS, DRAWS, -1)) for leaf in jax.tree.leaves(draws)], axis=-1)
 
-    return Task(made.problem, made.data, columns)
+    return Task(made.problem.for_data(made.data), made.data, columns)
 
 
 def two_moons() -> Task:

@@ -37,7 +37,7 @@ class Regression:
 
 
 def linear(names: str, x: np.ndarray, y: np.ndarray, prior_scale: float) -> Regression:
-    """Linear regression with learned noise, log sigma ~ N(0, 1)."""
+    """Linear regression with learned noise, log sigma ~ N(log s_y, 3^2), s_y the targets' standard deviation."""
     x, y = x.astype(np.float32), y.astype(np.float32)
     problem = px.Problem(network(x.shape[1]), px.Normal("learned"), p.Normal(prior_scale))
     mean, sd = linear_moments(x.astype(np.float64), y.astype(np.float64), prior_scale)
@@ -63,7 +63,8 @@ def linear_moments(x: np.ndarray, y: np.ndarray, prior_scale: float) -> tuple[np
         covariance = np.linalg.inv(precision)
         mean = covariance @ cross / sigma2
         fit = -0.5 * (square / sigma2 - mean @ precision @ mean) - len(y) * log_sigma
-        log_density.append(fit - 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * log_sigma**2)
+        log_prior = -0.5 * ((log_sigma - np.log(y.std())) / 3.0) ** 2
+        log_density.append(fit - 0.5 * np.linalg.slogdet(precision)[1] + log_prior)
         means.append(mean)
         variances.append(np.diag(covariance))
     weight = np.exp(np.array(log_density) - np.max(log_density))
@@ -161,6 +162,15 @@ def mesquite() -> Regression:
     return linear("intercept diam1 diam2 height canopy density group", x, y, 100.0)
 
 
+def mesquite_in_grams() -> Regression:
+    """Weight of 46 bushes in grams by their sizes in metres: a noise of some 270, in the target's own units."""
+    rng = np.random.default_rng(6)
+    sizes = np.exp(0.4 * rng.normal(size=(46, 1)) + 0.25 * rng.normal(size=(46, 5)))
+    x = np.column_stack([np.ones(46), sizes, rng.random(46) < 0.55]).astype(float)
+    y = x @ np.array([-700.0, 190.0, 370.0, 350.0, -100.0, 130.0, -360.0]) + 270.0 * rng.normal(size=46)
+    return linear("intercept diam1 diam2 height canopy density group", x, y, 10_000.0)
+
+
 def uneven() -> Regression:
     """Columns from 1e-3 to 1e3, and so weights from 1e3 to 1e-3, under one prior."""
     rng = np.random.default_rng(7)
@@ -209,6 +219,7 @@ REGRESSIONS: dict[str, Callable[[], Regression]] = {
     "election": election,
     "earnings": earnings,
     "mesquite": mesquite,
+    "mesquite in grams": mesquite_in_grams,
     "uneven columns": uneven,
     "logistic": logistic,
     "uneven Gaussian": gaussian,

@@ -65,6 +65,8 @@ def fit_until_converged(
     'converged'
     """
     began, recipe = time.monotonic(), recipe_of(method)
+    if not isinstance(stop, StoppingRule):  # that holds some rows out, which the prior must not depend on
+        problem = problem.for_data(data)
     if recipe.is_reference and length is None:
         some, limit = data[0][:ROWS_TO_CHECK], TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
@@ -138,7 +140,7 @@ def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Poster
     def nll(own: Posterior) -> float:  # in which rows count as they do in training
         return -float(np.average(own.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight[chosen]))
 
-    reached, untrained = nll(posterior), nll(_untrained(problem))
+    reached, untrained = nll(posterior), nll(_untrained(problem.for_data(data)))
     if not np.isfinite(reached) or reached > untrained + WORSE_THAN_START:
         return (
             f"its predictions of the training rows are worse than those of the untrained network: negative log "

@@ -66,6 +66,7 @@ def sample_reference(
     """
     began = time.monotonic()
     tried: list[str] = []
+    problem = problem.for_data(data)
     turned = along_principal_inputs(problem, data[0])
     problem = problem if turned is None else turned.problem
     each = seconds_per_gradient(problem, data) if method == "auto" else 0.0

@@ -24,6 +24,7 @@ from posteriax.data.sources import HostArrays as HostArrays
 from posteriax.data.sources import Loader as Loader
 from posteriax.data.sources import is_large as is_large
 from posteriax.data.sources import is_loader as is_loader
+from posteriax.data.target_scale import TargetMoments as TargetMoments
 
 __all__ = [
     "CORRUPTIONS",

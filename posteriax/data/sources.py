@@ -7,6 +7,7 @@ with a length that can be iterated once per epoch) provides its own batches.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 
 from posteriax._internal.memory import RESIDENT_BYTES
 from posteriax.data.batches import Batch, Examples, Minibatches
+from posteriax.data.target_scale import TargetMoments
 
 
 def is_large(x: Any) -> bool:
@@ -70,6 +72,14 @@ class Loader:
     @property
     def per_epoch(self) -> int:
         return len(self.loader)
+
+    def target_moments(self) -> Iterator[TargetMoments]:
+        """The moments of each batch's targets, in one pass over the loader."""
+        if hasattr(self.loader, "set_epoch"):
+            self.loader.set_epoch(0)
+        for pair in islice(self.loader, self.per_epoch):
+            examples = self.check(pair)
+            yield TargetMoments.from_targets(examples.y, examples.weight)
 
     def batches(self, first: int, last: int) -> Iterator[Batch]:
         """The batches of steps `first` to `last`."""

@@ -3,7 +3,8 @@
     q(w) = N(w*, [ (G + P) / T ]^-1)        G: Gauss-Newton matrix of the data, P: curvature of -log p(w), at w*
     log p(D) ~ log p(D, w*) + (d / 2) log 2 pi - (1/2) log det(G + P)        at T = 1, over d weights
 
-G is a sum over examples (gauss_newton.py), collected in one epoch in which the weights stand still: the last one.
+G is a sum over examples (gauss_newton.py), collected in exactly one epoch in which the weights stand still: the last
+whole one after training; the first one if there is nothing to train.
 (MacKay 1992, Ritter et al. 2018, Daxberger et al. 2021)
 """
 
@@ -38,8 +39,9 @@ class Laplace(Method):
             prior's, narrowed along the `rank` directions about which the data say most.
         over: which leaves are random, as a path pattern: ``"out/**"`` is a last-layer Laplace. The others are points.
         mode: where the mode comes from. "train" finds it like ``px.MAP()`` does (models that are linear in few
-            weights by Newton steps); "network" takes the network's own weights, which have been trained elsewhere; a
-            fitted posterior, such as that of ``px.MAP()``, gives its own. The last two take one epoch.
+            weights by Newton steps, which need no more than one epoch); "network" takes the network's own weights,
+            which have been trained elsewhere; a fitted posterior, such as that of ``px.MAP()``, gives its own. The last
+            two take one epoch.
         predictive: "linearised" predicts with f(x, w*) + J(x) (w - w*), the model whose posterior the Gaussian is;
             "draws" with the network at draws of the weights, which for deep networks is usually worse.
         optimizer: of "train".
@@ -85,17 +87,28 @@ class Laplace(Method):
                 "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
                 "curvature of its likelihood is not a sum over examples"
             )
-        training = task.steps - epoch
         newton = self.mode == "train" and not why_no_mode(task) and mode.is_linear(problem.network, task.example)
-        if self.mode != "train" or newton:
-            if training and not newton:
-                raise ValueError("the mode is given, so Laplace needs one epoch for the curvature: use epochs=1")
+        if self.mode == "train" and not newton:
+            # batches of two epochs overlap, so the curvature must not be collected across their border
+            training = (task.steps // epoch - 1) * epoch
+            if training < 1:
+                raise ValueError(
+                    "Laplace trains first and needs one more epoch for the curvature: use epochs=2 or more"
+                )
+        else:
             training = 0
-        elif training < 1:
-            raise ValueError("Laplace trains first and needs one more epoch for the curvature: use epochs=2 or more")
+            if self.mode != "train" and task.steps != epoch:
+                raise ValueError("the mode is given, so Laplace needs one epoch for the curvature: use epochs=1")
+            if task.steps < epoch:
+                raise ValueError(
+                    f"Laplace needs one epoch for the curvature, {epoch} steps, but the run has {task.steps}: use "
+                    f"epochs=1"
+                )
         chosen = select_paths(self.over, problem.leaf_names[: len(jax.tree.leaves(problem.network.params))])
         plan = structure_of(self.structure, task, chosen, self.rank)
         notes = (*plan.notes, *(("the mode was found by Newton steps",) if newton else ()))
+        if task.steps > training + epoch:
+            notes += (f"the steps after number {training + epoch:,} were not needed: one epoch gives the curvature",)
         trainer = MAP(self.optimizer).bind(replace(task, steps=max(training, 1)))
         return LaplaceKernel(
             method=self, task=task, notes=notes, trainer=trainer, training=training, newton=newton, plan=plan
@@ -106,7 +119,7 @@ class Laplace(Method):
 class LaplaceKernel(Kernel):
     method: Laplace
     trainer: MAPKernel
-    training: int  # steps before the curvature is collected
+    training: int  # steps before the curvature is collected, for one epoch
     newton: bool
     plan: Any
 
@@ -126,20 +139,27 @@ class LaplaceKernel(Kernel):
             trained, info = self.trainer.step(key, state.trained, batch)
             return trained, state.collected, info.log_joint, info.nll_per_example
 
-        def collect() -> tuple[Any, Collected, jax.Array, jax.Array]:
+        def stand_still() -> tuple[Any, Collected, jax.Array, jax.Array]:
             latents = state.trained.latents
             # an epoch of batches has the whole data set `epoch` times over
-            own = batch._replace(weight=batch.weight / epoch)
-            log_likelihood = problem.log_likelihood(latents, own)
-            collected = self.plan.add(state.collected, latents, own, log_likelihood)
+            share = batch._replace(weight=batch.weight / epoch)
+            log_likelihood = problem.log_likelihood(latents, share)
+            collected = collect(latents, share, log_likelihood)
             joint = (epoch * log_likelihood + problem.log_prior(latents)) / problem.temperature
             return state.trained, collected, joint, -epoch * log_likelihood / self.task.counted_examples
 
+        def collect(latents: Latents, share: Batch, log_likelihood: jax.Array) -> Collected:
+            add = lambda: self.plan.add(state.collected, latents, share, log_likelihood)  # noqa: E731
+            end = self.training + epoch
+            if end == self.task.steps:
+                return add()
+            return jax.lax.cond(same_for_all_members(state.step < end), add, lambda: state.collected)
+
         if self.training == 0:
-            trained, collected, joint, nll = collect()
+            trained, collected, joint, nll = stand_still()
         else:
-            over = same_for_all_members(state.step >= self.training)
-            trained, collected, joint, nll = jax.lax.cond(over, collect, train)
+            trained_enough = same_for_all_members(state.step >= self.training)
+            trained, collected, joint, nll = jax.lax.cond(trained_enough, stand_still, train)
         return State(trained, state.step + 1, collected), Info(joint, nll)
 
     def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:

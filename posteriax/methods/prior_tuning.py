@@ -47,6 +47,7 @@ def tune_prior(
     check_count("rounds", rounds)
     _check_problem(problem, data)
     examples = problem.check_weighted(data)
+    problem = problem.for_data(data)
     problem, _ = problem.reading(jax.tree.map(lambda a: np.asarray(a[:2]), examples.x))
     tuner = Tuner(_search(problem, examples, structure), _given_priors(problem), as_key(key))
     found = tuner.run(_start(problem, start), rounds, per)

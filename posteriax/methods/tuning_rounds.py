@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from posteriax.data import TargetMoments
 from posteriax.methods.mode_search import Measured, ModeSearch, Prior
 from posteriax.problem import Latents
 
@@ -73,7 +74,7 @@ class Tuner:
         y, weight = np.asarray(search.data.y, np.float64), search.data.weight
         counted = len(y) if weight is None else float(np.sum(weight, dtype=np.float64))
         self.targets = counted * math.prod(y.shape[1:])
-        self.spread = float(np.sqrt(np.mean(np.square(y - y.mean(axis=0))))) or 1.0
+        self.spread = TargetMoments.from_targets(y, weight).scale
 
     def prior(self, scales: Scales) -> Prior:
         """The prior with its scales multiplied by the factors."""

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 
 from posteriax._internal.checks import check_data, check_positive, check_weights
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
-from posteriax.data import Batch, Examples, full_batch
+from posteriax.data import Batch, Examples, TargetMoments, full_batch
 from posteriax.priors import Leaf, Normal, Prior, as_prior, has_density, typical_scale
 from posteriax.problem.fixed_leaves import as_patterns, fix_leaves
 from posteriax.problem.fixed_part import FixedPart, find_fixed_part
@@ -125,6 +125,32 @@ class Problem:
         object.__setattr__(read, "leaf_scales", tuple(map(typical_scale, priors)) if notes else self.leaf_scales)
         return read, tuple(notes)
 
+    def for_target_scale(self, scale: float) -> "Problem":
+        """The problem for targets of this standard deviation, which the prior of a learned noise depends on."""
+        if not self.likelihood.needs_target_scale:
+            return self
+        informed, likelihood = copy.copy(self), self.likelihood.for_target_scale(scale)
+        object.__setattr__(informed, "likelihood", likelihood)
+        object.__setattr__(informed, "priors", self.priors._replace(likelihood=likelihood.priors()))
+        object.__setattr__(informed, "leaf_scales", tuple(map(typical_scale, informed.leaf_priors)))
+        return informed
+
+    def for_data(self, data: Any) -> "Problem":
+        """The problem with what its likelihood reads off the targets of a data set, as :func:`px.fit` makes it.
+
+        That is the prior of a learned noise, which is centred at the targets' standard deviation. A problem whose
+        likelihood needs nothing, or knows it already, is returned unchanged.
+
+        >>> import numpy as np, posteriax as px
+        >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), np.float32)), px.Normal("learned"))
+        >>> problem.for_data((np.ones((4, 2)), np.array([0.0, 0.0, 400.0, 400.0]))).likelihood.scale_prior
+        (200.0, 3.0)
+        """
+        if not self.likelihood.needs_target_scale:
+            return self
+        examples = self.check_weighted(data)
+        return self.for_target_scale(TargetMoments.from_targets(examples.y, examples.weight).scale)
+
     def require_density(self, method: str) -> None:
         """Raise if the prior of some leaf has no density."""
         for name, prior in zip(self.leaf_names, self.leaf_priors, strict=True):
@@ -158,6 +184,9 @@ class Problem:
 
     def log_joint(self, latents: Any, data: Any, *, key: Any = None) -> jax.Array:
         """[log-likelihood + log-prior] / T.
+
+        A problem reads nothing off this data: the prior of a learned noise is centred at 1 until :func:`px.fit`, or
+        :meth:`for_data`, has read the targets. The problem of a fitted posterior has.
 
         Args:
             latents: the network's params, or :class:`Latents`.

@@ -1,6 +1,7 @@
 """A run's data: checked first, then held on the devices or fed to them chunk by chunk."""
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,18 @@ from jax.sharding import PartitionSpec as P
 
 from posteriax import distributed
 from posteriax._internal.checks import check_count
-from posteriax.data import Batch, Examples, Feed, HostArrays, Loader, Minibatches, full_batch, is_large, is_loader
+from posteriax.data import (
+    Batch,
+    Examples,
+    Feed,
+    HostArrays,
+    Loader,
+    Minibatches,
+    TargetMoments,
+    full_batch,
+    is_large,
+    is_loader,
+)
 from posteriax.methods import Method
 from posteriax.problem import Problem
 from posteriax.run.device_mesh import Part, own_part
@@ -32,6 +44,7 @@ class PreparedData(NamedTuple):
     sample: Batch  # a batch on the host, for its shapes and for tracing the network
     given: Examples | None = None  # as given, if `arrays` has what the fixed part of the network computes from x
     part_of_batches: Part | None = None  # that a loader yields in this process, if it was told to
+    target_scale: float | None = None  # the targets' standard deviation, if the likelihood needs it
 
 
 class Supply:
@@ -97,7 +110,8 @@ def prepare_data(
     stream = is_large(x) and not method.full_batch
     source = HostArrays(examples, minibatches, streams(key, 0).order) if stream else None
     total = None if weight is None else float(weight.sum(dtype=np.float64))
-    return PreparedData(examples, source, minibatches, n, total, minibatches.per_epoch, sample)
+    scale = TargetMoments.from_targets(y, weight).scale if problem.likelihood.needs_target_scale else None
+    return PreparedData(examples, source, minibatches, n, total, minibatches.per_epoch, sample, target_scale=scale)
 
 
 def _prepare_loader(problem: Problem, data: Any, part: Part) -> PreparedData:
@@ -110,4 +124,21 @@ def _prepare_loader(problem: Problem, data: Any, part: Part) -> PreparedData:
     if told:  # of the size of a whole batch
         size *= part.total
         sample = jax.tree.map(lambda a: np.concatenate([a] * part.total), sample)
-    return PreparedData(None, loader, None, len(data) * size, None, len(data), sample, None, part if told else None)
+    scale = _scale_of_loaded(loader, in_parts=told) if problem.likelihood.needs_target_scale else None
+    part_of_batches = part if told else None
+    return PreparedData(
+        None, loader, None, len(data) * size, None, len(data), sample, None, part_of_batches, target_scale=scale
+    )
+
+
+def _scale_of_loaded(loader: Loader, *, in_parts: bool) -> float:
+    """The targets' standard deviation, from one pass over a loader, or over the parts of it that processes have."""
+    moments = reduce(TargetMoments.merge, loader.target_moments())
+    if not in_parts:
+        return moments.scale
+    everyone = distributed.exchange([moments.weight, moments.mean.tolist(), moments.squares.tolist()], "reading y")
+    for process, said in enumerate(everyone):
+        if isinstance(said, str):  # an error, which it tells everyone instead
+            raise distributed.ProcessError(f"process {process} failed when reading y: {said}")
+    parts = [TargetMoments(weight, np.asarray(mean), np.asarray(squares)) for weight, mean, squares in everyone]
+    return reduce(TargetMoments.merge, parts).scale

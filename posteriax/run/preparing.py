@@ -62,6 +62,8 @@ def prepare_run(
     check_data_axis(devices, len(prepared.sample.weight), prepared.num_examples, full_batch=method.full_batch)
     augmentation, augment_notes = _augmentation(augment, method, prepared.sample)
     problem, read_notes = problem.reading(prepared.sample.x)
+    if prepared.target_scale is not None:
+        problem = problem.for_target_scale(prepared.target_scale)
     if read_notes:
         more = f" (and {len(read_notes) - 1} more leaves, in the trace's notes)" if len(read_notes) > 1 else ""
         warnings.warn(read_notes[0] + more, stacklevel=3)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import known
 import numpy as np
+import optax
 import pytest
 from scipy.stats import multivariate_normal
 
@@ -191,6 +192,75 @@ def test_linear_regression_is_exact(structure):
     (covariance,) = covariance_of(posterior).values()
     np.testing.assert_allclose(np.asarray(posterior.mean["w"])[:, 0], exact.mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(covariance, exact.covariance, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "length", [{"epochs": 1}, {"epochs": 2}, {"epochs": 10}, {"steps": 13}], ids=["1", "2", "10", "2.6"]
+)
+def test_the_data_count_once_however_long_the_run(length):
+    """Linear regression in five batches per epoch: covariance and evidence in closed form, in float64."""
+    exact = known.linear_regression()
+    method = px.Laplace(structure="full", predictive="draws")
+    posterior = px.fit(exact.problem, exact.data, method, key=0, batch_size=6, **length)
+    (covariance,) = covariance_of(posterior).values()
+    # sums of 30 float32 terms and a Cholesky factor: some 1e-6, with room for the condition number of 10
+    np.testing.assert_allclose(covariance, exact.covariance, rtol=1e-4, atol=1e-6)
+    x, y = (np.asarray(a, np.float64) for a in exact.data)
+    evidence = multivariate_normal(np.zeros(len(y)), 0.25 * np.eye(len(y)) + x @ x.T).logpdf(y)
+    assert posterior.trace["log_evidence"] == pytest.approx(evidence, rel=1e-4)
+
+
+def test_the_data_count_once_if_only_what_is_not_fixed_is_linear():
+    """A fixed hidden layer leaves a linear regression on its outputs."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(30, 2)).astype(np.float32)
+    y = (np.sin(x[:, 0]) + 0.3 * rng.normal(size=30)).astype(np.float32)
+    net = eqx.nn.MLP(2, 1, 4, 1, activation=jnp.tanh, key=jax.random.key(0))
+    problem = px.Problem(net, px.Normal(0.3), p.Normal(PRIOR), fixed="layers/0/**")
+    posterior = px.fit(problem, (x, y), px.Laplace(structure="full"), epochs=30, key=0)
+    first = net.layers[0]
+    hidden = np.tanh(x.astype(np.float64) @ np.asarray(first.weight, np.float64).T + np.asarray(first.bias, np.float64))
+    rows = np.column_stack([hidden, np.ones(30)])
+    expected = np.linalg.inv(rows.T @ rows / 0.3**2 + np.eye(5) / PRIOR**2)
+    (covariance,) = covariance_of(posterior).values()
+    np.testing.assert_allclose(covariance, expected, rtol=1e-3, atol=1e-5)  # float32, condition number 100
+    evidence = multivariate_normal(np.zeros(30), 0.09 * np.eye(30) + PRIOR**2 * rows @ rows.T).logpdf(y)
+    assert posterior.trace["log_evidence"] == pytest.approx(evidence, rel=1e-4)
+
+
+@pytest.mark.parametrize("structure", ["diagonal", "kronecker", "full", "low-rank"])
+def test_the_evidence_of_logistic_regression_is_that_of_one_epoch(structure):
+    """Laplace's formula by hand, in float64, for the full matrix; one epoch for the others."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(40, 3)).astype(np.float32)
+    y = (x @ [1.0, -1.0, 0.5] + rng.logistic(size=40) > 0).astype(int)
+    net = (lambda params, inputs: inputs @ params["w"], {"w": np.zeros((3, 1), np.float32)})
+    problem = px.Problem(net, px.Bernoulli(), p.Normal(1.0))
+    one, many = (
+        px.fit(problem, (x, y), px.Laplace(structure=structure), epochs=epochs, key=0, batch_size=20)
+        for epochs in (1, 50)
+    )
+    # the same terms in the same order
+    assert many.trace["log_evidence"] == pytest.approx(one.trace["log_evidence"], rel=1e-6)
+    if structure != "full":
+        return
+    w, rows = np.zeros(3), x.astype(np.float64)
+    for _ in range(30):
+        chance = 1 / (1 + np.exp(-rows @ w))
+        hessian = (rows * (chance * (1 - chance))[:, None]).T @ rows + np.eye(3)
+        w = w + np.linalg.solve(hessian, rows.T @ (y - chance) - w)
+    log_joint = -np.logaddexp(0, -(2 * y - 1) * (rows @ w)).sum() - 0.5 * w @ w - 1.5 * np.log(2 * np.pi)
+    expected = log_joint + 1.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(hessian)[1]
+    assert many.trace["log_evidence"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_training_ends_with_a_whole_epoch_for_the_curvature(small):
+    """Batches of two epochs overlap: a pass across their border would count some examples twice, others never."""
+    problem, data, _ = small
+    still = px.Laplace(structure="full", optimizer=optax.sgd(0.0))  # the weights stay where they start
+    found = px.fit(problem, data, still, steps=8, batch_size=8, key=0)  # three steps per epoch
+    once = px.fit(problem, data, px.Laplace(structure="full", mode="network"), epochs=1, batch_size=8, key=1)
+    assert found.trace["log_evidence"] == pytest.approx(once.trace["log_evidence"], rel=1e-6)  # in another order
 
 
 @pytest.mark.parametrize("structure", ["full", "low-rank"])

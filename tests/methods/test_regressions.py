@@ -9,7 +9,7 @@ import posteriax as px
 from posteriax.diagnostics import ess_mean, rhat
 
 SAMPLERS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
-EVERY_DAY = {("HMC", "kidscore interaction"), ("NUTS", "uneven columns")}
+EVERY_DAY = {("HMC", "mesquite in grams"), ("NUTS", "uneven columns")}
 CASES = [
     pytest.param(sampler, name, marks=() if (sampler, name) in EVERY_DAY else pytest.mark.slow)
     for sampler in SAMPLERS

@@ -38,13 +38,15 @@ def moments(posterior: Any) -> tuple[np.ndarray, np.ndarray]:
     return mean, sd
 
 
-def best_scale_of_log_sigma(examples: int, mean: float) -> float:
+def best_scale_of_log_sigma(y: np.ndarray, mean: float) -> float:
     """The standard deviation of the best Gaussian q(log sigma), independent of the weights, given its mean m.
 
-    With A = E[residuals^2] E[sigma^-2] the objective is N m + A / 2 + (m^2 + s^2) / 2 - log s. At its optimum its
-    derivatives by m, N - A + m, and by s^2, A + 1 / 2 - 1 / (2 s^2), are 0. The posterior's own is a little wider.
+    With A = E[residuals^2] E[sigma^-2] and the prior N(l, 3^2), the objective is N m + A / 2 + ((m - l)^2 + s^2) / 18 -
+    log s. At its optimum its derivatives by m, N - A + (m - l) / 9, and by s^2, A + 1 / 18 - 1 / (2 s^2), are 0. The
+    posterior's own is a little wider.
     """
-    return 1 / np.sqrt(1 + 2 * (examples + mean))
+    a = len(y) + (mean - np.log(y.std())) / 9
+    return 1 / np.sqrt(2 * a + 1 / 9)
 
 
 @pytest.mark.every_day("kidscore interaction")
@@ -58,7 +60,7 @@ def test_full_covariance_finds_the_posterior_whatever_the_units(name):
     learned = "log_scale" in case.names
     np.testing.assert_allclose(sd[:-1] if learned else sd, case.sd[:-1] if learned else case.sd, rtol=0.05)
     if learned:
-        np.testing.assert_allclose(sd[-1], best_scale_of_log_sigma(len(case.data[1]), mean[-1]), rtol=0.05)
+        np.testing.assert_allclose(sd[-1], best_scale_of_log_sigma(case.data[1], mean[-1]), rtol=0.05)
     assert "the start is the mode of the log joint" in posterior.trace.notes[-1]
     assert posterior.diagnose().verdict.startswith("converged")
 

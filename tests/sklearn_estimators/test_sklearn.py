@@ -170,6 +170,19 @@ def test_a_tuned_prior_fits_data_better_that_need_another():
     assert tuned > 0.98 and tuned >= fixed
 
 
+def test_laplace_as_an_object_is_as_wide_as_by_name():
+    """Of a linear model, for which the object runs for 200 epochs and the name for one: the same Gaussian."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X @ [1.0, -1.0, 0.5] + 0.5 * rng.normal(size=60)
+    spreads = []
+    for method in (px.Laplace(), "laplace"):
+        model = BayesianMLPRegressor(method, hidden_layer_sizes=(), random_state=0).fit(X, y)
+        spreads.append(model.posterior_.predict(X[:5].astype(np.float32), key=0).outputs.std(axis=0))
+    # the same draws around the same mode, as far as Adam has come there: 1e-3 of a standard deviation
+    np.testing.assert_allclose(spreads[0], spreads[1], rtol=0.01)
+
+
 def test_a_warm_start_goes_on_from_the_first_fit(diabetes):
     x, _, y, _ = diabetes
     model = BayesianMLPRegressor("map", warm_start=True, **SHORT).fit(x, y)

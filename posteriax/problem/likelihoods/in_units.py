@@ -44,6 +44,15 @@ class InUnits(NumberLikelihood):
         return self.standard.priors()
 
     @property
+    def needs_target_scale(self) -> bool:
+        return self.standard.needs_target_scale
+
+    def for_target_scale(self, scale: float) -> "InUnits":
+        """For targets of this standard deviation in standardised units, in which `check` returns them."""
+        standard: Any = self.standard.for_target_scale(scale)
+        return replace(self, standard=standard)
+
+    @property
     def log_noise(self) -> str | None:
         return self.standard.log_noise
 

@@ -39,6 +39,18 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
         return {}
 
     @property
+    def needs_target_scale(self) -> bool:
+        """Whether a prior of its own latents depends on the scale of the targets, which it does not know yet."""
+        return False
+
+    def for_target_scale(self, scale: float) -> "Likelihood":
+        """The same likelihood for targets of this standard deviation, which it then keeps as a plain setting.
+
+        :func:`px.fit` calls it once, before anything is inferred, if `needs_target_scale`.
+        """
+        return self
+
+    @property
     def log_noise(self) -> str | None:
         """The latent that is the logarithm of the standard deviation of Gaussian noise, if there is one.
 

@@ -1,8 +1,8 @@
 """Robust regression: noise with heavy tails."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,16 @@ import numpyro.distributions as dist
 
 from posteriax.problem.likelihoods.likelihood import LikelihoodLatents
 from posteriax.problem.likelihoods.numbers import (
+    WIDTH_OF_LEARNED_SCALE,
     NumberLikelihood,
     Scale,
+    ScalePrior,
     check_scale,
     check_two_outputs,
+    checked_scale_prior,
     location_and_scale,
+    prior_of_log_scale,
+    with_stored_prior,
 )
 
 SMALLEST_LEARNED_DF = 2.0  # above it the variance is finite
@@ -37,6 +42,7 @@ class StudentT(NumberLikelihood):
             weights, under the prior log(df - 2) ~ N(log 8, 1), 95 % of which lies between 3 and 60.
         scale: sigma, in the units of y; a number, ``"learned"`` or ``"predicted"`` as for :class:`px.Normal`. The
             standard deviation of y is sigma sqrt(df / (df - 2)).
+        scale_prior: of a learned scale, as for :class:`px.Normal`.
 
     >>> StudentT(df=4.0, scale=1.0).log_prob({}, jnp.array([[0.0]]), jnp.array([[0.0]])).round(3).tolist()
     [-0.98...]
@@ -44,15 +50,28 @@ class StudentT(NumberLikelihood):
 
     df: float | Literal["learned"] = 4.0
     scale: Scale = "learned"
+    scale_prior: ScalePrior | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
+        object.__setattr__(self, "scale_prior", checked_scale_prior(self.scale, self.scale_prior))
         if self.df != "learned" and not (isinstance(self.df, int | float | np.number) and 1 < self.df < math.inf):
             raise ValueError(f'df must be a number above 1 or "learned", got {self.df!r}')
 
     def priors(self) -> dict[str, dist.Distribution]:
         df: dict[str, Any] = {"log_df": dist.Normal(math.log(8.0), 1.0)} if self.df == "learned" else {}
-        return df | ({"log_scale": dist.Normal(0.0, 1.0)} if self.scale == "learned" else {})
+        return df | ({"log_scale": prior_of_log_scale(self.scale_prior)} if self.scale == "learned" else {})
+
+    @property
+    def needs_target_scale(self) -> bool:
+        return self.scale == "learned" and self.scale_prior is None
+
+    def for_target_scale(self, scale: float) -> "StudentT":
+        return replace(self, scale_prior=(scale, WIDTH_OF_LEARNED_SCALE)) if self.needs_target_scale else self
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        return cls(**with_stored_prior(settings))
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         if self.scale == "predicted":
