@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from posteriax.metrics import auroc, average_precision
@@ -32,7 +31,7 @@ def class_ranking(probs: np.ndarray, labels: np.ndarray) -> ClassRanking:
     for c in range(classes if classes <= MOST_CLASSES else 0):
         is_class = labels == c
         if is_class.any() and not is_class.all():
-            found[:, c] = jax.device_get((auroc(probs[:, c], is_class), average_precision(probs[:, c], is_class)))
+            found[:, c] = auroc(probs[:, c], is_class), average_precision(probs[:, c], is_class)
     return ClassRanking(*found)
 
 

@@ -3,9 +3,15 @@
     s_i = score of held-out example i,  i = 1 ... n      q = the k-th smallest of them,  k = ceil((n + 1) level)
     P(score of a new example <= q) >= level              if it is exchangeable with the held-out ones
 
-The score of a number is how far it lies from the predictive median, in units of the distance to the end of the
-predictive's own interval on that side: q is by how much intervals are stretched. That of a label is 1 - p(y | x).
-The guarantee is on average over examples, not for each of them. (Vovk et al. 2005, Lei et al. 2018)
+The score of a number is how far it lies from the predictive median m, in units of the distance to the end of the
+predictive's own interval [a, b] on that side: q is by how much intervals are stretched.
+
+    s(y) = (m - y) / max(m - a, w)   if y < m            interval: [m - q max(m - a, w), m + q max(b - m, w)]
+           (y - m) / max(b - m, w)   otherwise
+
+The floor w lets an interval of zero width grow. It is 1 for counts, the distance from one to the next, and next to
+nothing for real numbers. The score of a label is s(y) = 1 - p(y | x), and the set holds every label whose score is at
+most q. The guarantee is on average over examples, not for each of them. (Vovk et al. 2005, Lei et al. 2018)
 """
 
 import math
@@ -17,7 +23,10 @@ import numpy as np
 from posteriax._internal.checks import check_fraction
 from posteriax.posterior import Predictive
 
-TINY = 1e-12
+NARROWEST = 1e-30  # half an interval of real numbers, in any unit that is in use; float64 can divide by it
+# Equal inputs have equal scores only up to the rounding of a network in float32, which depends on the size of the
+# batch. By this much, relative to the stretch or to the probability, intervals and sets are larger than they need be.
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -38,18 +47,21 @@ class Conformal:
     classes: bool
 
     def interval(self, predictive: Predictive) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of an interval for every target."""
+        """The ends of an interval for every target, both included; those of counts are whole numbers from 0 on."""
         if self.classes:
             raise TypeError("classes have sets, not intervals: use .sets(predictive)")
-        low, middle, high = _quantiles(predictive, self.level)
-        return middle - self.threshold * (middle - low), middle + self.threshold * (high - middle)
+        middle, below, above = _median_and_widths(predictive, self.level)
+        stretch = self.threshold * (1 + ROUNDING)
+        low, high = middle - stretch * below, middle + stretch * above
+        # the same counts, in fewer digits: none lies between an end and the next whole number inside
+        return (np.maximum(np.ceil(low), 0.0), np.floor(high)) if predictive.whole_numbers else (low, high)
 
     def sets(self, predictive: Predictive) -> np.ndarray:
         """Which classes belong to the set of every target, (..., classes); the most probable one always does."""
         if not self.classes:
             raise TypeError("numbers have intervals, not sets: use .interval(predictive)")
         probs = np.asarray(predictive.mean)
-        chosen = probs >= 1 - self.threshold
+        chosen = _class_scores(probs) <= self.threshold + ROUNDING * (1 - self.threshold)
         return chosen | (probs == probs.max(axis=-1, keepdims=True))
 
 
@@ -71,7 +83,7 @@ def conformal(predictive: Predictive, y: Any, level: float = 0.9) -> Conformal:
     """
     check_fraction("level", level)
     classes = predictive.confidence() is not None
-    scores = _scores_of_labels(predictive, y) if classes else _scores_of_numbers(predictive, y, level)
+    scores = _label_scores(predictive, y) if classes else _number_scores(predictive, y, level)
     flat = np.sort(scores.reshape(-1))
     place = math.ceil((len(flat) + 1) * level - 1e-9)
     if place > len(flat):
@@ -81,19 +93,25 @@ def conformal(predictive: Predictive, y: Any, level: float = 0.9) -> Conformal:
     return Conformal(float(level), float(flat[place - 1]), len(flat), classes)
 
 
-def _scores_of_labels(predictive: Predictive, y: Any) -> np.ndarray:
+def _label_scores(predictive: Predictive, y: Any) -> np.ndarray:
     labels = predictive.check(y)
-    return 1 - np.take_along_axis(np.asarray(predictive.mean), labels[..., None], axis=-1)[..., 0]
+    return np.take_along_axis(_class_scores(np.asarray(predictive.mean)), labels[..., None], axis=-1)[..., 0]
 
 
-def _scores_of_numbers(predictive: Predictive, y: Any, level: float) -> np.ndarray:
+def _class_scores(probs: np.ndarray) -> np.ndarray:
+    """The score that each class would have as the label. In float64, where 1 - p does not depend on float32's steps."""
+    return 1 - np.asarray(probs, np.float64)
+
+
+def _number_scores(predictive: Predictive, y: Any, level: float) -> np.ndarray:
     target = predictive.targets(y)
-    low, middle, high = _quantiles(predictive, level)
-    below = (middle - target) / np.maximum(middle - low, TINY)
-    above = (target - middle) / np.maximum(high - middle, TINY)
-    return np.maximum(below, above)
+    middle, below, above = _median_and_widths(predictive, level)
+    return np.maximum((middle - target) / below, (target - middle) / above)
 
 
-def _quantiles(predictive: Predictive, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    low, middle, high = predictive.quantile(np.array([(1 - level) / 2, 0.5, (1 + level) / 2]))
-    return low, middle, high
+def _median_and_widths(predictive: Predictive, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The median, and the widths of the predictive's interval below and above it: of scores and intervals alike."""
+    quantiles = predictive.quantile(np.array([(1 - level) / 2, 0.5, (1 + level) / 2]))
+    low, middle, high = np.asarray(quantiles, np.float64)
+    floor = 1.0 if predictive.whole_numbers else NARROWEST
+    return middle, np.maximum(middle - low, floor), np.maximum(high - middle, floor)

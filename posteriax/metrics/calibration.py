@@ -18,7 +18,7 @@ import numpy as np
 
 from posteriax._internal.checks import check_count
 from posteriax.metrics.classification import is_right
-from posteriax.metrics.inputs import as_probs, labels_of, probs_of, score_classes
+from posteriax.metrics.inputs import Values, as_probs, keeps_precision, labels_of, probs_of, score_classes
 from posteriax.metrics.reductions import Gaps, Reduction
 from posteriax.metrics.score import Score
 
@@ -57,21 +57,22 @@ class CalibrationBins(NamedTuple):
         warnings.warn("CalibrationBins.plus is now called add", DeprecationWarning, stacklevel=2)
         return self.add(other)
 
-    def accuracy(self) -> jax.Array:
+    def accuracy(self) -> Values:
         """The fraction that is right in every bin; NaN in an empty one."""
-        return self.right / self.examples
+        return _quotient(self.right, self.examples)
 
-    def confidence(self) -> jax.Array:
+    def confidence(self) -> Values:
         """The mean confidence in every bin; NaN in an empty one."""
-        return (self.right - self.excess) / self.examples
+        return _quotient(self.right - self.excess, self.examples)
 
-    def error(self) -> jax.Array:
+    def error(self) -> Values:
         """The expected calibration error; of classwise bins, one per class."""
         # |sum of accuracy - sum of confidence| in a bin, over N: the bin's size cancels
         return abs(self.excess).sum(axis=-1) / self.examples.sum(axis=-1)
 
 
-def ece_equal_width(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
+@keeps_precision
+def ece_equal_width(probs: Any, y: Any, bins: int = BINS) -> Values:
     """Expected calibration error over bins of equal width, ((b-1)/bins, b/bins]; the first also takes 0. Best is 0.
 
     Args:
@@ -110,7 +111,7 @@ class BinnedGaps(Reduction):
 
     def gaps(self, values: np.ndarray) -> Gaps:
         confidence, right = values.T
-        return Gaps(np.asarray(bin_of(confidence.astype(np.float32), self.bins)), right - confidence, confidence)
+        return Gaps(np.asarray(bin_of(confidence, self.bins)), right - confidence, confidence)
 
     def _excess(self, values: np.ndarray) -> np.ndarray:
         """right - confidence of each example in the column of its bin, (N, bins)."""
@@ -135,7 +136,8 @@ ECE = Score(
 )
 
 
-def ece_equal_mass(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
+@keeps_precision
+def ece_equal_mass(probs: Any, y: Any, bins: int = BINS) -> Values:
     """Expected calibration error over bins between quantiles of the confidence; equal confidences share a bin.
 
     A fraction b / bins of the examples lies at or below the b-th edge. Best is 0. The edges depend on all examples:
@@ -152,7 +154,8 @@ def ece_equal_mass(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
     return score_classes(partial(_equal_mass, bins=check_count("bins", bins)), as_probs("probs", probs), y).error()
 
 
-def classwise_ece(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
+@keeps_precision
+def classwise_ece(probs: Any, y: Any, bins: int = BINS) -> Values:
     """Classwise calibration error: that of every class's probability, not only the highest; the mean over classes.
 
         1/C sum_c sum_b (n_bc / N) |frequency of c in bin - mean p[c] in bin|
@@ -171,6 +174,7 @@ def classwise_ece(probs: Any, y: Any, bins: int = BINS) -> jax.Array:
     return classwise_bins(probs, y, bins).error().mean(axis=-1)
 
 
+@keeps_precision
 def calibration_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
     """The sums behind :func:`ece_equal_width`, to add over batches with `add`, or to draw a reliability diagram.
 
@@ -186,6 +190,7 @@ def calibration_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
     return score_classes(partial(_equal_width, bins=check_count("bins", bins)), as_probs("probs", probs), y)
 
 
+@keeps_precision
 def classwise_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
     """The sums behind :func:`classwise_ece`, (C, bins): `right` counts the examples that are of the class.
 
@@ -227,7 +232,13 @@ def bin_of(confidence: Any, bins: int) -> jax.Array:
     [0, 0, 1]
     """
     arrays = np if isinstance(confidence, np.ndarray) else jnp
-    return arrays.clip(arrays.ceil(confidence * bins).astype(np.int32) - 1, 0, bins - 1)
+    # in float32, whose 0.6 is 0.6 there, on the edge of five bins; in float64 it is 0.60000002, above the edge
+    return arrays.clip(arrays.ceil(confidence.astype(np.float32) * bins).astype(np.int32) - 1, 0, bins - 1)
+
+
+def _quotient(numerator: Any, count: Any) -> Values:
+    with np.errstate(invalid="ignore"):  # 0 / 0 in an empty bin
+        return numerator / count
 
 
 def _sums(confidence: jax.Array, right: jax.Array, index: jax.Array, bins: int) -> CalibrationBins:

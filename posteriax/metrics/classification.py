@@ -11,11 +11,12 @@ import jax
 import numpy as np
 
 from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import as_numbers, as_probs, labels_of, probs_of, score_classes
+from posteriax.metrics.inputs import Values, as_numbers, as_probs, keeps_precision, labels_of, probs_of, score_classes
 from posteriax.metrics.score import Score
 
 
-def accuracy(probs: Any, y: Any) -> jax.Array:
+@keeps_precision
+def accuracy(probs: Any, y: Any) -> Values:
     """The fraction of labels that got the highest probability; best is 1.
 
     Args:
@@ -37,7 +38,8 @@ ACCURACY = Score(
 )
 
 
-def brier(probs: Any, y: Any) -> jax.Array:
+@keeps_precision
+def brier(probs: Any, y: Any) -> Values:
     """Mean squared distance of the probabilities from the one-hot label, summed over classes: from 0, the best, to 2.
 
         1/N sum_i sum_c (p_i[c] - 1[y_i = c])^2

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
-from posteriax.metrics.inputs import as_numbers, is_concrete
+from posteriax.metrics.inputs import Values, as_numbers, is_concrete, keeps_precision
 
 # AlexNet's error rates on ImageNet-C, means over the five severities: the baseline that papers use there
 ALEXNET_IMAGENET_C = {
@@ -27,7 +26,8 @@ ALEXNET_IMAGENET_C = {
 }
 
 
-def mean_corruption_error(errors: Any, baseline: Any) -> jax.Array:
+@keeps_precision
+def mean_corruption_error(errors: Any, baseline: Any) -> Values:
     """Mean corruption error (mCE): the error summed over severities, divided by the baseline's, averaged over kinds.
 
         mCE = 1/K sum_k  (sum_s E_ks) / (sum_s B_ks)

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 
 from posteriax.metrics.classification import accuracy
 from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import as_probs
+from posteriax.metrics.inputs import Values, as_probs, keeps_precision
 
 
-def disagreement(probs: Any) -> jax.Array:
+@keeps_precision
+def disagreement(probs: Any) -> Values:
     """The fraction of examples for which two members predict different classes, (K,): 0 if all predict the same.
 
     Args:
@@ -28,7 +29,8 @@ def disagreement(probs: Any) -> jax.Array:
     return _disagreement(_members(probs).argmax(axis=-1))
 
 
-def disagreement_over_error(probs: Any, y: Any) -> jax.Array:
+@keeps_precision
+def disagreement_over_error(probs: Any, y: Any) -> Values:
     """Disagreement divided by the error rate of the mean prediction, (K,): bad members also differ, by being wrong.
 
     Infinite if the mean prediction makes no error but members disagree; NaN if they agree too.
@@ -45,7 +47,8 @@ def disagreement_over_error(probs: Any, y: Any) -> jax.Array:
     return _disagreement(probs.argmax(axis=-1)) / (1.0 - accuracy(probs.mean(axis=0), y))
 
 
-def pairwise_kl(probs: Any) -> jax.Array:
+@keeps_precision
+def pairwise_kl(probs: Any) -> Values:
     """KL(p_k || p_j) of a member k from the others j in nats, mean over examples and others, (K,); 0 if all are equal.
 
     Both directions of every pair are in the mean over members, so that it does not depend on the members' order.

@@ -9,11 +9,12 @@ import numpy as np
 
 from posteriax.diagnostics import rhat as split_rhat
 from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import as_numbers, as_probs, mean_per_example, probs_of
+from posteriax.metrics.inputs import Values, as_numbers, as_probs, keeps_precision, mean_per_example, probs_of
 from posteriax.metrics.score import Score
 
 
-def agreement(probs: Any, reference: Any) -> jax.Array:
+@keeps_precision
+def agreement(probs: Any, reference: Any) -> Values:
     """The fraction of examples for which both predict the same class; best is 1.
 
     Args:
@@ -42,7 +43,8 @@ AGREEMENT = Score(
 )
 
 
-def total_variation(probs: Any, reference: Any) -> jax.Array:
+@keeps_precision
+def total_variation(probs: Any, reference: Any) -> Values:
     """Mean total variation distance, 1/2 sum_c |p_c - q_c|: 0 for the same predictions, 1 for disjoint ones.
 
     Args:
@@ -76,7 +78,8 @@ TOTAL_VARIATION = Score(
 )
 
 
-def wasserstein(draws: Any, reference: Any) -> jax.Array:
+@keeps_precision
+def wasserstein(draws: Any, reference: Any) -> Values:
     """Mean 1-Wasserstein distance of predicted real numbers, in their units, point by point; best is 0.
 
         W1 = int_0^1 |F^-1(u) - G^-1(u)| du

@@ -1,11 +1,12 @@
-"""The arrays that metrics take, checked.
+"""The arrays that metrics take, checked, and the precision that they are computed in.
 
 Shapes are always checked. Values (NaN, labels out of range, logits in place of probabilities) are checked only outside
 ``jax.jit`` and ``jax.vmap``: inside, they are not known yet.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,39 @@ import numpy as np
 
 from posteriax._internal.checks import check_targets
 
+Values = np.ndarray | jax.Array  # what metrics return: JAX's inside jax.jit, otherwise NumPy's, numbers included
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def keeps_precision(metric: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A metric in the precision of its arguments, with NumPy results.
+
+    JAX cuts float64 to float32 unless ``jax_enable_x64`` is set. A target of 1.7e9 (a Unix time) is then known to 128,
+    and an error of 3 is 0. So the metric runs with float64 switched on, for itself only. Its results are NumPy arrays
+    and numbers: JAX would cut those too at the next operation. If an argument is being traced, as in ``jax.jit``,
+    ``jax.vmap`` and ``jax.grad``, its precision is settled already, and the metric is a JAX function like any other.
+
+    >>> @keeps_precision
+    ... def spread(values):
+    ...     return as_numbers("values", values).max() - as_numbers("values", values).min()
+    >>> spread([1.7e9, 1.7e9 + 3]), jax.jit(spread)(np.array([1.7e9, 1.7e9 + 3])).item()
+    (np.float64(3.0), 0.0)
+    """
+
+    @wraps(metric)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if not all(map(is_concrete, jax.tree.leaves((args, kwargs)))):
+            return metric(*args, **kwargs)
+        # what is at hand inside jax.jit is computed there and then, not made part of the program
+        with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+            return jax.tree.map(lambda array: np.asarray(array)[()], metric(*args, **kwargs))
+
+    return call
+
 
 def as_numbers(name: str, value: Any, *, infinite: bool = False) -> jax.Array:
-    """Real numbers in at least single precision: not empty, no NaN, and infinite only if that is allowed."""
+    """Real numbers in their own precision, at least float32: not empty, no NaN, infinite only if that is allowed."""
     array = _array(name, value)
     if isinstance(array, np.ndarray):
         if array.dtype.kind in "biu":
@@ -108,6 +139,7 @@ def as_gaussians(mean: Any, scale: Any, y: Any) -> tuple[jax.Array, jax.Array, j
     if is_concrete(scale) and not (np.asarray(scale) > 0).all():
         raise ValueError(f"scale must be positive, got values from {np.min(scale):.3g}")
     mean, scale, y = as_numbers("mean", mean), as_numbers("scale", scale), as_numbers("y", y)
+    mean, scale, y = (array.astype(jnp.result_type(mean, scale, y)) for array in (mean, scale, y))
     if y.ndim == 0:
         raise ValueError("y must have an axis of examples, got a number")
     if mean.shape == y.shape:

@@ -7,11 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import as_numbers, check_same_shape, is_concrete, mean_per_example, targets_like
+from posteriax.metrics.inputs import (
+    Values,
+    as_numbers,
+    check_same_shape,
+    is_concrete,
+    keeps_precision,
+    mean_per_example,
+    targets_like,
+)
 from posteriax.metrics.score import Score
 
 
-def interval(draws: Any, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
+@keeps_precision
+def interval(draws: Any, level: float = 0.9) -> tuple[Values, Values]:
     """The central interval that holds a fraction `level` of the draws: lower and upper ends, (N, ...) each.
 
     The draws must be of the target, including its noise. For a predictive of real numbers use
@@ -34,7 +43,8 @@ def interval(draws: Any, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
     return lower, upper
 
 
-def interval_coverage(lower: Any, upper: Any, y: Any) -> jax.Array:
+@keeps_precision
+def interval_coverage(lower: Any, upper: Any, y: Any) -> Values:
     """The fraction of targets inside their intervals, ends included; best is the level the intervals were made for.
 
     Args:
@@ -68,7 +78,8 @@ COVERAGE_90 = Score(
 )
 
 
-def interval_width(lower: Any, upper: Any) -> jax.Array:
+@keeps_precision
+def interval_width(lower: Any, upper: Any) -> Values:
     """The mean width of intervals, in the units of y; with equal coverage, narrower is better.
 
     Args:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 
-from posteriax.metrics.inputs import as_gaussians, as_probs, score_classes
+from posteriax.metrics.inputs import Values, as_gaussians, as_probs, keeps_precision, score_classes
 from posteriax.metrics.score import Score
 from posteriax.posterior import log_mean
 
@@ -21,7 +21,8 @@ NLL = Score(
 )
 
 
-def nll(probs: Any, y: Any) -> jax.Array:
+@keeps_precision
+def nll(probs: Any, y: Any) -> Values:
     """The mean negative log probability of the label, in nats; best is 0.
 
         -1/N sum_i log p_i[y_i]
@@ -39,7 +40,8 @@ def nll(probs: Any, y: Any) -> jax.Array:
     return score_classes(_nll, as_probs("probs", probs), y)
 
 
-def normal_nll(mean: Any, scale: Any, y: Any) -> jax.Array:
+@keeps_precision
+def normal_nll(mean: Any, scale: Any, y: Any) -> Values:
     """Mean negative log density of y under a Gaussian, or a mixture of one Gaussian per draw, in nats per example.
 
         -1/N sum_i log 1/S sum_s prod_d N(y_id; mu_sid, sigma_sid^2)

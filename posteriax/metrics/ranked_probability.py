@@ -12,11 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from posteriax.metrics.inputs import as_gaussians, as_numbers, check_draws, mean_per_example, targets_like
+from posteriax.metrics.inputs import (
+    Values,
+    as_gaussians,
+    as_numbers,
+    check_draws,
+    keeps_precision,
+    mean_per_example,
+    targets_like,
+)
 from posteriax.metrics.score import Score
 
 
-def crps(draws: Any, y: Any) -> jax.Array:
+@keeps_precision
+def crps(draws: Any, y: Any) -> Values:
     """Mean CRPS of the distributions that put equal weight on every draw, exactly, in S log S. Best is 0.
 
         2 / S sum_s (x_s - y) (1[x_s > y] - (s - 1/2) / S)        x_1 <= ... <= x_S
@@ -65,7 +74,8 @@ def crps_of_ordered(draws: Any, y: Any) -> Any:
     return (2.0 * beyond * ((beyond > 0) - level)).mean(axis=0)
 
 
-def crps_normal(mean: Any, scale: Any, y: Any) -> jax.Array:
+@keeps_precision
+def crps_normal(mean: Any, scale: Any, y: Any) -> Values:
     """Mean CRPS of Gaussians, or of mixtures of one Gaussian per draw, in closed form. Best is 0.
 
         1/S sum_s A(y - mu_s, sigma_s) - 1/(2 S^2) sum_st A(mu_s - mu_t, sqrt(sigma_s^2 + sigma_t^2))

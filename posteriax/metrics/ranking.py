@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import as_binary, as_numbers
+from posteriax.metrics.inputs import Values, as_binary, as_numbers, keeps_precision
 from posteriax.metrics.score import Score
 
 
-def auroc(score: Any, y: Any) -> jax.Array:
+@keeps_precision
+def auroc(score: Any, y: Any) -> Values:
     """Area under the ROC curve: the chance that a 1 scores above a 0, where equal scores count half.
 
         P(score_1 > score_0) + P(score_1 = score_0) / 2
@@ -33,7 +34,8 @@ def auroc(score: Any, y: Any) -> jax.Array:
     return _by_rows(_auroc, score, as_binary(y, both=True))
 
 
-def average_precision(score: Any, y: Any) -> jax.Array:
+@keeps_precision
+def average_precision(score: Any, y: Any) -> Values:
     """Area under the precision-recall curve (AUC-PR) as average precision, a sum of steps as in scikit-learn.
 
         sum_n (R_n - R_(n-1)) P_n        over thresholds n: recall R_n, precision P_n
@@ -51,7 +53,8 @@ def average_precision(score: Any, y: Any) -> jax.Array:
     return _by_rows(_average_precision, score, as_binary(y, both=False))
 
 
-def fpr_at_tpr(score: Any, y: Any, tpr: float = 0.95) -> jax.Array:
+@keeps_precision
+def fpr_at_tpr(score: Any, y: Any, tpr: float = 0.95) -> Values:
     """False positive rate at the highest threshold with a true positive rate of at least `tpr` (FPR95).
 
     Best is 0. It is not symmetric: the literature on out-of-distribution detection labels in-distribution inputs 1,

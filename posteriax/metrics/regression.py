@@ -2,16 +2,23 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.metrics.inputs import as_numbers, check_same_shape, mean_per_example, targets_like
+from posteriax.metrics.inputs import (
+    Values,
+    as_numbers,
+    check_same_shape,
+    keeps_precision,
+    mean_per_example,
+    targets_like,
+)
 from posteriax.metrics.reductions import RootMean
 from posteriax.metrics.score import Score
 
 
-def rmse(mean: Any, y: Any) -> jax.Array:
+@keeps_precision
+def rmse(mean: Any, y: Any) -> Values:
     """Root of the mean squared error of the predicted means, in the units of y; best is 0.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import as_numbers, check_same_shape
+from posteriax.metrics.inputs import Values, as_numbers, check_same_shape, keeps_precision
 from posteriax.metrics.ranking import runs_of_equals
 
 
@@ -25,10 +25,11 @@ class RiskCoverage(NamedTuple):
     [0.0, 0.5]
     """
 
-    coverage: jax.Array
-    risk: jax.Array
+    coverage: Values
+    risk: Values
 
 
+@keeps_precision
 def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
     """The mean loss of the most confident examples, for every fraction kept.
 
@@ -42,7 +43,8 @@ def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
     return _curve(*_checked(confidence, loss))
 
 
-def aurc(confidence: Any, loss: Any) -> jax.Array:
+@keeps_precision
+def aurc(confidence: Any, loss: Any) -> Values:
     """Area under the risk-coverage curve: the mean risk over all fractions kept. Lower is better.
 
     An uninformative confidence has the mean loss; the best possible order puts the largest losses last.

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import as_numbers, scales_like
+from posteriax.metrics.inputs import as_numbers, keeps_precision, scales_like
 
 
 class VarianceParts(NamedTuple):
@@ -22,6 +22,7 @@ class VarianceParts(NamedTuple):
     weights: Any
 
 
+@keeps_precision
 def variance_parts(mean: Any, scale: Any) -> VarianceParts:
     """The variance of y as noise and disagreement of the draws, by the law of total variance, (N, ...) each.
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 
 import posteriax as px
+from posteriax.problem import InUnits
 
 RNG = np.random.default_rng(0)
 
@@ -110,3 +111,73 @@ def test_sets_of_classes_are_counted():
 def test_a_predictive_alone_cannot_be_made_conformal_by_compare():
     with pytest.raises(ValueError, match="pass posteriors to score several"):
         px.compare({"a": normal_predictive(np.zeros(50), 1.0)}, (np.zeros((50, 1)), np.zeros(50)), conformal=([], []))
+
+
+def constant_classes(p, rows):
+    """Every row has the probabilities 1 - p and p."""
+    return px.ClassPredictive(px.Categorical(), np.log(np.tile(np.float32([1 - p, p]), (1, rows, 1))))
+
+
+def test_sets_hold_their_level_when_all_predictions_are_equal():
+    """Labels of probability 0.35: a set without that class would hold 65 % of them."""
+    n, new, splits, level, rng = 50, 50, 100, 0.9, np.random.default_rng(4)
+    held, fresh = constant_classes(0.35, n), constant_classes(0.35, new)
+    covered = []
+    for _ in range(splits):
+        y, y_new = (rng.uniform(size=(2, n)) < 0.35).astype(int)
+        sets = px.conformal(held, y, level).sets(fresh)
+        covered.append(sets[np.arange(new), y_new].mean())
+    assert np.mean(covered) >= level - 3 * np.std(covered, ddof=1) / np.sqrt(splits)
+
+
+def test_the_label_that_sets_the_threshold_is_in_its_own_set():
+    """Whatever its probability, and however float32 rounds that in a batch of another size."""
+    for p in np.arange(1, 500) / 1000:
+        held = constant_classes(p, 10)
+        found = px.conformal(held, np.ones(10, int), 0.9)
+        assert found.sets(held)[:, 1].all(), p
+        logits = held.outputs.copy()
+        logits[..., 1] -= 2e-6  # float32's steps around log(0.001) are 5e-7
+        assert found.sets(px.ClassPredictive(px.Categorical(), logits))[:, 1].all(), p
+
+
+def test_intervals_hold_the_held_out_targets_that_they_were_made_from():
+    """At least ceil((n + 1) level) of them, also where rounding in float64 is as coarse as 2e-7."""
+    rng, n, level = np.random.default_rng(5), 200, 0.9
+    outputs = rng.normal(size=(3, n, 1)).astype(np.float32)
+    for offset in (0.0, 1.7e9):
+        likelihood = InUnits(px.Normal(1.0), offset=offset)
+        predictive = likelihood.predictive(outputs, {})
+        for _ in range(100):
+            y = offset + 3 * rng.normal(size=n)
+            low, high = px.conformal(predictive, y, level).interval(predictive)
+            assert ((low[:, 0] <= y) & (y <= high[:, 0])).sum() >= np.ceil((n + 1) * level)
+
+
+def count_predictive(rate, rows):
+    return px.Poisson(rate).predictive(np.zeros((1, rows, 1), np.float32), {})
+
+
+def test_intervals_of_counts_grow_from_zero_width():
+    """The predictive's own interval of a rate of 0.0025 is [0, 0], which holds 86 % of counts with a rate of 0.15."""
+    n, new, splits, level, rng = 50, 50, 200, 0.9, np.random.default_rng(6)
+    held, fresh = count_predictive(0.0025, n), count_predictive(0.0025, new)
+    np.testing.assert_array_equal(held.interval(level), 0.0)
+    covered = []
+    for _ in range(splits):
+        low, high = px.conformal(held, rng.poisson(0.15, n), level).interval(fresh)
+        y = rng.poisson(0.15, (new, 1))
+        covered.append(((low <= y) & (y <= high)).mean())
+    assert np.mean(covered) >= level - 3 * np.std(covered, ddof=1) / np.sqrt(splits)
+
+
+def test_intervals_of_counts_are_whole_numbers_by_the_formula():
+    predictive = px.join_examples([count_predictive(3.0, 5), count_predictive(40.0, 5)])
+    a, m, b = (poisson.ppf(q, np.repeat([3.0, 40.0], 5)) for q in (0.1, 0.5, 0.9))
+    y = np.array([3, 9, 0, 2, 1, 40, 41, 30, 60, 25])
+    q = np.sort(np.where(y < m, (m - y) / np.maximum(m - a, 1), (y - m) / np.maximum(b - m, 1)))[8]  # ceil(11 * 0.8)
+    found = px.conformal(predictive, y, 0.8)
+    low, high = found.interval(predictive)
+    assert found.threshold == pytest.approx(q, rel=1e-12)
+    np.testing.assert_array_equal(low[:, 0], np.maximum(np.ceil(m - q * np.maximum(m - a, 1)), 0))
+    np.testing.assert_array_equal(high[:, 0], np.floor(m + q * np.maximum(b - m, 1)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import posteriax as px
 from posteriax import metrics
+from posteriax.problem import InUnits
 
 RNG = np.random.default_rng(0)
 MEAN, SCALE = RNG.normal(size=(7, 5)), RNG.uniform(0.3, 2.0, size=(7, 5))
@@ -112,6 +113,60 @@ def test_rmse_of_many_keeps_its_digits():
     wide = draws.astype(np.float64)
     truth = (np.abs(wide - y).mean(axis=0) - np.abs(wide[:, None] - wide[None]).mean(axis=(0, 1)) / 2).mean()
     assert float(metrics.crps(draws, y)) == pytest.approx(truth, rel=1e-6)
+
+
+# at Unix times float32 knows numbers to 128, float64 to 2.4e-7: what is computed from differences moves by so little
+LATE = 1.7e9
+MOVED = {
+    "rmse": lambda by: metrics.rmse(MEAN + by, MEAN[::-1] + by),
+    "nll": lambda by: metrics.normal_nll(MEAN + by, SCALE, Y + by),
+    "crps": lambda by: metrics.crps(MEAN + by, Y + by),
+    "crps of mixtures": lambda by: metrics.crps_normal(MEAN + by, SCALE.astype(np.float32), Y + by),
+    "coverage": lambda by: metrics.interval_coverage(Y - 1 + by, Y + 1 + by, MEAN[0] + by),
+    "width": lambda by: metrics.interval_width(Y - 1 + by, Y + 0.3 + by),
+    "wasserstein": lambda by: metrics.wasserstein(MEAN + by, SCALE[:4] + by),
+    "lower end": lambda by: metrics.interval(MEAN + by)[0] - by,
+    "variance of the means": lambda by: metrics.variance_parts(MEAN + by, SCALE).weights,
+    "auroc": lambda by: metrics.auroc(MEAN[0] + by, [0, 1, 1, 0, 1]),
+    "average precision": lambda by: metrics.average_precision(MEAN[0] + by, [0, 1, 1, 0, 1]),
+    "fpr": lambda by: metrics.fpr_at_tpr(MEAN[0] + by, [0, 1, 1, 0, 1]),
+    "aurc": lambda by: metrics.aurc(MEAN[0] + by, SCALE[0]),
+    "risks": lambda by: metrics.risk_coverage(MEAN[0] + by, SCALE[0]).risk,
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_targets_far_from_zero_are_scored_in_their_own_precision(name):
+    moved, here = MOVED[name](LATE), MOVED[name](0.0)
+    np.testing.assert_allclose(moved, here, atol=1e-5)  # errors of 2.4e-7 in numbers, times slopes of up to 10
+
+
+def test_scores_of_unix_times_by_hand():
+    y = LATE + RNG.normal(size=1000)
+    assert metrics.rmse(y + 3, y) == pytest.approx(3, abs=1e-6)
+    assert metrics.interval_coverage(y - 0.5, y - 0.1, y) == 0.0
+    assert metrics.interval_width(y - 0.5, y - 0.1) == pytest.approx(0.4, abs=1e-6)
+    assert metrics.normal_nll(y + 3, 1.0, y) == pytest.approx(-scipy.stats.norm.logpdf(3), abs=1e-5)
+
+
+def test_evaluate_scores_unix_times_if_the_predictive_restores_their_units():
+    likelihood = InUnits(px.Normal(1.0), offset=LATE, scale=2.0)
+    predictive = likelihood.predictive(np.zeros((1, 1000, 1), np.float32), {})
+    found = px.evaluate(predictive, np.full(1000, LATE + 3.0))
+    assert found["rmse"] == pytest.approx(3.0, abs=1e-6) and found["coverage_90"] == 1.0
+    # float32 on standardised numbers of about 1
+    assert found["nll"] == pytest.approx(-scipy.stats.norm.logpdf(3.0, scale=2.0), abs=1e-6)
+
+
+def test_probabilities_below_float32_are_not_zero():
+    assert metrics.nll([[1e-60, 1.0]], [0]) == pytest.approx(-np.log(1e-60), rel=1e-12)
+
+
+def test_metrics_have_gradients():
+    """Of the rmse of errors e: e / (n rmse)."""
+    errors = MEAN[0] - Y
+    gradient = jax.grad(lambda mean: metrics.rmse(mean, Y))(MEAN[0].astype(np.float32))
+    np.testing.assert_allclose(gradient, errors / (5 * np.sqrt(np.mean(errors**2))), rtol=1e-5)
 
 
 JITTED = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,8 @@ class CountPredictive(NumberPredictive):
     >>> predictive.pmf(3)[0, 0].round(3).tolist(), predictive.quantile(0.9).item()
     ([0.135, 0.271, 0.271, 0.18], 4.0)
     """
+
+    whole_numbers: ClassVar[bool] = True
 
     def pmf(self, largest: int) -> np.ndarray:
         """The probability of every count from 0 to `largest`, (N, D, largest + 1)."""

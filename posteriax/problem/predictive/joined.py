@@ -71,6 +71,11 @@ class JoinedPredictive(Predictive):
         return self.parts[0].reported_uncertainty
 
     @property
+    def whole_numbers(self) -> bool:  # type: ignore[override]
+        """Whether targets are counts: 0, 1, 2, ..."""
+        return self.parts[0].whole_numbers
+
+    @property
     def mean(self) -> np.ndarray:
         """The expected target."""
         return self._join(lambda part: part.mean)

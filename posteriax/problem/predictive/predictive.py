@@ -32,6 +32,7 @@ class Predictive(ABC):
 
     scores: ClassVar[tuple[str, ...]] = ("nll",)  # names of the scores that apply by default
     reported_uncertainty: ClassVar[str] = "std"  # which of `uncertainties` drift tests use
+    whole_numbers: ClassVar[bool] = False  # whether targets are counts: 0, 1, 2, ...
 
     @property
     @abstractmethod
