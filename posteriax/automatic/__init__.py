@@ -4,6 +4,7 @@ from posteriax.automatic.baselines import fit_baselines as fit_baselines
 from posteriax.automatic.budget import Budget as Budget
 from posteriax.automatic.budget import seconds_of as seconds_of
 from posteriax.automatic.fitting import fit_until_converged as fit_until_converged
+from posteriax.automatic.fitting import points_to_compare as points_to_compare
 from posteriax.automatic.fitting import why_unusable as why_unusable
 from posteriax.automatic.outcome import MethodFailed as MethodFailed
 from posteriax.automatic.outcome import Outcome as Outcome

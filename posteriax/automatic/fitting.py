@@ -11,13 +11,15 @@ import numpy as np
 from posteriax.automatic.outcome import Outcome
 from posteriax.automatic.point_noise import with_own_noise, with_settled_noise
 from posteriax.automatic.recipes import Circumstances, RecipeRun, recipe_of
-from posteriax.automatic.reference import sample_reference
+from posteriax.automatic.reference import sample_reference, status_of
+from posteriax.diagnostics.weights_and_predictions import sample_of
 from posteriax.methods import Ensemble
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
 from posteriax.problem import Problem
 from posteriax.run import StoppingRule, UntilLevel, fit
 
 ROWS_TO_CHECK = 500
+POINTS_TO_COMPARE = 200  # training rows, at which chains are compared by their predictions
 DRAWS_TO_CHECK = 30
 WORSE_THAN_START = 0.1  # nats per training example: a network may have been trained before
 WORSE_THAN_MODE = 0.5  # nats per training example by which draws around a mode may be worse than the mode itself
@@ -68,7 +70,7 @@ def fit_until_converged(
     if not isinstance(stop, StoppingRule):  # that holds some rows out, which the prior must not depend on
         problem = problem.for_data(data)
     if recipe.is_reference and length is None:
-        some, limit = data[0][:ROWS_TO_CHECK], TIME_TO_SAMPLE if seconds is None else seconds
+        some, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
         return sample_reference(problem, data, some, seconds=limit, key=key, method=run.method, progress=progress)
     own_end = length is None and stop is None
@@ -118,10 +120,16 @@ def _ended(posterior: Posterior, data: Any, mode: Outcome | None, tried: list[st
     """Whether a usable posterior has converged. One around a mode has as far as the search for the mode has."""
     if mode is not None:
         return replace(mode, posterior=posterior, details=(*tried, *posterior.trace.notes))
-    diagnosis = posterior.diagnose(data[0][:ROWS_TO_CHECK])
+    diagnosis = posterior.diagnose(points_to_compare(data[0]))
     details = (*tried, *posterior.trace.notes, *diagnosis.verdict.splitlines())
-    # where it cannot be told, because the run was too short or the gradients too noisy, nothing is claimed
-    return Outcome("converged" if diagnosis.converged else "stopped at the budget", posterior, details)
+    return Outcome(status_of(diagnosis), posterior, details)
+
+
+def points_to_compare(x: Any) -> Any:
+    """A seeded sample of rows at which a run is judged, by everyone who judges it: the rule that ends it, the status
+    of the run and the estimators' warning. At other rows they might disagree."""
+    rows = sample_of(jax.tree.leaves(x)[0].shape[0], POINTS_TO_COMPARE)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], x)
 
 
 def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Posterior | None = None) -> str:

@@ -20,8 +20,10 @@ from posteriax._internal import cpu_tuning
 from posteriax._internal.memory import IN_MEMORY_BYTES, fitting
 from posteriax.automatic.outcome import Outcome
 from posteriax.automatic.principal_inputs import along_principal_inputs
+from posteriax.comparison import Status
 from posteriax.data import Batch
-from posteriax.diagnostics import UntilMixed, compare_chains, groups_of_chains
+from posteriax.diagnostics import Diagnosis, UntilMixed, compare_chains, groups_of_chains
+from posteriax.diagnostics.verdict import diverges
 from posteriax.methods import HMC, MCLMC
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem
@@ -45,7 +47,8 @@ def sample_reference(
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
     Four chains start from different weights. If they have not mixed in time, the outcome is what there is, and its
-    details say how far it got and what it would take.
+    details say how far it got and what it would take. The status is that of the posterior's diagnosis at `x`: chains
+    that have mixed but diverged too often are "not converged".
 
     Args:
         problem: network, likelihood and prior.
@@ -87,11 +90,25 @@ def sample_reference(
             continue
         posterior = posterior if turned is None else turned.in_own_weights(posterior)
         took = time.monotonic() - began
-        found = _found(sampler.name, posterior, took)
-        if _numbers(posterior)[0] < stop.rhat and _numbers(posterior)[1] >= stop.effective_draws:
-            return Outcome("converged", posterior, (*tried, *posterior.trace.notes, found), took)
-        details = (*tried, *posterior.trace.notes, found, what_it_takes(posterior, stop, took))
-        return Outcome("stopped at the budget", posterior, details, took)
+        diagnosis = posterior.diagnose(x)
+        status = status_of(diagnosis)
+        details = (*tried, *posterior.trace.notes, _found(sampler.name, posterior, took))
+        if status != "converged":
+            details += (diagnosis.verdict.splitlines()[0],)
+        if status == "stopped at the budget":
+            details += (what_it_takes(posterior, stop, took),)
+        return Outcome(status, posterior, details, took)
+
+
+def status_of(diagnosis: Diagnosis) -> Status:
+    """How a run ended that was not cut off by an error.
+
+    More draws do not cure divergences. Where convergence cannot be told, because the run was too short or the gradients
+    too noisy, it is not claimed.
+    """
+    if diagnosis.converged:
+        return "converged"
+    return "not converged" if diagnosis.sampler and diverges(diagnosis.sampler) else "stopped at the budget"
 
 
 def affordable_sampler(gradients: float, *, exact: bool = True) -> HMC | MCLMC:

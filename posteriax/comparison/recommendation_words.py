@@ -88,10 +88,12 @@ def cautions(comparison: Comparison, column: str, name: str, contenders: Sequenc
     """What to know before relying on the recommended row."""
     found = []
     run, check, n = comparison.runs.get(name), comparison.reference_check, count_test_rows(comparison)
-    if run is not None and run.status != "converged":
+    if run is not None and run.status == "not converged":
+        found.append(f"The run of {name} has not converged, and more time alone would not help.")
+    elif run is not None and run.status != "converged":
         found.append(f"The run of {name} stopped at the budget, before it had converged.")
     elif check is not None and check.converged is False and name == comparison.reference:
-        found.append(f"The chains of {name} have not mixed (R-hat {check.rhat:.2f}).")
+        found.append(f"The chains of {name} have not converged ({check.doubt}).")
     if 0 < n < FEW_ROWS:
         found.append(f"There are only {n} test rows: on {n} others, the scores could look different.")
     found += [

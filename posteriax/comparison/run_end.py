@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Status = Literal["converged", "stopped at the budget", "failed"]
-STATUSES: tuple[Status, ...] = ("converged", "stopped at the budget", "failed")
+Status = Literal["converged", "stopped at the budget", "not converged", "failed"]
+STATUSES: tuple[Status, ...] = ("converged", "stopped at the budget", "not converged", "failed")
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,8 @@ class RunEnd:
     """How a method's run ended.
 
     Args:
-        status: "converged", "stopped at the budget" or "failed". What failed is listed, but not scored.
+        status: "converged"; "stopped at the budget", before it had converged; "not converged", which more time would
+            not change, as with chains that diverge; or "failed". What failed is listed, but not scored.
         details: the numbers behind the status and what was tried, one sentence each.
         seconds: how long it took.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from posteriax.diagnostics.agreement import Agreement, Compared, groups_of_chains
 from posteriax.diagnostics.sampler import SamplerSummary
-from posteriax.diagnostics.verdict import WANTED_PER_CHAIN
+from posteriax.diagnostics.verdict import WANTED_PER_CHAIN, diverges
 from posteriax.diagnostics.wording import shown
 
 
@@ -41,7 +41,7 @@ def try_first(
         return f"max_leapfrogs= at least {math.ceil(10 / (1 - max(sampler.cut))) / 10:g} times as large"
     if stuck:
         return "let the warm-up find step_size=, or use a tenth of it"
-    if sampler is not None and sampler.divergences is not None and any(sampler.divergences):
+    if sampler is not None and diverges(sampler):
         return "target_acceptance=0.95"
     if len(groups_of_chains(compared.columns)) > 1:  # in different places, rather than mixing slowly in the same one
         return f"warmup={2 * warmup}, twice as long" if warmup else "a longer warm-up"

@@ -1,7 +1,7 @@
 """Diagnosis: whether a posterior can be trusted and, if not, what to do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from posteriax._internal.checks import check_count, check_inputs
 from posteriax.diagnostics import verdict as say
 from posteriax.diagnostics.advice import try_first, worst_place
-from posteriax.diagnostics.agreement import BAD, Agreement, Compared
+from posteriax.diagnostics.agreement import BAD, GOOD, Agreement, Compared, rhat_limit
 from posteriax.diagnostics.columns import FEWEST_DRAWS
 from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
 from posteriax.diagnostics.training import TrainingSummary, summarize_training
@@ -31,6 +31,7 @@ class Diagnosis:
         leaves: how well they agree on the weights of each leaf.
         sampler: acceptance, step size, divergences and energy, if recorded.
         training: how the objective changed, if the posterior was optimised.
+        shortcomings: why chains have not converged, a few words each; empty if nothing is known to be wrong.
 
     >>> print(Diagnosis("All is well.", chains=4, draws=500))
     All is well.
@@ -43,16 +44,25 @@ class Diagnosis:
     leaves: tuple[Agreement, ...] = ()
     sampler: SamplerSummary | None = None
     training: TrainingSummary | None = None
+    shortcomings: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool | None:
-        """Whether training has converged, or the chains agree on their predictions (or on their weights, without test
-        inputs) with an R-hat below 1.1; None if there is nothing to tell it by."""
+        """Whether training has converged, or the chains have: none of them is stuck, and
+
+        - the largest R-hat is at most 1.01, or what chance alone gives over as many values, but never above 1.05;
+        - every value has at least 100 effective draws per chain, all chains together (Vehtari et al. 2021);
+        - at most one transition in 1,000 diverged after the warm-up, if the sampler records that.
+
+        The values are predictions or, without test inputs, weights. None if nothing is wrong but too little is known:
+        there is only one chain, or the predictions never change. The first line of the verdict says the same.
+        """
         if self.training is not None:
             return self.training.converged
-        compared = [self.predictions] if self.predictions else list(self.leaves)
-        rhats = [row.worst_rhat for row in compared]
-        return None if not rhats or np.isnan(rhats).any() else max(rhats) <= BAD
+        if self.shortcomings:
+            return False
+        rhats = [row.worst_rhat for row in ([self.predictions] if self.predictions else self.leaves)]
+        return None if not rhats or np.isnan(rhats).any() else True
 
     def __str__(self) -> str:
         rows = (*([self.predictions] if self.predictions else []), *self.leaves)
@@ -91,7 +101,8 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     sampler = summarize_sampler(posterior.trace)
     if taken < FEWEST_DRAWS:
         few = f"Too few draws: {taken} per chain, but at least {FEWEST_DRAWS} are needed. Raise draws=."
-        return Diagnosis("\n".join([few, *say.of_sampler(sampler)]), chains, taken, sampler=sampler)
+        missing = say.shortcomings((), GOOD, (), sampler, chains=chains, draws=taken)
+        return _concluded([few, *say.of_sampler(sampler)], Diagnosis("", chains, taken, None, (), sampler), missing)
     weights = compare_chains_of_weights(source, taken)
     predictions = None
     if x is not None:
@@ -103,7 +114,19 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     if first is not None:
         lines += [worst_place(what_counts.summaries), f"Try first: {first}."]
     summary = predictions.summaries[0] if predictions is not None else None
-    return Diagnosis("\n".join(lines), chains, taken, summary, tuple(weights.summaries), sampler)
+    limit = rhat_limit(what_counts.columns) if chains > 1 else GOOD
+    missing = say.shortcomings(what_counts.summaries, limit, stuck, sampler, chains=chains, draws=taken)
+    return _concluded(lines, Diagnosis("", chains, taken, summary, tuple(weights.summaries), sampler), missing)
+
+
+def _concluded(lines: list[str], diagnosis: Diagnosis, shortcomings: Sequence[str]) -> Diagnosis:
+    """The diagnosis of chains with its verdict, which begins with what `converged` says."""
+    diagnosis = replace(diagnosis, shortcomings=tuple(shortcomings))
+    if diagnosis.converged:
+        lines = [f"Converged. {lines[0]}", *lines[1:]]
+    elif diagnosis.converged is False:
+        lines = [f"Not converged: {'; '.join(shortcomings)}.", *lines]
+    return replace(diagnosis, verdict="\n".join(lines))
 
 
 def is_sampled(posterior: DrawsPosterior) -> bool:

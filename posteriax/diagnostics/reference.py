@@ -1,4 +1,4 @@
-"""Can a posterior serve as a reference? Only if its chains agree on their predictions."""
+"""Can a posterior serve as a reference? Only if its chains agree on their predictions and have not diverged."""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +6,15 @@ from typing import Any
 
 import jax
 
+from posteriax.diagnostics.agreement import LARGEST
 from posteriax.diagnostics.columns import FEWEST_DRAWS
 from posteriax.diagnostics.diagnosis import is_sampled
+from posteriax.diagnostics.sampler import summarize_sampler
+from posteriax.diagnostics.verdict import diverges
 from posteriax.diagnostics.weights_and_predictions import worst_rhat_of_predictions
 from posteriax.posterior import DrawsPosterior, Posterior
 
-LIMIT = 1.05  # for R-hat in function space
+LIMIT = LARGEST  # for R-hat in function space
 
 
 @dataclass(frozen=True)
@@ -22,21 +25,40 @@ class ReferenceCheck:
         name: of the reference.
         rhat: the largest R-hat of its predictions (rank-normalised, split); NaN if unknown.
         unknown: why it is unknown.
+        divergences: how many transitions diverged after the warm-up, if too many did (docs/diagnostics.md); else 0.
 
     >>> ReferenceCheck("HMC", 1.62).note
     'HMC has not converged: R-hat 1.62 in function space (limit 1.05). Distances to it say little.'
     >>> ReferenceCheck("HMC", 1.01).converged
     True
+    >>> ReferenceCheck("HMC", 1.01, divergences=76).note
+    'HMC has not converged: 76 divergent transitions. Distances to it say little.'
     """
 
     name: str
     rhat: float = math.nan
     unknown: str = ""
+    divergences: int = 0
 
     @property
     def converged(self) -> bool | None:
-        """Whether R-hat is at most 1.05; None if unknown."""
+        """Whether R-hat is at most 1.05 and few transitions diverged; None if unknown.
+
+        Effective draws do not count here: a comparison looks at some of a reference's draws only, and reports the
+        distance between two halves of them as the floor of all distances.
+        """
+        if self.divergences:
+            return False
         return None if math.isnan(self.rhat) else self.rhat <= LIMIT
+
+    @property
+    def doubt(self) -> str:
+        """Why it has not converged, in a few words; empty if it has, or if that is unknown."""
+        if self.converged is not False:
+            return ""
+        diverged = f"{self.divergences:,} divergent transition{'s' if self.divergences > 1 else ''}"
+        parts = [diverged] if self.divergences else []
+        return " and ".join([*parts, *([f"R-hat {self.rhat:.2f}"] if self.rhat > LIMIT else [])])
 
     @property
     def note(self) -> str:
@@ -45,16 +67,13 @@ class ReferenceCheck:
             return f"Whether {self.name} has converged cannot be checked: {self.unknown}."
         if self.converged:
             return f"The chains of {self.name} agree: R-hat {self.rhat:.2f} in function space (limit {LIMIT})."
-        return (
-            f"{self.name} has not converged: R-hat {self.rhat:.2f} in function space (limit {LIMIT}). Distances to it "
-            f"say little."
-        )
+        limit = f" in function space (limit {LIMIT})" if self.rhat > LIMIT else ""
+        return f"{self.name} has not converged: {self.doubt}{limit}. Distances to it say little."
 
     @property
     def distance_words(self) -> str:
         """A heading for distances to the reference."""
-        doubt = f", which has not converged: R-hat {self.rhat:.2f}" if self.converged is False else ""
-        return f"distance to {self.name}{doubt}"
+        return f"distance to {self.name}" + (f", which has not converged: {self.doubt}" if self.doubt else "")
 
 
 def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None) -> ReferenceCheck:
@@ -80,4 +99,7 @@ def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None)
     if taken < FEWEST_DRAWS:
         return ReferenceCheck(name, unknown=f"its chains have fewer than {FEWEST_DRAWS} draws each")
     rhat = worst_rhat_of_predictions(posterior, x, chains, taken)
-    return ReferenceCheck(name, rhat, "its predictions are identical in every draw" if math.isnan(rhat) else "")
+    sampler = summarize_sampler(posterior.trace)
+    divergences = sum(sampler.divergences or ()) if sampler is not None and diverges(sampler) else 0
+    unknown = "its predictions are identical in every draw" if math.isnan(rhat) else ""
+    return ReferenceCheck(name, rhat, unknown, divergences)

@@ -8,15 +8,62 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posteriax.diagnostics.agreement import BAD, GOOD, Agreement, Compared, groups_of_chains, rhat_by_chance
+from posteriax.diagnostics.agreement import BAD, GOOD, Agreement, Compared, groups_of_chains, rhat_by_chance, rhat_limit
 from posteriax.diagnostics.sampler import SamplerSummary
 from posteriax.diagnostics.training import TrainingSummary
 from posteriax.diagnostics.wording import number, percent, shown, which_chains
 
 WANTED_PER_CHAIN = 100  # effective draws, below which R-hat itself is too noisy (Vehtari et al. 2021)
+# Divergent transitions after warm-up, of all. None is best. But a few that leave R-hat and effective draws intact are
+# "often good enough to move forward" (Stan's guide to its warnings), and in float32 one may be rounding.
+MOST_DIVERGENT = 1e-3
 LOW_ACCEPTANCE = 0.4
 LOW_EBFMI = 0.3
 OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}
+
+
+def shortcomings(
+    compared: Sequence[Agreement],
+    limit: float,
+    stuck: Sequence[int],
+    sampler: SamplerSummary | None,
+    *,
+    chains: int,
+    draws: int,
+) -> list[str]:
+    """Why chains have not converged, a few words each; empty if nothing is known to be wrong.
+
+    Args:
+        compared: predictions if there are any, otherwise leaves; empty if there are too few draws to compare.
+        limit: for R-hat.
+        stuck: chains that never moved.
+        sampler: what the sampler recorded.
+        chains, draws: the number of chains, and of draws of each that were examined.
+    """
+    reasons = [f"{which_chains(stuck).lower()} never moved"] if stuck else []
+    worst = max((row.worst_rhat for row in compared if not np.isnan(row.worst_rhat)), default=np.nan)
+    if worst > limit:
+        reasons.append(f"R-hat {shown(worst)} (limit {shown(limit)})")
+    wanted, least = WANTED_PER_CHAIN * chains, min((row.smallest_ess for row in compared), default=chains * draws)
+    if not compared or least < wanted:
+        kind = "effective draws" if compared else "draws"
+        reasons.append(f"{least:.0f} {kind} ({wanted} effective draws needed, {WANTED_PER_CHAIN} per chain)")
+    if sampler is not None and diverges(sampler):
+        count, total = sum(sampler.divergences or ()), chains * sampler.transitions
+        plural = "s" if count > 1 else ""
+        reasons.append(f"{count} divergent transition{plural} of {total:,} (at most 1 in {1 / MOST_DIVERGENT:,.0f})")
+    return reasons
+
+
+def diverges(sampler: SamplerSummary) -> bool:
+    """Whether more transitions diverged after the warm-up than can be tolerated. MCLMC and SG-MCMC have no
+    trajectories that could: MCLMC counts steps to infinite values instead, SG-MCMC records nothing.
+
+    >>> [diverges(SamplerSummary(1000, None, None, (1, 0, count, 0), None)) for count in (3, 4)]
+    [False, True]
+    """
+    divergences = sampler.divergences or ()
+    return sum(divergences) > MOST_DIVERGENT * len(divergences) * sampler.transitions
 
 
 def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
@@ -35,7 +82,7 @@ def of_predictions(predictions: Compared, draws: int) -> list[str]:
         return ["The predictions are identical in every draw, so there is nothing to compare. Use other inputs."]
     if summary.worst_rhat <= max(BAD, by_chance):
         good = f"above {GOOD} on {percent(summary.above_good)} of test points"
-        line = _agreement("function-space R-hat", summary.worst_rhat, summary.smallest_ess, good, by_chance, chains)
+        line = _agreement("function-space R-hat", predictions, good)
         return [line, *of_effective_draws(summary.smallest_ess, chains, draws)]
     extent = f"function-space R-hat above {BAD} on {percent(summary.above_bad)} of test points, at most "
     extent += shown(summary.worst_rhat)
@@ -63,16 +110,22 @@ def of_weights(weights: Compared, draws: int, *, predicted: bool) -> list[str]:
         ]
     least = min(leaf.smallest_ess for leaf in leaves)
     good = f"above {GOOD} for {good} of the weights"
-    line = _agreement("weight-space R-hat", worst.worst_rhat, least, good, by_chance, chains)
+    line = _agreement("weight-space R-hat", weights, good)
     return [line, *of_effective_draws(least, chains, draws)]
 
 
-def _agreement(what: str, worst: float, least: float, good: str, by_chance: float, chains: int) -> str:
+def _agreement(what: str, compared: Compared, good: str) -> str:
     """One line about chains that show no clear sign of not having mixed."""
-    many, most = number(chains), f"{what} at most {shown(worst)}"
+    by_chance, limit = rhat_by_chance(compared.columns), rhat_limit(compared.columns)
+    worst = max(row.worst_rhat for row in compared.summaries if not np.isnan(row.worst_rhat))
+    least = min(row.smallest_ess for row in compared.summaries)
+    many, most = number(compared.chains), f"{what} at most {shown(worst)}"
     chance = f"but with so few effective draws chance alone gives up to {shown(by_chance)}"
     if worst <= GOOD:
         return f"The {many} chains agree: {most}, at least {least:.0f} effective draws."
+    if worst <= limit and least >= WANTED_PER_CHAIN * compared.chains:
+        chance = f"where chance alone gives up to {shown(by_chance)} over so many values"
+        return f"The {many} chains agree: {most}, {chance}; at least {least:.0f} effective draws."
     if worst <= min(by_chance, BAD):
         return f"No sign that the {many} chains differ: {most}, {chance}."
     if worst <= by_chance:
@@ -113,11 +166,17 @@ def of_sampler(sampler: SamplerSummary | None) -> list[str]:
     if sampler.divergences is not None and any(sampler.divergences):
         count = sum(sampler.divergences)
         where = which_chains([chain for chain, of_chain in enumerate(sampler.divergences) if of_chain]).lower()
-        lines.append(
-            f"{count} divergent transition{'s' if count > 1 else ''} after warm-up ({where}): the step size is too "
-            f"large for part of the posterior, which the draws then miss. Raise target_acceptance=, or set a smaller "
-            f"step_size=."
-        )
+        many = f"{count} divergent transition{'s' if count > 1 else ''} after warm-up ({where})"
+        if diverges(sampler):
+            lines.append(
+                f"{many}: the step size is too large for part of the posterior, which the draws then miss. Raise "
+                f"target_acceptance=, or set a smaller step_size=."
+            )
+        else:
+            lines.append(
+                f"{many}, few enough to be tolerated. If the tails matter, see whether a higher target_acceptance= "
+                f"changes the result."
+            )
     if sampler.acceptance is not None and min(sampler.acceptance) < LOW_ACCEPTANCE:
         where = which_chains([chain for chain, rate in enumerate(sampler.acceptance) if rate < LOW_ACCEPTANCE]).lower()
         lines.append(
@@ -162,14 +221,15 @@ def _of_stationarity(training: TrainingSummary, members: int) -> str:
     if training.not_stationary:
         longer = f"train longer (try steps={_round(4 * training.steps)})"
         return f"{whose(training.not_stationary)} had not converged: {longer}."
+    if training.falling:
+        return (
+            f"The objective of {whose(training.falling).lower()} was falling at the end, so it had not converged: use "
+            f"a smaller learning rate."
+        )
     if training.unsure:
         todo = "use a larger batch_size=, more draws= in px.VI, or train longer"
         who = whose(training.unsure).lower() if members == 1 else whose(training.unsure)
         return f"The gradients are too noisy to tell whether {who} converged: {todo}."
-    if training.falling:
-        return (
-            f"The objective of {whose(training.falling).lower()} was falling at the end: use a smaller learning rate."
-        )
     return "converged"
 
 
@@ -180,12 +240,16 @@ def _of_objective(training: TrainingSummary, members: int) -> str:
     whose = f" of {len(moving)} of {members} members" if moving and members > 1 else ""
     longer = f"train longer (try steps={_round(4 * training.steps)})"
     if training.falling:
-        return f"The {name}{whose} was falling when training ended: use a smaller learning rate."
+        return (
+            f"The {name}{whose} was falling when training ended, so it had not converged: use a smaller learning rate."
+        )
     if training.rising:
         return f"The {name}{whose} was still rising when training ended, so it had not converged: {longer}."
     if training.rising_before:
-        why = "but it was rising just before, and a learning rate that decays to zero ends any rise"
-        return f"The {name} levelled off, {why}: {longer} and see whether it ends higher."
+        return (
+            f"Not shown to have converged: the {name} levelled off, but it was rising just before, and a learning rate "
+            f"that decays to zero ends any rise. {longer.capitalize()}, and see whether it ends higher."
+        )
     return f"The {name} levelled off: converged, judging by the objective alone."
 
 

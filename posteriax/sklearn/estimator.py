@@ -12,13 +12,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
-from posteriax.automatic import Circumstances, MethodFailed, Outcome, fit_until_converged
+from posteriax.automatic import Circumstances, MethodFailed, Outcome, fit_until_converged, points_to_compare
 from posteriax.comparison import EarlyStopping, RunEnd, conformal
 from posteriax.posterior import Posterior, read_bytes, to_bytes
 from posteriax.problem import Network, Predictive, Problem
 from posteriax.problem import network as as_network
 
-LOOKED_AT = 200  # training rows, to see whether the run has converged
 FEWEST = 2
 LOOK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
 
@@ -82,7 +81,7 @@ class BayesianEstimator(BaseEstimator):
             raise MethodFailed(self.method, outcome)
         self.posterior_ = self._in_units(outcome.posterior)
         self._ended = RunEnd(outcome.status, outcome.details, outcome.seconds)
-        self._looked_at = x[:LOOKED_AT]
+        self._looked_at = points_to_compare(x)
         self._calibration = None
         if held.any():
             self._calibration = self._standardised(X[held]), y[held]
@@ -102,7 +101,8 @@ class BayesianEstimator(BaseEstimator):
 
     @property
     def outcome_(self) -> Outcome:
-        """How the run ended: "converged" or "stopped at the budget", what was tried, and how long it took."""
+        """How the run ended ("converged", "stopped at the budget" or "not converged"), what was tried, and how long
+        it took."""
         check_is_fitted(self)
         return Outcome(self._ended.status, self.posterior_, self._ended.details, self._ended.seconds)
 

@@ -53,7 +53,7 @@ def test_of_ties_a_reference_that_has_not_mixed_is_not_preferred():
     assert px.recommend(doubtful).name == "vi"
     alone = px.recommend(replace(doubtful, best={"test": {"nll": ("hmc",)}}))
     assert alone.name == "hmc"
-    assert "The chains of hmc have not mixed (R-hat 1.60)." in alone.cautions
+    assert "The chains of hmc have not converged (R-hat 1.60)." in alone.cautions
 
 
 def test_of_ties_the_calibrated_one_is_preferred():

@@ -1,12 +1,17 @@
 """What diagnose() says of posteriors whose state is known, because they were made up."""
 
 import re
+from dataclasses import dataclass
 
+import jax.numpy as jnp
+import known
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import posteriax as px
 from posteriax import families as q
+from posteriax import priors as p
 from posteriax.diagnostics import weights_and_predictions
 from posteriax.diagnostics.agreement import compare_chains, rhat_by_chance
 from posteriax.posterior import DrawsPosterior
@@ -43,11 +48,16 @@ def move(*chains):
     return change
 
 
+def reasons(diagnosis):
+    """The verdict on chains that have not converged, after its first line."""
+    first, _, rest = diagnosis.verdict.partition("\n")
+    assert diagnosis.converged is False and first == f"Not converged: {'; '.join(diagnosis.shortcomings)}."
+    return rest
+
+
 def test_chains_that_agree():
     diagnosis = made_up().diagnose(X)
-    assert diagnosis.verdict.startswith(
-        ("The four chains agree: function-space", "No sign that the four chains differ")
-    )
+    assert diagnosis.verdict.startswith("Converged. The four chains agree: function-space")
     assert len(diagnosis.verdict.splitlines()) == 1
     assert diagnosis.predictions.size == diagnosis.predictions.looked_at == 30
     assert diagnosis.predictions.worst_rhat < 1.02
@@ -65,16 +75,16 @@ def test_chains_that_agree():
 @pytest.mark.parametrize("problem", [CLASSES, NUMBERS], ids=["classes", "numbers"])
 def test_chains_that_have_not_met_are_named(moved, verdict, problem):
     diagnosis = made_up(move(*moved), problem=problem).diagnose(X)
-    assert diagnosis.verdict.startswith(verdict)
+    assert reasons(diagnosis).startswith(verdict)
     assert "Lengthen the warm-up" in diagnosis.verdict
     assert diagnosis.predictions.above_bad > 0.5
 
 
 def test_two_of_five_chains_and_no_two():
     five = made_up(lambda p: (move(1)(p), move(4)(p), move(4)(p)), chains=5, problem=NUMBERS).diagnose(X)
-    assert five.verdict.startswith("Two of five chains (chains 1 and 4) have not mixed with the others")
+    assert reasons(five).startswith("Two of five chains (chains 1 and 4) have not mixed with the others")
     no_two = made_up(lambda p: [move(*range(i, 4))(p) for i in range(4)], problem=NUMBERS).diagnose(X)
-    assert no_two.verdict.startswith("No two of the four chains have mixed")
+    assert reasons(no_two).startswith("No two of the four chains have mixed")
 
 
 def test_predictions_are_compared_chain_by_chain_and_point_by_point():
@@ -97,9 +107,9 @@ def test_symmetric_chains_differ_in_weights_and_agree_in_predictions():
 
     posterior = made_up(flip)
     both = posterior.diagnose(X).verdict.splitlines()
-    assert both[0].startswith(("The four chains agree: function-space", "No sign that the four chains differ"))
+    assert both[0].startswith("Converged. The four chains agree: function-space")
     assert both[1].startswith("In weight space the chains differ") and "symmetries" in both[1]
-    alone = posterior.diagnose().verdict
+    alone = reasons(posterior.diagnose())
     assert alone.startswith("In weight space the four chains have not mixed") and "diagnose(x)" in alone
 
 
@@ -122,7 +132,7 @@ def test_a_chain_that_never_moved():
         for leaf in params.values():
             leaf[1] = leaf[1, :1]
 
-    lines = made_up(stop).diagnose(X).verdict.splitlines()
+    lines = reasons(made_up(stop).diagnose(X)).splitlines()
     assert lines[0].startswith("Chain 1 of four never moved")
     assert "chain 1" in lines[1]
 
@@ -132,7 +142,7 @@ def test_no_chain_ever_moved():
         for leaf in params.values():
             leaf[:] = leaf[:, :1]
 
-    assert made_up(stop).diagnose(X).verdict.startswith("All four chains never moved")
+    assert reasons(made_up(stop).diagnose(X)).startswith("All four chains never moved")
 
 
 def test_one_chain_cannot_show_that_it_has_met_others():
@@ -146,15 +156,14 @@ def test_chains_that_drift_together_are_slow():
     def drift(params):
         params["w"] += np.linspace(-4, 4, 500)[None, :, None, None]
 
-    verdict = made_up(drift, problem=NUMBERS).diagnose(X).verdict
-    assert verdict.startswith(
+    assert reasons(made_up(drift, problem=NUMBERS).diagnose(X)).startswith(
         ("The four chains are in the same place but", "It is unclear whether the four chains have mixed")
     )
 
 
 def test_too_few_draws():
-    assert made_up(draws=3).diagnose(X).verdict.startswith("Too few draws: 3 per chain")
-    lines = made_up(draws=30).diagnose(X).verdict.splitlines()
+    assert reasons(made_up(draws=3).diagnose(X)).startswith("Too few draws: 3 per chain")
+    lines = reasons(made_up(draws=30).diagnose(X)).splitlines()
     assert lines[0].startswith(("No sign", "It is unclear whether the four chains have mixed"))
     assert lines[1].startswith("Too few effective draws: ") and "400 are needed" in lines[1]
 
@@ -191,6 +200,91 @@ def test_divergences_after_warm_up_count():
     assert diagnosis.sampler.transitions == 500
     assert "3 divergent transitions after warm-up (chains 1 and 3)" in diagnosis.verdict
     assert "3 divergences in 4 x 500 transitions" in str(diagnosis)
+
+
+def widen(params):
+    """One chain is twice as wide: the folded R-hat sees it, effective draws for the location do not."""
+    params["w"][1] *= 2.0
+
+
+@pytest.mark.parametrize(
+    ("change", "draws", "divergent", "shortcoming"),
+    [
+        (None, 500, 2, None),  # one in a thousand is tolerated
+        (widen, 500, 0, "R-hat "),
+        (None, 60, 0, "effective draws (400 effective draws needed, 100 per chain)"),
+        (None, 500, 3, "3 divergent transitions of 2,000 (at most 1 in 1,000)"),
+    ],
+    ids=["none", "R-hat", "draws", "divergences"],
+)
+@pytest.mark.parametrize("x", [None, X], ids=["weights", "predictions"])
+def test_each_condition_alone_decides_whether_chains_have_converged(change, draws, divergent, shortcoming, x):
+    """Independent draws: 2,000 of them have about 2,000 effective ones, 240 can have no more than about 240."""
+    trace = recorded(draws, divergent=False)
+    trace["divergent"][0, :divergent] = True
+    diagnosis = made_up(change, draws=draws, problem=NUMBERS, **trace).diagnose(x)
+    assert diagnosis.converged is (shortcoming is None)
+    assert len(diagnosis.shortcomings) == (shortcoming is not None)
+    if shortcoming is not None:
+        assert shortcoming in diagnosis.shortcomings[0]
+        assert diagnosis.verdict.startswith(f"Not converged: {diagnosis.shortcomings[0]}.\n")
+    else:
+        assert diagnosis.verdict.startswith("Converged. ") and "few enough to be tolerated" in diagnosis.verdict
+        assert "Try first" not in diagnosis.verdict
+
+
+def test_samplers_that_record_no_divergences_are_judged_by_their_draws():
+    assert made_up(log_joint=np.zeros((4, 500))).diagnose(X).converged is True
+    assert made_up(draws=60, log_joint=np.zeros((4, 60))).diagnose(X).converged is False
+
+
+def test_one_chain_may_be_known_to_be_wrong_but_not_to_be_right():
+    assert made_up(chains=1).diagnose(X).converged is None
+    assert made_up(chains=1, draws=60).diagnose(X).converged is False
+    diverging = {"divergent": np.arange(500)[None] < 5}
+    assert made_up(chains=1, **diverging).diagnose(X).shortcomings == (
+        "5 divergent transitions of 500 (at most 1 in 1,000)",
+    )
+
+
+def funnel():
+    """Neal's funnel: v ~ N(0, 3^2), x_i ~ N(0, exp(v / 2)^2). The output is what the prior lacks of its log density."""
+
+    def log_density(params, x):
+        scale = jnp.exp(params["v"][0] / 2)
+        narrow = dist.Normal(0.0, scale).log_prob(params["x"]) - dist.Normal(0.0, 1.0).log_prob(params["x"])
+        return x * narrow.sum()
+
+    @dataclass(frozen=True)
+    class Given(px.NumberLikelihood):
+        def distribution(self, latents, outputs):
+            return dist.Normal(outputs, 1.0)
+
+        def log_prob(self, latents, outputs, y):
+            return outputs[:, 0]
+
+    params = {"v": np.zeros(1, np.float32), "x": np.ones(5, np.float32)}
+    return px.Problem((log_density, params), Given(), prior={"v": p.Normal(3.0), "x": p.Normal(1.0)})
+
+
+def test_a_funnel_whose_neck_is_missed_is_not_converged():
+    """P(v < -5) is 0.048. NUTS at its usual acceptance hardly ever gets there."""
+    data = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
+    method = px.NUTS(warmup=200, max_doublings=6)
+    posterior = px.fit(funnel(), data, method, draws=300, chains=4, key=1)
+    diagnosis = posterior.diagnose()
+    assert (posterior.draws.network["v"] < -5.0).mean() < 0.02
+    assert diagnosis.converged is False
+    assert any("effective draws" in reason for reason in diagnosis.shortcomings)
+    assert any("divergent" in reason for reason in diagnosis.shortcomings)
+
+
+def test_a_gaussian_that_is_sampled_well_is_converged():
+    exact = known.linear_regression()
+    posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=100), draws=300, chains=4, key=0)
+    for x in (None, exact.data[0]):
+        diagnosis = posterior.diagnose(x)
+        assert diagnosis.converged is True and diagnosis.verdict.startswith("Converged. ")
 
 
 def test_low_acceptance_and_energy():
@@ -273,7 +367,10 @@ NOISE = np.random.default_rng(0).normal(size=(3, 800))
             -300.0 + 0.5 * STEPS + 5 * NOISE[0],
             "The log joint was still rising when training ended, so it had not converged: train longer",
         ),
-        (-300.0 - 0.5 * STEPS + 5 * NOISE[0], "The log joint was falling when training ended: use a smaller"),
+        (
+            -300.0 - 0.5 * STEPS + 5 * NOISE[0],
+            "The log joint was falling when training ended, so it had not converged: use a smaller",
+        ),
         (-300.0 + 1e-4 * STEPS, "The log joint levelled off: converged"),  # clear, but a fiftieth of a nat
         (np.stack([STEPS, 0 * STEPS, 0 * STEPS]) + NOISE, "The log joint of 1 of 3 members was still rising"),
         (np.zeros(10), "Too few steps were recorded"),
@@ -283,6 +380,8 @@ def test_training(objective, verdict):
     points = made_up(chains=len(np.atleast_2d(objective)), draws=1, log_joint=objective)
     diagnosis = points.diagnose(X)
     assert diagnosis.verdict.startswith(verdict)
+    says = None if "too few" in verdict.lower() else "not converged" not in diagnosis.verdict
+    assert diagnosis.converged is says
     assert "no R-hat" in diagnosis.verdict
     assert "in the quarter before" not in diagnosis.verdict
 

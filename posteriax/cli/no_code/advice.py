@@ -10,7 +10,7 @@ from posteriax.cli.user_data.columns import Category, Number
 from posteriax.cli.user_data.preparation import Preparation
 from posteriax.cli.user_data.prepared import join_tests
 
-WORST_FIRST = ("failed", "stopped at the budget", "converged")
+WORST_FIRST = ("failed", "not converged", "stopped at the budget", "converged")
 
 
 def describe_run(outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, px.RunEnd]:

@@ -8,8 +8,8 @@ from posteriax.comparison.recommendation import Recommendation
 from posteriax.comparison.report.wording import fidelity, warning
 from posteriax.comparison.report_context import ReportContext
 
-SIGNS = {"converged": "✓", "stopped at the budget": "◷", "failed": "✕"}
-CLASSES = {"converged": "done", "stopped at the budget": "stopped", "failed": "failed"}
+SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕"}
+CLASSES = {"converged": "done", "stopped at the budget": "stopped", "not converged": "stopped", "failed": "failed"}
 
 
 def advice(comparison: Comparison, context: ReportContext) -> str:

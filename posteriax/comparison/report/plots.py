@@ -122,7 +122,7 @@ def _distance(comparison: Comparison) -> Any:
     axis.set_xlim(left=0)
     axis.set_ylim(-0.6, len(lines) - 0.4)
     check = comparison.reference_check
-    doubt = f",\nwhich has not converged: R-hat {check.rhat:.2f}" if check is not None and doubtful else ""
+    doubt = f",\nwhich has not converged: {check.doubt}" if check is not None and doubtful else ""
     axis.set_xlabel(f"{comparison.score(column).title} to {comparison.reference}{doubt}")
     return figure
 
