@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 
 # the function to call in place of an operation; None to keep it
 Rule = Callable[[JaxprEqn], Callable[..., Any] | None]
@@ -31,23 +31,6 @@ def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule]) -> Calla
         return jax.tree.unflatten(jax.tree.structure(spec), outputs)
 
     return faster
-
-
-def uses_primitive(fun: Callable[..., Any], primitive: Primitive, *args: Any) -> bool:
-    """Whether a function's program contains a primitive, at any depth.
-
-    >>> from jax.extend.core.primitives import sin_p
-    >>> uses_primitive(jax.jit(jax.numpy.sin), sin_p, 1.0), uses_primitive(jax.numpy.cos, sin_p, 1.0)
-    (True, False)
-    """
-    return _holds(jax.make_jaxpr(fun)(*args).jaxpr, primitive)
-
-
-def _holds(jaxpr: Jaxpr, primitive: Primitive) -> bool:
-    return any(
-        eqn.primitive is primitive or any(_holds(inner, primitive) for inner in jaxprs_in_params(eqn.params))
-        for eqn in jaxpr.eqns
-    )
 
 
 class _Rewriting:

@@ -2,12 +2,14 @@
 
 The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
 how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
-device running its own loop; members that share a device are vmapped, or stepped in turn.
+device running its own loop. Members that share a CPU device take turns: each takes all steps of the chunk, in the same
+loop as it would run alone (`in_turn`), so that the layout of members does not change the result, bit for bit, either.
+Members that share an accelerator are vmapped, which rounds differently for different numbers of members.
 
-Over the mesh's axis "data", a full batch is split by hand, and its samplers sum over the axis. A minibatch is split by
-the compiler: a kernel's step is written for the whole batch, the batch is declared to be split, and the compiler
-divides the work and adds the sums. Noise for each example has the same values however the batch is split, since JAX
-derives it from the key and the index in the whole array.
+Over the mesh's axis "data", sums are added in another order, and results differ by rounding. A full batch is split by
+hand, and its samplers sum over the axis. A minibatch is split by the compiler: a kernel's step is written for the whole
+batch, the batch is declared to be split, and the compiler divides the work and adds the sums. Noise for each example
+has the same values however the batch is split, since JAX derives it from the key and the index in the whole array.
 """
 
 from collections.abc import Callable
@@ -17,14 +19,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core.primitives import conv_general_dilated_p, scatter_add_p
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from posteriax import distributed
 from posteriax._internal import cpu_tuning
 from posteriax._internal.memory import CHUNK_BYTES
-from posteriax._internal.rewriting import uses_primitive
 from posteriax.data import Augmentation, Batch, Minibatches, full_batch
 from posteriax.methods import Members
 from posteriax.run.keys import Streams, streams
@@ -62,7 +62,7 @@ class Program:
         self.shard = shard
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
-        self.one_by_one = self.members > mesh.shape["members"] and self._prefers_one_by_one()
+        takes_turns = self.platform == "cpu"
         split, everywhere, second = P("members"), P(), P(None, "members")
         examples = P("data") if self.method.full_batch else everywhere
         # left to the compiler is only what needs it: a program for members alone is the same with and without this
@@ -70,7 +70,9 @@ class Program:
         by_hand = {"members"} if self.splits_batches else {"members", "data"}
         spread = partial(jax.shard_map, mesh=mesh, axis_names=by_hand, check_vma=False)
         start = spread(
-            over_members(self._start_member, shared=2), in_specs=(split, everywhere, examples), out_specs=split
+            self._start_in_turn if takes_turns else over_members(self._start_member, shared=2),
+            in_specs=(split, everywhere, examples),
+            out_specs=split,
         )
         if self.splits_batches:
             start = self._declaring_states(start, 1)
@@ -78,7 +80,7 @@ class Program:
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
         self.start = jax.jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
         chunk = spread(
-            self._take_steps,
+            self._take_steps_in_turn if takes_turns else self._take_steps,
             in_specs=(split, split, examples, everywhere, everywhere),
             out_specs=(split, split, split, second, second),
         )
@@ -113,25 +115,6 @@ class Program:
             leaves = jax.tree.leaves(self.task.problem.latents)
             bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.task.thin
         return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.task.steps)))
-
-    def _prefers_one_by_one(self) -> bool:
-        """Whether a device should step its members in turn: what is slow on CPUs when vectorised over weights.
-
-        That is convolutions, which become grouped ones, and rows of weights looked up for words, whose gradients are
-        scattered back to those rows.
-        """
-        problem, example = self.task.problem, self.task.example
-        with cpu_tuning.tracing_for(self.platform):
-            if not cpu_tuning.in_use(cpu_tuning.IMAGES):
-                return False
-        two = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((2, *spec.shape), spec.dtype), example)
-        apply, params = problem.network.apply, problem.network.params
-        return uses_primitive(apply, conv_general_dilated_p, params, two) or uses_primitive(
-            jax.grad(lambda params, x: sum(leaf.sum() for leaf in jax.tree.leaves(apply(params, x)))),
-            scatter_add_p,
-            params,
-            two,
-        )
 
     def place(self, tree: Any, *over: str | None) -> Any:
         """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""
@@ -177,6 +160,16 @@ class Program:
         state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
         return keys, self._placed(state) if self.splits_batches else state
 
+    def _start_in_turn(self, members: jax.Array, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+        """The keys and states of the members on one device, which start one after another."""
+        start_one = over_members(self._start_member, shared=2)
+
+        def start(member: jax.Array, _: Any) -> tuple[Streams, Any]:
+            return start_one(_part_of_member(members, member), key, data)
+
+        shapes = jax.eval_shape(start, jnp.int32(0), None)
+        return in_turn(start, _room(shapes, len(members), axis=0), (0, 0), len(members), wanted=members[0] >= 0)
+
     def _placed(self, state: Any) -> Any:
         """The state, declared to be whole on every device of a group, or in parts for the leaves that are sharded."""
         specs = split_state(state, self.shard, self.mesh.shape["data"])
@@ -206,17 +199,16 @@ class Program:
     def _take_steps(
         self, keys: Streams, states: Any, data: Data, first: jax.Array, last: jax.Array
     ) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
-        """Steps `first` to `last` of the members on one device; ends early at a non-finite value.
+        """Steps `first` to `last` of members that step together; ends early at a non-finite value.
 
-        Returns the states, the step reached and whether all values are finite (on this device), and what every step
+        Returns the states, the step reached and whether all values are finite, and what every step
         recorded and drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is
         not yet due at the end of the chunk is in the last place, and becomes the first of the next chunk.
         """
         minibatches, warmup, thin = self.minibatches, self.task.warmup, self.task.thin
         per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
         one = lambda keys, state, order, step: self._step_member(keys, state, order, step, first, data)  # noqa: E731
-        over = one_member_after_another if self.one_by_one else over_members
-        all_members = jax.jit(over(one, shared=1))  # traced once, both for the shapes below and for the loop
+        all_members = jax.jit(over_members(one, shared=1))  # traced once, both for the shapes below and for the loop
         order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
         shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
         places = (self.capacity, self.capacity // thin + 2)
@@ -250,6 +242,25 @@ class Program:
         reached, states, _, well, (infos, drawn) = jax.lax.while_loop(going, advance, carry)
         return states, reached[None], well[None], infos, drawn
 
+    def _take_steps_in_turn(
+        self, keys: Streams, states: Any, data: Data, first: jax.Array, last: jax.Array
+    ) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
+        """`_take_steps` for each member on one device in turn; the step reached and `well` are given for each.
+
+        After a non-finite value of one, the others go no further than the step at which it stopped.
+        """
+        count = len(keys.order)
+
+        def take(member: jax.Array, room: Any) -> Any:
+            states, reached, *_ = room
+            of_one = (_part_of_member(tree, member) for tree in (keys, states))
+            return self._take_steps(*of_one, data, first, reached.min())
+
+        room = (states, jnp.full(count, last), jnp.ones(count, bool))
+        *_, infos, drawn = jax.eval_shape(take, jnp.int32(0), room)
+        room = (*room, _room(infos, count, axis=1), _room(drawn, count, axis=1))
+        return in_turn(take, room, (0, 0, 0, 1, 1), count, wanted=first < last)
+
 
 def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
     """Map over the leading axis of all arguments but the last `shared` ones; a single member is not vmapped."""
@@ -265,14 +276,55 @@ def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., 
     return mapped
 
 
-def one_member_after_another(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
-    """`over_members` as a loop."""
+def in_turn(
+    function: Callable[[jax.Array, Any], Any], room: Any, axes: tuple[int, ...], members: int, wanted: jax.Array
+) -> Any:
+    """Fill a tuple with what a function returns for one member after another.
 
-    def mapped(*args: Any) -> Any:
-        own, common = args[: len(args) - shared], args[len(args) - shared :]
-        return jax.lax.map(lambda one: function(*one, *common), own)
+    A member's bits do not depend on how many take turns: the function computes with arrays of one member, and is always
+    the body of a loop whose length the compiler does not know. With a length of 1 known to it, the compiler would
+    dissolve the loop, and what it then fuses, and so rounds together, may differ from what it fuses inside.
 
-    return mapped
+    Args:
+        function: of a member's index and the tuple so far. Its results have length 1 along the members' axis.
+        room: arrays for the results of all members.
+        axes: which axis is the members', for each item of the tuple.
+        members: how many there are.
+        wanted: true, but not a constant: this hides the length.
+
+    >>> double = lambda member, room: (2 * jnp.arange(3)[member][None],)
+    >>> in_turn(double, (jnp.zeros(3, int),), (0,), 3, wanted=jnp.bool_(True))[0].tolist()
+    [0, 2, 4]
+    """
+
+    def going(carry: Any) -> jax.Array:
+        return (carry[0] < members) & wanted
+
+    def advance(carry: Any) -> Any:
+        member, room = carry
+        new = function(member, room)
+        put = [
+            jax.tree.map(lambda a, b, axis=axis: jax.lax.dynamic_update_slice_in_dim(a, b, member, axis), old, values)
+            for old, values, axis in zip(room, new, axes, strict=True)
+        ]
+        return member + 1, tuple(put)
+
+    return jax.lax.while_loop(going, advance, (jnp.int32(0), tuple(room)))[1]
+
+
+def _part_of_member(tree: Any, member: jax.Array) -> Any:
+    """One member's part of arrays with a leading axis of members, which it keeps, with length 1."""
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, member, 1), tree)
+
+
+def _room(shapes: Any, members: int, axis: int) -> Any:
+    """Arrays for the results of all members, by the shapes of those of one. `lax.full` can make keys, too."""
+
+    def make(one: Any) -> jax.Array:
+        shape = (*one.shape[:axis], members, *one.shape[axis + 1 :])
+        return jax.lax.full(shape, 0, one.dtype)
+
+    return jax.tree.map(make, shapes)
 
 
 def _constrained(tree: Any, spec: P) -> Any:

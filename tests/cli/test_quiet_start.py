@@ -16,5 +16,6 @@ MODULE = "import runpy, sys; sys.argv = ['posteriax', '--version']; runpy.run_mo
 def test_only_the_command_line_silences_the_compiler(program, silenced):
     show = "import atexit, os; atexit.register(lambda: print(os.environ.get('TF_CPP_MIN_LOG_LEVEL')))\n"
     unset = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    done = subprocess.run([sys.executable, "-c", show + program], capture_output=True, text=True, timeout=300, env=unset)
+    command = [sys.executable, "-c", show + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=unset)
     assert (done.stdout.splitlines()[-1] == "3") is silenced, done.stderr  # JAX itself may set another level

@@ -7,7 +7,6 @@ import weakref
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import known
 import numpy as np
 import optax
@@ -107,26 +106,6 @@ def test_members_run_on_all_devices(problem, moons):
     program = Program(Ensemble(px.MAP(), 2).bind(task), None, members_mesh(2, None))
     _, states = program.begin(jax.random.key(0), (x, y))
     assert len(jax.tree.leaves(states)[0].sharding.device_set) == 2
-
-
-@pytest.mark.parametrize(
-    ("network", "in_turn"),
-    [
-        (lambda w, x: w[x].mean(axis=1), True),  # embeddings
-        (lambda w, x: jax.lax.conv_general_dilated(x[:, None] + 0.0, w.T[None], (1,), "SAME")[:, 0], True),
-        (lambda w, x: x[:, jnp.array([2, 0, 1])] @ w[:3], False),  # columns of the data, not of the weights
-    ],
-    ids=["embeddings", "convolution", "products"],
-)
-def test_members_that_share_a_cpu_take_turns_if_vectorising_them_is_slow(network, in_turn):
-    from posteriax.methods import Task
-    from posteriax.methods.ensemble import Ensemble
-
-    problem = px.Problem((network, jnp.ones((5, 1))), px.Normal(1.0))
-    task = Task(problem=problem, example=jax.ShapeDtypeStruct((3,), np.int32), num_examples=4, steps=1)
-    one = members_mesh(3, px.mesh(devices=jax.devices()[:1]))
-    program = Program(Ensemble(px.MAP(), 3).bind(task), None, one)
-    assert program.one_by_one == in_turn
 
 
 @pytest.mark.slow
