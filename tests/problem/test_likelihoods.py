@@ -162,6 +162,23 @@ def test_distance_of_any_two_predictives_is_the_area_between_their_distribution_
     assert counts[0].distance(counts[1]).item() == pytest.approx(1.5, abs=1e-4)  # ordered: the means' difference
 
 
+@pytest.mark.parametrize("df", [1.5, 4.0, 9.99, 10.01, 30.0, 1e3, 1e5, 1e7])
+def test_students_of_any_degrees_of_freedom_match_scipy(df):
+    y = np.array([0.0, 0.5, 2.0, 6.0, 50.0], np.float32)[:, None]
+    outputs = jnp.zeros((5, 1))
+    truth = scipy.stats.t.logpdf(y, df)
+    # float32 rounds terms of at most 1,250 (y^2 / 2 at y = 50) by 2e-7 of their size
+    tolerance = {"atol": 1e-6, "rtol": 5e-7}
+    fixed = px.StudentT(df, 1.0)
+    np.testing.assert_allclose(fixed.log_prob({}, outputs, y), truth[:, 0], **tolerance)
+    entropy = fixed.predictive(np.zeros((1, 1, 1), np.float32), {}).entropy().item()
+    assert entropy == pytest.approx(scipy.stats.t.entropy(df), abs=1e-4)  # of the quadrature over quantiles
+    if df > 2:
+        latents = {"log_df": jnp.float32(np.log(df - 2))}
+        learned = px.StudentT("learned", 1.0).log_prob(latents, outputs, y)
+        np.testing.assert_allclose(learned, truth[:, 0], atol=1e-6, rtol=2e-6)  # the rounded log df moves df by 1e-6
+
+
 def test_many_degrees_of_freedom_are_gaussian_and_few_have_no_variance():
     normal, student = px.Normal(0.7).predictive(LOCATIONS, {}), px.StudentT(1e6, 0.7).predictive(LOCATIONS, {})
     np.testing.assert_allclose(student.quantile([0.05, 0.9]), normal.quantile([0.05, 0.9]), atol=1e-4)

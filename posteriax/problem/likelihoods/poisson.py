@@ -59,9 +59,9 @@ class _AccuratePoisson(dist.Poisson):
 
     y log(r) - r - log y! is a difference of numbers of 1e7 if r is 1e6, where float32 has steps of 1, and NumPyro's
     distribution function, by the incomplete gamma function, stops its series too early. Both are off by 7 % there.
-    Here, for a float32 log rate, log p(y) is off by about 1e-7 (1 + log r) |y - r| within 20 % of the rate (the rounding
-    of the log rate) and 3e-7 max(y, r) farther away; the distribution function by 1e-5 up to r = 100 and 1e-8 (1 +
-    log r) sqrt(r) beyond.
+    Here, for a float32 log rate, log p(y) is off by about 1e-7 (1 + log r) |y - r| within 20 % of the rate (by the
+    rounding of the log rate) and 3e-7 max(y, r) farther away; the distribution function by 1e-5 up to r = 100 and
+    1e-8 (1 + log r) sqrt(r) beyond.
     """
 
     pytree_data_fields = ("log_rate",)
