@@ -100,6 +100,20 @@ def test_class_weights_move_the_boundary(cancer, classifier):
     assert heavy.predict_proba(x_test)[:, 1].mean() > classifier.predict_proba(x_test)[:, 1].mean()
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.5, 1: 0.75}], ids=["balanced", "by class"])
+def test_class_weights_count_a_row_of_weight_two_as_two_rows(class_weight):
+    rng = np.random.default_rng(0)
+    x, count = rng.normal(size=(40, 2)), rng.integers(1, 4, 40)
+    y = (x[:, 0] + rng.normal(size=40) > 0.6).astype(int)
+    model = BayesianMLPClassifier(
+        "map", hidden_layer_sizes=(4,), length={"steps": 60}, class_weight=class_weight, random_state=0
+    )
+    weighted = model.fit(x, y, count).predict_proba(x)
+    repeated = model.fit(x.repeat(count, axis=0), y.repeat(count)).predict_proba(x)
+    # the moments of the columns are summed in another order: float64's rounding, and rarely a bit of float32 after it
+    np.testing.assert_allclose(weighted, repeated, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def diabetes():
     return train_test_split(*load_diabetes(return_X_y=True), random_state=0)
