@@ -14,7 +14,7 @@ endef
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # the lowest JAX that pyproject.toml admits, with a Flax of its time
-LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.4
+LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.6
 
 .PHONY: demo quick test test-lowest lint check-all clean
 
@@ -82,6 +82,7 @@ endef
 
 .venv-lowest/.dev: .venv-lowest/bin/python pyproject.toml constraints.txt
 	@echo 'Installing posteriax and the lowest JAX that it takes into .venv-lowest, once:'
-	$(call install,.venv-lowest,-c <(grep -vE '^(jax|jaxlib|flax)==' constraints.txt) $(LOWEST) -e '.[dev]')
+	@grep -vE '^(jax|jaxlib|flax)==' constraints.txt > .venv-lowest/constraints.txt
+	$(call install,.venv-lowest,-c .venv-lowest/constraints.txt $(LOWEST) -e '.[dev]')
 
 comma := ,
