@@ -28,8 +28,9 @@ def matrix_problem(prior: float = 1.0) -> px.Problem:
 DATA3 = (EXACT.data[0], np.repeat(EXACT.data[1][:, None], 3, axis=1))
 
 
-@pytest.mark.every_day("factor", "weight")
-@pytest.mark.parametrize("estimator", ["weight", "flipout", "local", "factor"])
+@pytest.mark.parametrize(
+    "estimator", ["factor", *(pytest.param(name, marks=pytest.mark.slow) for name in ("weight", "flipout", "local"))]
+)
 def test_several_draws_have_the_same_expectation_and_less_noise(estimator):
     family = q.Rank1(2, scale=0.3) if estimator == "factor" else q.Normal(scale=0.3)
     one, four = (
@@ -189,8 +190,9 @@ def test_the_papers_staircase_can_end_below_one_and_is_noted(moons):
 
 
 @pytest.mark.slow
-@pytest.mark.every_day("auto")
-@pytest.mark.parametrize("start", ["auto", "draws", "variational"])
+@pytest.mark.parametrize(
+    "start", ["auto", *(pytest.param(start, marks=pytest.mark.slow) for start in ("draws", "variational"))]
+)
 def test_runs_with_a_start_have_checkpoints(start, tmp_path):
     """A checkpoint traces the start, in which nothing can be looked at."""
     given = "auto"

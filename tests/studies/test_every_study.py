@@ -14,10 +14,13 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 every_study = pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
 
 
-@pytest.mark.every_day("rank-1")  # the smallest; `make check-all` runs them all
-@every_study
-def test_the_smoke_scale_runs_and_can_be_shown(study, smoke_folder):
-    folder = smoke_folder(study.name)
+@pytest.mark.parametrize(
+    "name",
+    # the smallest every day
+    [name if name == "rank-1" else pytest.param(name, marks=pytest.mark.slow) for name in studies.STUDIES],
+)
+def test_the_smoke_scale_runs_and_can_be_shown(name, smoke_folder):
+    study, folder = studies.STUDIES[name], smoke_folder(name)
     results = studies.write_page(study, folder)
     assert results.complete
     for claim in study.claims:

@@ -167,11 +167,14 @@ def records(n=64):
     return {name: array.astype(np.float32) for name, array in x.items()}, rng.integers(2, size=n)
 
 
+# numbers and labels as targets; `make test` trains these two
+DAILY = {
+    "uci": (lambda: zoo.uci_mlp(inputs=8, key=KEY), table),
+    "LeNet-5": (lambda: zoo.lenet5(shape=(16, 16, 1), classes=4, key=KEY), lambda: images((16, 16))),
+}
 # narrow and shallow, so that they compile fast
 SMALL = {
     "mlp": (lambda: zoo.mlp(inputs=36, hidden=(32, 32), classes=4, key=KEY), lambda: images((6, 6))),
-    "uci": (lambda: zoo.uci_mlp(inputs=8, key=KEY), table),
-    "LeNet-5": (lambda: zoo.lenet5(shape=(16, 16, 1), classes=4, key=KEY), lambda: images((16, 16))),
     "LeNet": (lambda: zoo.lenet(shape=(8, 8, 3), classes=4, key=KEY), lambda: images((8, 8, 3))),
     "LSTM": (lambda: zoo.lstm(words=50, units=16, key=KEY), lambda: tokens(6)),
     "CNN-LSTM": (lambda: zoo.CNNLSTM(50, 16, 8, 16, 2, key=KEY), lambda: tokens(12)),
@@ -197,6 +200,7 @@ FULL = {
     "ResNet-18 at full width": (lambda: zoo.resnet18(classes=4, key=KEY), lambda: images((8, 8, 3))),
     "ViT-tiny": (lambda: zoo.vit_tiny(shape=(16, 16, 3), classes=4, key=KEY), lambda: images((16, 16, 3))),
 }
+NETWORKS = DAILY | SMALL | FULL
 METHODS = {
     "MAP": (px.MAP(), {"steps": 1}),
     "mean-field": (px.VI(q.Normal()), {"steps": 1}),
@@ -208,13 +212,13 @@ LIKELIHOODS = {"LSTM": px.Bernoulli(), "mortality": px.Bernoulli(), "uci": px.No
 
 
 def problem_of(name):
-    build, data = (SMALL | FULL)[name]
+    build, data = NETWORKS[name]
     return px.Problem(build(), LIKELIHOODS.get(name, px.Categorical())), data()
 
 
-@pytest.mark.every_day("LeNet-5-k-tied", "uci-mean-field")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", SMALL | FULL)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_every_method_takes_a_step(name, method):
     problem, data = problem_of(name)
     settings, length = METHODS[method]
@@ -228,13 +232,9 @@ def test_every_method_takes_a_step(name, method):
 
 RATES = {"mortality": 1e-2}
 STEPS = {"LeNet-5": 100}  # a step of which takes 10 ms; the others need 400
-OVERFITTED = ("mlp", "uci", "LeNet-5", "LSTM", "mortality")
 
 
-@pytest.mark.every_day("LeNet-5", "uci")
-@pytest.mark.parametrize(
-    "name", [name if name in OVERFITTED else pytest.param(name, marks=pytest.mark.slow) for name in SMALL | FULL]
-)
+@pytest.mark.parametrize("name", [*DAILY, *(pytest.param(name, marks=pytest.mark.slow) for name in SMALL | FULL)])
 def test_64_examples_with_random_targets_can_be_learned(name):
     problem, data = problem_of(name)
     method, steps = px.MAP(optax.adam(RATES.get(name, 3e-3))), STEPS.get(name, 400)
