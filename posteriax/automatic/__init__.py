@@ -8,7 +8,7 @@ from posteriax.automatic.fitting import points_to_compare as points_to_compare
 from posteriax.automatic.fitting import why_unusable as why_unusable
 from posteriax.automatic.outcome import MethodFailed as MethodFailed
 from posteriax.automatic.outcome import Outcome as Outcome
-from posteriax.automatic.point_noise import has_vanishing_noise as has_vanishing_noise
+from posteriax.automatic.point_noise import underestimates_noise as underestimates_noise
 from posteriax.automatic.recipes import DEFAULT_METHODS as DEFAULT_METHODS
 from posteriax.automatic.recipes import OTHER_METHODS as OTHER_METHODS
 from posteriax.automatic.recipes import RECIPES as RECIPES

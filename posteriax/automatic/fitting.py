@@ -42,7 +42,7 @@ def fit_until_converged(
     """Run a method until it has converged or its time is up, and look at what came out.
 
     Methods that keep single sets of weights get the noise of the marginal likelihood where the most probable one would
-    vanish (point_noise.py), unless `length` or `stop` says when to end.
+    be too small (point_noise.py), unless `length` or `stop` says when to end.
 
     A run whose values become infinite, or whose predictions of the training rows are worse than those of the untrained
     network, is repeated with gentler settings where there are any; if that fails too, the outcome is "failed".

@@ -1,11 +1,12 @@
-"""Gaussian noise for methods that keep one set of weights, where these outnumber the rows.
+"""Gaussian noise for methods that keep one set of weights, unless the rows far outnumber these.
 
-    max over w and sigma of   log p(y | w, sigma) + log p(w)
+    max over w and sigma of   log p(y | w, sigma) + log p(w)        sigma^2 ~ squared residuals / N
 
-Weights that can fit every row take the residuals towards 0, and sigma follows until its own prior stops it: the noise
-at the mode says nothing about new rows. The evidence, in which weights are integrated out, does have a useful maximum
-(MacKay 1992), so such methods take the noise from there and look for the mode under it. Methods that infer a
-distribution of all weights infer the noise with them.
+Weights take the residuals below the noise, so the noise at the mode is too small, by the factor sqrt(1 - gamma / N) if
+the N rows determine gamma weights. Weights that can fit every row take the residuals towards 0, and sigma follows until
+its own prior stops it. The evidence, in which weights are integrated out, has its maximum at squared residuals /
+(N - gamma) (MacKay 1992), so such methods take the noise from there and look for the mode under it. Methods that infer
+a distribution of all weights infer the noise with them.
 """
 
 from dataclasses import replace
@@ -16,28 +17,35 @@ import numpy as np
 
 from posteriax import priors as p
 from posteriax.methods import TunedProblem
+from posteriax.methods.prior_tuning import has_small_curvature
 from posteriax.posterior import DrawsPosterior, Posterior
 from posteriax.problem import Problem
 
+ENOUGH_ROWS = 10  # per weight: the noise at the mode is then at most 5 % too small, 1 - sqrt(1 - 1 / 10)
 
-def has_vanishing_noise(problem: Problem, rows: int) -> bool:
-    """Whether the most probable noise of a problem would vanish: it is learned, with no fewer weights than rows.
+
+def underestimates_noise(problem: Problem, rows: int) -> bool:
+    """Whether the most probable noise of a problem is too small, and the marginal likelihood gives a better one.
+
+    It is if the noise is learned from less than :data:`ENOUGH_ROWS` rows per weight. For networks too large for the
+    full curvature, whose tuning is slower and less exact, only if there are no more rows than weights.
 
     >>> import posteriax as px
     >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((3, 1), np.float32)), px.Normal(scale="learned"))
-    >>> has_vanishing_noise(problem, rows=3), has_vanishing_noise(problem, rows=4)
+    >>> underestimates_noise(problem, rows=29), underestimates_noise(problem, rows=30)
     (True, False)
     """
     weights = sum(leaf.size for leaf in jax.tree.leaves(problem.network.params))
-    return problem.likelihood.log_noise is not None and rows <= weights
+    enough = ENOUGH_ROWS * weights if has_small_curvature(rows, weights) else weights + 1
+    return problem.likelihood.log_noise is not None and rows < enough
 
 
 def with_settled_noise(problem: Problem, data: Any, key: Any) -> tuple[Problem, tuple[str, ...]]:
-    """The problem with the noise under which the data are most probable, if its own would vanish; and a note.
+    """The problem with the noise under which the data are most probable, if its own would be too small; and a note.
 
     A problem that :func:`posteriax.priors.tune` made has had its noise chosen.
     """
-    if not has_vanishing_noise(problem, len(data[1])):
+    if not underestimates_noise(problem, len(data[1])):
         return problem, ()
     if isinstance(problem, TunedProblem):
         noise = problem.tuning.noise
@@ -53,7 +61,7 @@ def with_settled_noise(problem: Problem, data: Any, key: Any) -> tuple[Problem, 
         temperature=problem.temperature,
         fixed=problem.fixed,
     )
-    return settled, (f"noise {noise:.3g} by the marginal likelihood: there are no more rows than weights",)
+    return settled, (f"noise {noise:.3g} by the marginal likelihood: there are few rows for the number of weights",)
 
 
 def with_own_noise(posterior: Posterior, problem: Problem) -> Posterior:

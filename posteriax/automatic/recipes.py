@@ -53,7 +53,7 @@ class Recipe:
             circumstances, and a posterior of one point at the mode if the recipe needs one.
         sentence: what it is, for a reader who has never heard of it.
         default: whether it is one of those that a comparison runs if none is named.
-        at_points: whether it keeps single sets of weights, whose learned noise may vanish (point_noise.py).
+        at_points: whether it keeps single sets of weights, whose learned noise may be too small (point_noise.py).
         around_mode: whether it describes the posterior around the most probable weights, which must be found first.
         from_mode: whether it starts there, unless the run's length is given. From a network's own weights, the noise
             of variational inference can drown the signal before weights have grown: the ELBO is level, and far too low.

@@ -54,6 +54,11 @@ def tune_prior(
     return _tuned_problem(tuner, found, noise)
 
 
+def has_small_curvature(rows: int, weights: int) -> bool:
+    """Whether the curvature of all weights is small enough to decompose in every round."""
+    return rows * weights <= LARGEST_ROWS and rows * weights * min(rows, weights) <= LARGEST_PRODUCT
+
+
 def _tuned_problem(tuner: Tuner, found: list[Round], noise: str) -> TunedProblem:
     """The problem with the scales of the last round."""
     scales, latents, measured = found[-1]
@@ -149,10 +154,9 @@ def _search(problem: Problem, examples: Examples, structure: Structure) -> ModeS
     leaves = jax.tree.leaves(problem.network.params)
     weights = sum(leaf.size for leaf in leaves)
     rows = len(examples.y) * math.prod(problem.output_spec(sample).shape[1:])
-    few = rows * weights <= LARGEST_ROWS and rows * weights * min(rows, weights) <= LARGEST_PRODUCT
     if structure == "auto":
-        structure = "full" if few else "kronecker"
-    if structure == "full" and not few:
+        structure = "full" if has_small_curvature(rows, weights) else "kronecker"
+    if structure == "full" and not has_small_curvature(rows, weights):
         raise ValueError(
             f"the curvature of {rows:,} outputs by {weights:,} weights is too large to decompose in every round: use "
             f'structure="kronecker"'

@@ -57,7 +57,7 @@ def fit_methods(
         prepared: training data.
         architecture: of the network.
         prior: of its weights.
-        noise: of a quantity, for methods that keep single sets of weights, if their own might vanish.
+        noise: of a quantity, for methods that keep single sets of weights, if their own would be too small.
         share: the seconds for a method that starts now.
         seed: of the network and of all methods.
         tell: prints a line.

@@ -4,7 +4,7 @@ from typing import Any
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.automatic import has_vanishing_noise
+from posteriax.automatic import underestimates_noise
 from posteriax.cli.user_data.messages import DataError
 
 TUNED = "tuned"
@@ -31,18 +31,18 @@ def prior_of(text: str) -> p.Prior:
 def tuned_prior(problem: px.Problem, data: Any, seed: int) -> tuple[Any, float | None, str]:
     """Prior scales, one for each leaf, under which the data are most probable, the noise, and a line about them.
 
-    The noise is None unless that at the most probable weights might vanish. If the scales cannot be found, the prior is
-    the problem's own, and the line says why.
+    The noise is None unless that at the most probable weights would be too small. If the scales cannot be found, the
+    prior is the problem's own, and the line says why.
     """
-    vanishing = has_vanishing_noise(problem, len(data[1]))
+    few_rows = underestimates_noise(problem, len(data[1]))
     try:
-        tuned = p.tune(problem, data, noise="learned", key=seed, rounds=ROUNDS if vanishing else FEW_ROUNDS)
+        tuned = p.tune(problem, data, noise="learned", key=seed, rounds=ROUNDS if few_rows else FEW_ROUNDS)
     except (FloatingPointError, ValueError, RuntimeError) as error:
         return problem.prior, None, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
     scales = [scale for name, scale in tuned.tuning.scales.items() if "bias" not in name]
     shown = ", ".join(f"{scale:.2g}" for scale in scales)
     return (
         tuned.prior,
-        tuned.tuning.noise if vanishing else None,
+        tuned.tuning.noise if few_rows else None,
         f"prior: the standard deviations of the layers' weights that make the data most probable, {shown}",
     )
