@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -128,13 +131,12 @@ def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, 
     assert not head.couples_examples(X)
 
 
-def test_hmc_and_laplace_on_the_last_layer_take_that_network(tmp_path):
+def test_a_posterior_of_the_last_layer_keeps_the_measured_statistics_in_its_file(tmp_path):
     y = np.arange(90) % 2
     net = px.with_batch_statistics(given_by_draws("nnx"), X).network
     head = px.Problem(net, px.Categorical(), fixed="!out")
     hmc = px.HMC(warmup=2, step_size=0.01, trajectory=0.03, start="network")
     posterior = px.fit(head, (X, y), hmc, draws=4, chains=2, key=0)
-    px.fit(head, (X, y), px.Laplace(mode="network"), epochs=1, key=0)
     posterior.save(tmp_path / "head.posterior")
     again = px.load(tmp_path / "head.posterior", by_stored_statistics("nnx"))  # with its own weights and statistics
     np.testing.assert_array_equal(again.predict(X).outputs, posterior.predict(X).outputs)
@@ -209,6 +211,18 @@ def test_weights_are_unchanged_and_members_of_an_ensemble_work(moons):
     assert posterior.predict(moons[1][0], draws=4, reduce=True).probs.shape == (40, 2)
     again = px.with_batch_statistics(posterior, X)
     np.testing.assert_array_equal(again.predict(X, draws=4).probs, posterior.predict(X, draws=4).probs)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_on_networks_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    code = re.search(r"## Batch normalisation.*?```python\n(.*?)```", page, re.DOTALL).group(1)
+    space = {}
+    exec(compile(code, "networks.md", "exec"), space)
+    predicted, again = (space[name].predict(space["x_test"]) for name in ("posterior", "again"))
+    np.testing.assert_array_equal(again.outputs, predicted.outputs)
+    assert px.evaluate(predicted, space["y_test"])["accuracy"] > 0.9
 
 
 def test_what_cannot_be_had_is_said(moons, tmp_path):
