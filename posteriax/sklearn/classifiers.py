@@ -56,11 +56,14 @@ class _Classifier(ClassifierMixin, BayesianEstimator):
     def _as_targets(self, y: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.classes_, y)
 
-    def _class_weights(self, y: np.ndarray) -> np.ndarray:
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        labels = np.searchsorted(self.classes_, y)
         if self.class_weight is None:
             return np.ones(len(y))
-        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        return weights[np.searchsorted(self.classes_, y)]
+        if self.class_weight == "balanced":  # scikit-learn 1.6 counts rows, whatever their weight
+            counts = np.bincount(labels, weights=weight)
+            return (counts.sum() / (len(counts) * counts))[labels]
+        return compute_class_weight(self.class_weight, classes=self.classes_, y=y)[labels]
 
     def _likelihood(self) -> Likelihood:
         return Categorical()
@@ -83,7 +86,8 @@ class BayesianMLPClassifier(_Classifier):
         budget: seconds after which it ends in any case; None for no limit. With one, results depend on the machine.
         n_draws: draws of the weights that predictions are averaged over.
         standardize: whether columns are standardised first.
-        class_weight: "balanced", or a dictionary of weights by class.
+        class_weight: a dictionary of weights by class, or "balanced", N / (K n_c) for K classes, where n_c sums the
+            `sample_weight` of the rows of a class and N that of all rows. Both multiply `sample_weight`.
         early_stopping: whether to stop when the log score of held-out rows no longer improves.
         validation_fraction: the share of the rows that is held out for this.
         calibration_fraction: the share held out for ``predict_set``.

@@ -59,7 +59,7 @@ class BayesianEstimator(BaseEstimator):
             raise ValueError(f"at least {FEWEST} rows must have a positive sample_weight")
         X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         targets = self._encode(y, weight)
-        weight = weight * self._class_weights(y)
+        weight = weight * self._class_weights(y, weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held = self._held_out(len(X), seed)
         x, t, w = merge_rows(self._prepare(X[~held], weight[~held]), targets[~held], weight[~held])

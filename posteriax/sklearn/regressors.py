@@ -70,7 +70,7 @@ class _Regressor(RegressorMixin, BayesianEstimator):
     def _as_targets(self, y: np.ndarray) -> np.ndarray:
         return y
 
-    def _class_weights(self, y: np.ndarray) -> np.ndarray:
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return np.ones(len(y))
 
     def _likelihood(self) -> Likelihood:

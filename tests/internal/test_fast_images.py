@@ -116,6 +116,7 @@ CURVED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.every_day("float32-plain", "float64-grouped")
 @pytest.mark.parametrize("name", CURVED)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -137,6 +137,7 @@ def test_families_that_cannot_take_a_start_say_so():
         px.VI(start="map")
 
 
+@pytest.mark.slow
 def test_the_mode_can_be_asked_for_and_is_refused_where_it_is_too_large(moons):
     posterior = px.fit(
         EXACT.problem, EXACT.data, px.VI(q.FullCovariance(), start="mode", optimizer=STILL), steps=1, key=0
@@ -187,6 +188,7 @@ def test_the_papers_staircase_can_end_below_one_and_is_noted(moons):
     assert float(schedule.weight(14_699, 49)) == pytest.approx(0.73)
 
 
+@pytest.mark.slow
 @pytest.mark.every_day("auto")
 @pytest.mark.parametrize("start", ["auto", "draws", "variational"])
 def test_runs_with_a_start_have_checkpoints(start, tmp_path):

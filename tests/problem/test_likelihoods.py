@@ -65,13 +65,34 @@ def test_entropy_and_information_of_counts(counts):
     np.testing.assert_allclose(counts.mutual_information(), entropy - own, atol=1e-4)
 
 
-def test_large_counts_are_found_without_a_table():
-    rates = np.full((2, 3, 1), 40_000.0)
-    predictive = px.Poisson().predictive(np.log(rates).astype(np.float32), {})
-    own = np.exp(np.log(rates).astype(np.float32).astype(np.float64))
-    expected = scipy.stats.poisson.ppf([0.1, 0.9], own[0, 0, 0])
-    # float32's incomplete gamma function is good to about 1e-5, where the distribution has steps of 2e-3
-    np.testing.assert_allclose(predictive.quantile([0.1, 0.9])[:, 0, 0], expected, atol=2)
+@pytest.mark.parametrize("rate", [1.0, 30.0, 1e3, 3e4, 1e6])
+def test_poissons_of_any_rate_match_scipy(rate):
+    outputs = np.log(rate * np.array([0.98, 1.0, 1.01])).astype(np.float32).reshape(3, 1, 1)
+    rates = np.exp(outputs.astype(np.float64))  # of the rounded log rates: their rounding is not at issue
+    y = np.unique(np.maximum(np.round(rate + np.sqrt(rate) * np.linspace(-4, 5, 19)), 0)).astype(np.float32)[:, None]
+    each = jax.vmap(lambda f: px.Poisson().distribution({}, jnp.broadcast_to(f, y.shape)))(outputs)
+    # exp rounds the rate r by 1e-7 (1 + log r), so log p by |y - r| / r times that, at most 10 sqrt(r) with these y;
+    # the terms of size r that cancel for y above 1.2 r (r = 30 and less) add 3e-7 r
+    rounding = 1e-7 * (1 + np.log(rate)) * np.sqrt(rate)
+    log_prob = jax.vmap(lambda d: d.log_prob(y))(each)
+    np.testing.assert_allclose(log_prob, scipy.stats.poisson.logpmf(y, rates), atol=10 * rounding + 1e-5)
+    # the same shift of the rate changes the cdf by at most 0.4 / sqrt(r) per unit; gammaincc is good to 1e-5
+    cdf = jax.vmap(lambda d: d.cdf(y))(each)
+    np.testing.assert_allclose(cdf, scipy.stats.poisson.cdf(y, rates), atol=rounding + 1e-5)
+
+
+@pytest.mark.parametrize("rate", [1.0, 30.0, 1e3, 3e4, 1e6])
+def test_quantiles_of_counts_are_the_smallest_that_reach_the_level(rate):
+    outputs = np.log(rate * np.array([0.98, 1.0, 1.01])).astype(np.float32).reshape(3, 1, 1)
+    levels = np.array([0.01, 0.5, 0.95])
+    quantiles = px.Poisson().predictive(outputs, {}).quantile(levels)[:, 0, 0]
+    reached, below = (
+        scipy.stats.poisson.cdf(quantiles - one, np.exp(outputs[:, 0].astype(np.float64))).mean(axis=0)
+        for one in (0, 1)
+    )
+    tolerance = 1e-7 * (1 + np.log(rate)) * np.sqrt(rate) + 1e-5  # of the cdf, above
+    assert (reached >= levels - tolerance).all()
+    assert (below < levels + tolerance).all()
 
 
 def test_a_poisson_keeps_its_gradient_where_the_rate_underflows():
@@ -139,6 +160,23 @@ def test_distance_of_any_two_predictives_is_the_area_between_their_distribution_
     np.testing.assert_allclose(other.distance(one), truth, rtol=0.01)
     counts = [px.Poisson().predictive(np.log(np.full((1, 1, 1), rate, np.float32)), {}) for rate in (2.0, 3.5)]
     assert counts[0].distance(counts[1]).item() == pytest.approx(1.5, abs=1e-4)  # ordered: the means' difference
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0, 9.99, 10.01, 30.0, 1e3, 1e5, 1e7])
+def test_students_of_any_degrees_of_freedom_match_scipy(df):
+    y = np.array([0.0, 0.5, 2.0, 6.0, 50.0], np.float32)[:, None]
+    outputs = jnp.zeros((5, 1))
+    truth = scipy.stats.t.logpdf(y, df)
+    # float32 rounds terms of at most 1,250 (y^2 / 2 at y = 50) by 2e-7 of their size
+    tolerance = {"atol": 1e-6, "rtol": 5e-7}
+    fixed = px.StudentT(df, 1.0)
+    np.testing.assert_allclose(fixed.log_prob({}, outputs, y), truth[:, 0], **tolerance)
+    entropy = fixed.predictive(np.zeros((1, 1, 1), np.float32), {}).entropy().item()
+    assert entropy == pytest.approx(scipy.stats.t.entropy(df), abs=1e-4)  # of the quadrature over quantiles
+    if df > 2:
+        latents = {"log_df": jnp.float32(np.log(df - 2))}
+        learned = px.StudentT("learned", 1.0).log_prob(latents, outputs, y)
+        np.testing.assert_allclose(learned, truth[:, 0], atol=1e-6, rtol=2e-6)  # the rounded log df moves df by 1e-6
 
 
 def test_many_degrees_of_freedom_are_gaussian_and_few_have_no_variance():

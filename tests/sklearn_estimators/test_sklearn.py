@@ -84,6 +84,7 @@ def test_a_pickled_estimator_predicts_the_same(cancer, classifier):
     assert not hasattr(clone(classifier), "posterior_")
 
 
+@pytest.mark.slow
 def test_a_grid_over_methods_in_a_pipeline(cancer):
     x, _, y, _ = cancer
     model = make_pipeline(StandardScaler(), BayesianMLPClassifier(**SHORT))
@@ -97,6 +98,20 @@ def test_class_weights_move_the_boundary(cancer, classifier):
     x, x_test, y, _ = cancer
     heavy = BayesianMLPClassifier("map", class_weight={"benign": 1.0, "malignant": 20.0}, **SHORT).fit(x, y)
     assert heavy.predict_proba(x_test)[:, 1].mean() > classifier.predict_proba(x_test)[:, 1].mean()
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.5, 1: 0.75}], ids=["balanced", "by class"])
+def test_class_weights_count_a_row_of_weight_two_as_two_rows(class_weight):
+    rng = np.random.default_rng(0)
+    x, count = rng.normal(size=(40, 2)), rng.integers(1, 4, 40)
+    y = (x[:, 0] + rng.normal(size=40) > 0.6).astype(int)
+    model = BayesianMLPClassifier(
+        "map", hidden_layer_sizes=(4,), length={"steps": 60}, class_weight=class_weight, random_state=0
+    )
+    weighted = model.fit(x, y, count).predict_proba(x)
+    repeated = model.fit(x.repeat(count, axis=0), y.repeat(count)).predict_proba(x)
+    # the moments of the columns are summed in another order: float64's rounding, and rarely a bit of float32 after it
+    np.testing.assert_allclose(weighted, repeated, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

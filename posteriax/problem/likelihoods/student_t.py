@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.scipy.special import gammaln
 
 from posteriax.problem.likelihoods.likelihood import LikelihoodLatents
 from posteriax.problem.likelihoods.numbers import (
@@ -24,6 +25,7 @@ from posteriax.problem.likelihoods.numbers import (
 )
 
 SMALLEST_LEARNED_DF = 2.0  # above it the variance is finite
+MANY_DF = 10.0  # from here on a series gives the normalising constant, to 2e-8
 TABLE, FARTHEST = 2048, 16.0  # of the distribution function: points, and the largest asinh of a standardised value
 
 
@@ -84,9 +86,10 @@ class StudentT(NumberLikelihood):
 
 
 class _TabulatedStudentT(dist.StudentT):
-    """A Student t with a single number of degrees of freedom and a tabulated distribution function.
+    """A Student t with a single number of degrees of freedom, accurate in float32, with a tabulated cdf.
 
-    NumPyro's, by the incomplete beta function, is off by 2e-4 in float32 and takes half a microsecond per value.
+    NumPyro's cdf, by the incomplete beta function, is off by 2e-4 in float32 and takes half a microsecond per value.
+    Its density has a difference of two log-gamma functions, each of size df log df: off by 2 % at df = 1e5.
     """
 
     pytree_data_fields = ("_beyond",)
@@ -98,6 +101,19 @@ class _TabulatedStudentT(dist.StudentT):
         density = jnp.exp(-(df + 1) / 2 * jnp.log1p(jnp.square(jnp.sinh(u)) / df)) * jnp.cosh(u)
         beyond = jnp.concatenate([jnp.zeros(1, u.dtype), jnp.cumsum(density[1:] + density[:-1])])
         self._beyond = beyond / (2 * beyond[-1])  # the probability between 0 and x: from 0 to 1/2
+
+    def log_prob(self, value: Any) -> jax.Array:
+        """log p(y) = c(v) - (v + 1) / 2 log(1 + t^2 / v) - log sigma        t = (y - f) / sigma, v = df
+
+        c(v) = log Gamma((v + 1) / 2) - log Gamma(v / 2) - log(pi v) / 2
+             = -log(2 pi) / 2 - 1 / (4 v) + 1 / (24 v^3) - 1 / (20 v^5) + ...
+        """
+        v = jnp.asarray(self.df, self.scale.dtype)
+        few, many = jnp.minimum(v, MANY_DF), jnp.maximum(v, MANY_DF)
+        exact = gammaln((few + 1) / 2) - gammaln(few / 2) - 0.5 * jnp.log(math.pi * few)
+        series = -0.5 * math.log(2 * math.pi) - (1 / 4 - (1 / 24 - 1 / 20 / many**2) / many**2) / many
+        kernel = (v + 1) / 2 * jnp.log1p(jnp.square((value - self.loc) / self.scale) / v)
+        return jnp.where(v < MANY_DF, exact, series) - kernel - jnp.log(self.scale)
 
     def cdf(self, value: Any) -> jax.Array:
         standard = (value - self.loc) / self.scale

@@ -95,6 +95,7 @@ class CountPredictive(NumberPredictive):
 
 def _smallest(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
     below = probs.cumsum(axis=0)  # (counts, rows, D)
+    below /= below[-1]  # float32 sums to 1 only nearly, and a level above the sum would be the end of the table
     return np.stack([(below < level - 1e-7).sum(axis=0) for level in levels])  # float32 was rounded
 
 
