@@ -274,7 +274,6 @@ def test_the_evidence_of_linear_regression_is_exact(structure):
 
 
 @pytest.mark.slow
-@pytest.mark.every_day("low-rank")
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_many_examples_and_little_noise_do_not_hide_the_prior(structure):
     """Curvatures from 1e-5 to 1e7 beside a prior of 0.1, in float32: the evidence against NumPy in float64."""
@@ -335,7 +334,6 @@ def test_the_last_layer_alone(small):
 
 
 @pytest.mark.slow
-@pytest.mark.every_day("kronecker")
 @pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
 def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
     posterior, x = laplace(small, structure=structure), small[1][0]
@@ -345,7 +343,6 @@ def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
 
 
 @pytest.mark.slow
-@pytest.mark.every_day("full")
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_it_is_pickled_compared_and_diagnosed(small, structure):
     posterior, (x, y) = laplace(small, structure=structure), small[1]
@@ -357,7 +354,6 @@ def test_it_is_pickled_compared_and_diagnosed(small, structure):
 
 
 @pytest.mark.slow
-@pytest.mark.every_day("kronecker")
 @pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
 def test_members_of_an_ensemble_have_modes_of_their_own(small, structure):
     problem, data, _ = small
