@@ -14,13 +14,10 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 every_study = pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    # the smallest every day
-    [name if name == "rank-1" else pytest.param(name, marks=pytest.mark.slow) for name in studies.STUDIES],
-)
-def test_the_smoke_scale_runs_and_can_be_shown(name, smoke_folder):
-    study, folder = studies.STUDIES[name], smoke_folder(name)
+@pytest.mark.slow  # a minute at least; test_running.py does the same every day for a toy study
+@every_study
+def test_the_smoke_scale_runs_and_can_be_shown(study, smoke_folder):
+    folder = smoke_folder(study.name)
     results = studies.write_page(study, folder)
     assert results.complete
     for claim in study.claims:
