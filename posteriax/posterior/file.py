@@ -199,7 +199,8 @@ def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dic
     if net.batch_statistics is None or net.example is None:
         return {}, {}
     plain, inputs = _example_to_plain(net.example), _made_up_inputs(net.example)
-    if bool(jax.tree.structure(_example_from_plain(plain)) != jax.tree.structure(net.example)):  # type: ignore[operator]
+    structure: Any = jax.tree.structure(net.example)
+    if structure != jax.tree.structure(_example_from_plain(plain)):
         return {}, {}
     coupled = couples_examples(net, inputs)
     if coupled != problem.couples_examples(inputs):  # which was found with the data: made-up inputs do not show it
