@@ -117,10 +117,8 @@ CURVED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name if name == "grouped" else pytest.param(name, marks=pytest.mark.slow) for name in CURVED]
-)
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_second_derivatives_stay_the_same(name, dtype):
     """Forwards over backwards, as in kappa, and backwards over backwards; for one kernel and for several."""
     params, x, kernel = CURVED[name]
