@@ -1,15 +1,8 @@
 # With Python 3.11 or later and make, every target installs what it needs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-
-# tests that compile little, for `make quick`
-QUICK := tests/test_dependencies.py tests/test_bad_input.py tests/cli/test_tables.py \
-	tests/cli/test_messy_tables.py tests/cli/test_splits.py tests/cli/doctor \
-	tests/comparison/test_significance.py tests/comparison/test_recommendation.py \
-	tests/comparison/report/test_page.py tests/comparison/report/test_plots.py \
-	tests/diagnostics/test_convergence.py tests/families/arrays/test_noise.py tests/internal/test_settings.py \
-	tests/methods/test_kl_schedules.py tests/metrics/test_fidelity.py tests/metrics/test_metrics.py \
-	tests/problem/test_predictive.py
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 
 # what needs no running: style, types, and which room may import which
 define CHECKS
@@ -19,22 +12,35 @@ $(BIN)/mypy
 $(BIN)/lint-imports --no-cache --no-logo
 endef
 
-.PHONY: demo quick test lint check-all clean
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# the lowest JAX that pyproject.toml admits, with a Flax of its time
+LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.6
+
+.PHONY: demo quick test test-lowest lint check-all clean
 
 demo: .venv/.demo
-	$(BIN)/posteriax demo
+	@echo 'Starting posteriax demo: six posteriors of a small network, compared with HMC, and a page of the results.'
+	@$(BIN)/posteriax demo
 
 quick: .venv/.dev
 	$(CHECKS)
-	$(BIN)/pytest -n 2 --dist worksteal $(QUICK)
+	$(PYTEST) -m quick
 
 test: .venv/.dev
 	$(BIN)/posteriax doctor
 	$(CHECKS)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST)
+	POSTERIAX_TESTS=as-shipped $(PYTEST) -m 'as_shipped and not slow'
+
+# the doctor and the tests with the lowest JAX, in an environment of its own
+test-lowest: .venv-lowest/.dev
+	.venv-lowest/bin/posteriax doctor
+	.venv-lowest/bin/pytest -n 2 --dist worksteal
+	POSTERIAX_TESTS=as-shipped .venv-lowest/bin/pytest -n 2 --dist worksteal -m 'as_shipped and not slow'
 
 check-all: .venv/.dev
-	$(BIN)/pytest -n 2 --dist worksteal -m ""
+	$(PYTEST) -m 'not as_shipped'
+	POSTERIAX_TESTS=as-shipped $(PYTEST) -m as_shipped
 
 lint: .venv/.dev
 	$(BIN)/ruff check --fix .
@@ -42,17 +48,41 @@ lint: .venv/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-lowest
+
+# one line for each package while pip works: $(call install,environment,arguments)
+define install
+	@$(1)/bin/pip install --disable-pip-version-check --progress-bar off $(2) | \
+		awk '/^Collecting/ {printf "\r  %d packages found, %-50s", ++n, $$2; fflush()} \
+		/^Installing collected/ {printf "\r  installing %d packages (about a minute) %-30s", n, ""; fflush()} \
+		/^Successfully installed/ {printf "\r  installed.%60s\n", ""}'
+	@$(1)/bin/python -m compileall -q posteriax
+	@touch $@
+endef
+
+define make_environment
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "posteriax needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Say which to take: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(1)
+endef
 
 .venv/bin/python:
-	$(PYTHON) -m venv .venv
+	$(call make_environment,.venv)
+
+.venv-lowest/bin/python:
+	$(call make_environment,.venv-lowest)
 
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots]'
-	$(BIN)/python -m compileall -q posteriax
-	touch $@
+	@echo 'Installing posteriax and what it needs into .venv, once:'
+	$(call install,.venv,-c constraints.txt -e '.[cli$(comma)plots]')
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -q posteriax
-	touch $@
+	@echo 'Installing posteriax and what its tests need into .venv, once:'
+	$(call install,.venv,-c constraints.txt -e '.[dev]')
+
+.venv-lowest/.dev: .venv-lowest/bin/python pyproject.toml constraints.txt
+	@echo 'Installing posteriax and the lowest JAX that it takes into .venv-lowest, once:'
+	@grep -vE '^(jax|jaxlib|flax)==' constraints.txt > .venv-lowest/constraints.txt
+	$(call install,.venv-lowest,-c .venv-lowest/constraints.txt $(LOWEST) -e '.[dev]')
+
+comma := ,

@@ -10,6 +10,8 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 
+pytestmark = pytest.mark.quick
+
 X = np.zeros((10, 3), np.float32)
 Y = np.arange(10) % 2
 NAN = X.copy()

@@ -43,35 +43,16 @@ EXAMPLES = [
 ]
 
 
-# two seconds and more, and what they show is tested elsewhere: for `make check-all`
-LONG = (
-    "posteriax.analysis.kappa.kappa",
-    "posteriax.analysis.local_product_matrix.local_product_matrix",
-    "posteriax.analysis.phase_transition.accuracies",
-    "posteriax.analysis.product_matrix.product_matrix",
-    "posteriax.analysis.product_matrix.sampled_product_matrix",
-    "posteriax.analysis.sparse_ensemble.sparse_ensemble",
-    "posteriax.automatic.baselines.fit_baselines",
-    "posteriax.automatic.reference.sample_reference",
-    "posteriax.diagnostics.diagnosis.diagnose",
-    "posteriax.diagnostics.until_mixed.UntilMixed",
-    "posteriax.methods.hmc.HMC",
-    "posteriax.methods.laplace.Laplace",
-    "posteriax.methods.mclmc.MCLMC",
-    "posteriax.methods.nuts.NUTS",
-    "posteriax.posterior.batch_statistics.with_batch_statistics",
-    "posteriax.zoo.vgg.vgg_like",
-    "posteriax.zoo.vit.vit",
-)
+# examples that compile a run or a large network are for `make check-all`: what they show is tested elsewhere
+COMPILES_MUCH = re.compile(r"\bfit(_\w+)?\(|\btune\(|sample_reference\(|kappa\(|product_matrix\(|posteriax demo")
+LARGE_PROGRAMS = ("posteriax.zoo", "posteriax.studies", "posteriax.data.corruptions", "posteriax.cli.no_code.networks")
 
 
 def cases():
     for example in EXAMPLES:
-        yield pytest.param(example, id=example.name, marks=[pytest.mark.slow] * (example.name in LONG))
-
-
-def test_long_examples_exist():
-    assert set(LONG) <= {example.name for example in EXAMPLES}
+        code = "".join(line.source for line in example.examples)
+        is_slow = COMPILES_MUCH.search(code) or example.name.startswith(LARGE_PROGRAMS)
+        yield pytest.param(example, id=example.name, marks=[pytest.mark.slow] if is_slow else [])
 
 
 @pytest.mark.parametrize("example", list(cases()))
@@ -117,7 +98,10 @@ def documented_methods():
             result = module is analysis and inspect.isclass(value)
             if name not in returned and not result and (inspect.isclass(value) or inspect.isfunction(value)):
                 yield name
-    yield from (name for name, value in vars(posteriax).items() if inspect.isclass(value) and issubclass(value, Method))
+    for name in posteriax.__all__:
+        value = getattr(posteriax, name)
+        if inspect.isclass(value) and issubclass(value, Method):
+            yield name
     yield from ("Ensemble", "LinearKL", "StaircaseKL", "natural_gradient", "PGD", "FGSM")
 
 

@@ -34,6 +34,7 @@ def linen():
     return module, module.init(jax.random.key(0), np.zeros((1, 2)))
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(
     "net",
     [

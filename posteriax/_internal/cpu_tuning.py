@@ -68,8 +68,8 @@ def in_use(name: str) -> bool:
 
 
 # LLVM's level 3 makes steps no faster, and delays the first one by half a second
-OPTIMISED = {"xla_backend_optimization_level": 2}
-_QUICK = {"xla_backend_optimization_level": 0}
+OPTIMISED = {"xla_backend_optimization_level": 2, "xla_cpu_use_fusion_emitters": False}
+_QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 
 
 def options_for_steps(platform: str) -> dict[str, Any] | None:

@@ -47,7 +47,7 @@ def curvature_diagonal(problem: Problem, latents: Latents, data: Any, leaf: Leaf
     if problem.couples_examples(x):
         raise ValueError(
             "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
-            "curvature of its likelihood is not a sum over examples"
+            f"curvature of its likelihood is not a sum over examples. {problem.network.how_to_uncouple}"
         )
     index, weights = problem.leaf_names.index(leaf.path), math.prod(leaf.shape)
     use = find_uses(problem.network.apply, problem.network.params, spec_of_example(x))[index]

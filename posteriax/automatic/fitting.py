@@ -12,7 +12,7 @@ from posteriax.automatic.outcome import Outcome
 from posteriax.automatic.point_noise import with_own_noise, with_settled_noise
 from posteriax.automatic.recipes import Circumstances, RecipeRun, recipe_of
 from posteriax.automatic.reference import sample_reference, status_of
-from posteriax.diagnostics.weights_and_predictions import sample_of
+from posteriax.diagnostics import sample_of
 from posteriax.methods import Ensemble
 from posteriax.posterior import DrawsPosterior, Posterior, Trace
 from posteriax.problem import Problem

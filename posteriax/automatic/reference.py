@@ -22,8 +22,7 @@ from posteriax.automatic.outcome import Outcome
 from posteriax.automatic.principal_inputs import along_principal_inputs
 from posteriax.comparison import Status
 from posteriax.data import Batch
-from posteriax.diagnostics import Diagnosis, UntilMixed, compare_chains, groups_of_chains
-from posteriax.diagnostics.verdict import diverges
+from posteriax.diagnostics import Diagnosis, UntilMixed, compare_chains, diverges, groups_of_chains
 from posteriax.methods import HMC, MCLMC
 from posteriax.posterior import Posterior
 from posteriax.problem import Problem

@@ -12,6 +12,8 @@ from posteriax.diagnostics.reference import check_reference as check_reference
 from posteriax.diagnostics.sampler import SamplerSummary, ebfmi
 from posteriax.diagnostics.training import TrainingSummary
 from posteriax.diagnostics.until_mixed import UntilMixed as UntilMixed
+from posteriax.diagnostics.verdict import diverges as diverges
+from posteriax.diagnostics.weights_and_predictions import sample_of as sample_of
 
 __all__ = [
     "Agreement",

@@ -27,6 +27,7 @@ class Columns(NamedTuple):
     means: np.ndarray  # (chains, columns)
     variances: np.ndarray  # (chains, columns)
     alone: np.ndarray  # effective draws of each chain alone, (chains, some columns)
+    alone_folded: np.ndarray  # the same for distances from the median, which R-hat also compares
 
     def join(self, other: "Columns") -> "Columns":
         return Columns(*(np.concatenate(both, axis=-1) for both in zip(self, other, strict=True)))
@@ -80,6 +81,7 @@ def compare_chains(draws: np.ndarray) -> Columns:
     """The statistics of all columns of `draws`, (chains, draws, columns)."""
     chains, _, count = draws.shape
     some = np.unique(np.linspace(0, count - 1, min(count, COLUMNS_PER_CHAIN)).astype(int))
+    folded = np.abs(draws[..., some] - np.median(draws[..., some], axis=(0, 1)))
     return Columns(
         rhat=rhat(draws) if chains > 1 else np.full(count, np.nan),
         ess=ess_bulk(draws),
@@ -88,6 +90,7 @@ def compare_chains(draws: np.ndarray) -> Columns:
         # exactly zero for equal numbers
         variances=np.where(np.ptp(draws, axis=1) == 0, 0.0, draws.var(axis=1, dtype=np.float64)),
         alone=np.stack([ess_bulk(draws[chain : chain + 1, :, some]) for chain in range(chains)]),
+        alone_folded=np.stack([ess_bulk(folded[chain : chain + 1]) for chain in range(chains)]),
     )
 
 
@@ -119,10 +122,13 @@ def rhat_by_chance(columns: Columns) -> float:
 
     For M half chains with n effective draws each, (M - 1) (n - 1) (B / n) / W is about chi-squared with M - 1 degrees
     of freedom. Effective draws are counted within chains, since chains that have not mixed have none between them.
-    With fewer than about twenty they are overestimated, and the result is too small.
+    With fewer than about twenty they are overestimated, and the result is too small. R-hat is the larger of those of
+    the values and of their distances from the median, which may have far fewer effective draws: HMC's draws of a
+    Gaussian alternate around its mean, but their distances from it do not.
     """
     halves = 2 * len(columns.alone)
-    effective = np.quantile(columns.alone.mean(axis=0), 0.25) / 2  # slow columns have the largest R-hat
+    # of slow columns, which have the largest R-hat
+    effective = min(np.quantile(ess.mean(axis=0), 0.25) / 2 for ess in (columns.alone, columns.alone_folded))
     extreme = chdtri(halves - 1, 0.01 / (2 * columns.rhat.size)) / (halves - 1)  # twice: bulk and folded
     return float(np.sqrt(1.0 + extreme / max(effective - 1.0, 1.0)))
 

@@ -85,7 +85,7 @@ class Laplace(Method):
         if task.couples_examples:
             raise ValueError(
                 "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
-                "curvature of its likelihood is not a sum over examples"
+                f"curvature of its likelihood is not a sum over examples. {problem.network.how_to_uncouple}"
             )
         newton = self.mode == "train" and not why_no_mode(task) and mode.is_linear(problem.network, task.example)
         if self.mode == "train" and not newton:

@@ -149,7 +149,7 @@ def _search(problem: Problem, examples: Examples, structure: Structure) -> ModeS
     if task.couples_examples:
         raise ValueError(
             "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
-            "curvature of its likelihood is not a sum over examples"
+            f"curvature of its likelihood is not a sum over examples. {problem.network.how_to_uncouple}"
         )
     leaves = jax.tree.leaves(problem.network.params)
     weights = sum(leaf.size for leaf in leaves)

@@ -7,8 +7,9 @@ Predictions then no longer depend on which examples are predicted together. SWAG
 (Maddox et al. 2019).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +33,10 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
 
     The draws' weights do not change: save the original posterior. A draw costs one more pass over `x`.
 
+    Its `.network` has the posterior mean for its weights, and the statistics measured at these. It normalises by them
+    in training too and has no dropout, so its examples are independent and full-batch samplers and Laplace accept it:
+    ``px.Problem(posterior.network, px.Categorical(), fixed="!out")`` is for its last layer.
+
     >>> import jax, posteriax as px
     >>> from flax import nnx
     >>> class Net(nnx.Module):
@@ -46,6 +51,9 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     >>> together, alone = posterior.predict(x_test, draws=5), posterior.predict(x_test[:1], draws=5)
     >>> bool(abs(together.probs[0] - alone.probs[0]).max() < 1e-5)
     True
+    >>> head = px.Problem(posterior.network, px.Categorical(), fixed="!out")
+    >>> head.couples_examples(x)
+    False
     """
     net = posterior.problem.network
     if net.batch_statistics is None:
@@ -63,7 +71,8 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     # in random order: batches of sorted data would differ from training batches; a remainder below `count` is left out
     rows = np.random.default_rng(0).permutation(n)[: n // count * count].reshape(count, -1)
     batches = jax.tree.map(lambda a: jnp.asarray(a[rows]), x)
-    problem = replace(posterior.problem, network=_calibrated(net), fixed=())
+    at_mean = jax.jit(partial(_average_statistics, net.batch_statistics.measure))(posterior.mean, batches)
+    problem = replace(posterior.problem, network=_calibrated(net, at_mean), fixed=())
     return _WithBatchStatistics(problem, posterior.trace, posterior, batches)
 
 
@@ -82,6 +91,14 @@ class _WithBatchStatistics(WrappedPosterior):
         drawn = self.weights.draw(key, indices, total)
         return drawn._replace(network=Calibrated(drawn.network, self._measure(drawn.network, self.batches)))
 
+    @property
+    def network(self) -> Network:
+        """The network with the posterior mean for its weights, and batch statistics measured at these."""
+        own, known = self.weights.problem.network, self.problem.network.batch_statistics
+        assert known is not None
+        whole = own if own.fixed is None else own.fixed.whole
+        return replace(whole.normalising_by(known.stored), params=self.mean)
+
     def save(self, path: Any) -> None:
         raise TypeError(
             "a posterior with measured batch statistics is not saved: save the one it was made from, and after px.load "
@@ -91,24 +108,27 @@ class _WithBatchStatistics(WrappedPosterior):
     @cached_property
     def _measure(self) -> Any:
         measure = self.problem.network.batch_statistics.measure
-
-        def of_draw(params: Params, batches: Any) -> Statistics:
-            each = jax.lax.map(lambda x: measure(params, x), batches)
-            return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
-
-        return jax.jit(lambda draws, batches: jax.lax.map(lambda params: of_draw(params, batches), draws))
+        return jax.jit(
+            lambda draws, batches: jax.lax.map(lambda params: _average_statistics(measure, params, batches), draws)
+        )
 
 
-def _calibrated(net: Network) -> Network:
-    """The network applied to params with their statistics; params alone use the statistics stored in the network."""
+def _average_statistics(measure: Callable[[Params, Any], Statistics], params: Params, batches: Any) -> Statistics:
+    each = jax.lax.map(lambda x: measure(params, x), batches)
+    return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+
+
+def _calibrated(net: Network, at_mean: Statistics) -> Network:
+    """The network applied to params with their statistics; params alone use those at the posterior mean."""
     assert net.batch_statistics is not None
     known = net.batch_statistics
 
     def apply(params: Any, x: Any, *, key: Any = None) -> Any:
-        given = params if isinstance(params, Calibrated) else Calibrated(params, known.stored)
+        given = params if isinstance(params, Calibrated) else Calibrated(params, at_mean)
         return known.apply(given.params, given.statistics, x)
 
-    return replace(net, apply=apply, fixed=None)  # draws of the whole network come from the original posterior
+    # draws of the whole network come from the original posterior
+    return replace(net, apply=apply, batch_statistics=known._replace(stored=at_mean), fixed=None, source=None)
 
 
 def _is_random(leaf: Any) -> bool:

@@ -3,6 +3,7 @@
 import os
 import pickle
 import tempfile
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.priors import Axes
-from posteriax.problem import Latents, Network, Problem, fix_leaves, network
+from posteriax.problem import Latents, Network, Problem, couples_examples, fix_leaves, network
 
 FORMAT = "posterior file"
 VERSION = 3  # the first with linearised posteriors; 2 is the first with fixed leaves; others are still of version 1
@@ -54,6 +55,9 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     if problem.network.fixed is not None:  # the leaves themselves, once
         about["fixed"] = list(problem.network.fixed.patterns)
         arrays |= {f"fixed:{path}": np.asarray(leaf) for path, leaf in problem.network.fixed.values.items()}
+    normalisation, statistics = _describe_batch_normalisation(problem)
+    about |= normalisation
+    arrays |= statistics
     if isinstance(posterior, VariationalPosterior):
         about["kind"] = "variational"
         about["families"] = {name: to_plain(family) for name, family in posterior.families.items()}
@@ -74,7 +78,8 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
     Args:
         path: a file written by ``posterior.save(path)``.
         net: the network, as given to the problem; only its structure and shapes matter, not its weights. Fixed leaves
-            get their values from the file.
+            get their values from the file, and so do the statistics of batch normalisation if the network uses stored
+            ones. Whether it does must be as in the run: docs/networks.md tells how to switch.
 
     Raises:
         PosteriorFileError: if the file is damaged, is not a posterior file, or does not fit the network.
@@ -141,7 +146,7 @@ def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
 
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
-    net = net.computing(about.get("compute"))
+    net = _with_batch_normalisation(net.computing(about.get("compute")), about, arrays)
     net = fix_leaves(_with_fixed_leaves(net, arrays), about.get("fixed", ()))
     net = replace(net, axes=_axes_from_plain(about.get("axes"), len(jax.tree.leaves(net.params))))
     problem = Problem(
@@ -183,6 +188,102 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         _check_leaf(name, leaf.shape[2:], leaf.dtype, own)
     draws: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), leaves)
     return DrawsPosterior(problem, trace, draws)
+
+
+def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Whether batch normalisation uses the statistics of the batch or stored ones, and the latter's values.
+
+    Nothing without batch normalisation, or if that cannot be tried on made-up inputs.
+    """
+    net = problem.network
+    if net.batch_statistics is None or net.example is None:
+        return {}, {}
+    plain, inputs = _example_to_plain(net.example), _made_up_inputs(net.example)
+    if bool(jax.tree.structure(_example_from_plain(plain)) != jax.tree.structure(net.example)):  # type: ignore[operator]
+        return {}, {}
+    coupled = couples_examples(net, inputs)
+    if coupled != problem.couples_examples(inputs):  # which was found with the data: made-up inputs do not show it
+        return {}, {}
+    about = {"example": plain, "couples examples": coupled}
+    stored = () if coupled else jax.tree.leaves(net.batch_statistics.stored)  # not coupled: part of the function
+    return about, {f"statistics:{i}": np.asarray(leaf) for i, leaf in enumerate(stored)}
+
+
+def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Network:
+    """The network with the stored batch statistics of a file, if it uses any. It must use them as it did in the run."""
+    whole = net if net.fixed is None else net.fixed.whole
+    known = whole.batch_statistics
+    if known is None:
+        if about.get("couples examples") is not None:
+            raise PosteriorFileError(
+                "fitted to a network with batch normalisation; this one has none, or px.network got another batched="
+            )
+        return net
+    if "example" not in about:
+        warnings.warn(
+            f"the file does not say whether the network's batch normalisation used the statistics of the batch or "
+            f"stored ones. Predictions are right only if it does now what it did in the run. (To use stored ones: "
+            f"{known.use_stored}.)",
+            stacklevel=4,
+        )
+        return net
+    example = _example_from_plain(about["example"])
+    coupled, used = couples_examples(whole, _made_up_inputs(example)), about["couples examples"]
+    if coupled and not used:
+        raise PosteriorFileError(
+            f"the network's batch normalisation uses the statistics of the batch here, but used stored ones when the "
+            f"posterior was fitted, so predictions would differ. To use stored ones (the file has their values): "
+            f"{known.use_stored}"
+        )
+    if used and not coupled:
+        raise PosteriorFileError(
+            f"the network's batch normalisation uses stored statistics here, but used those of the batch when the "
+            f"posterior was fitted, so predictions would differ. Load it for the network as it was then (what switches "
+            f"to stored ones: {known.use_stored}); px.with_batch_statistics(posterior, x) then measures statistics "
+            f"for each draw"
+        )
+    whole = replace(whole, example=example)
+    if used:
+        return whole
+    own, structure = jax.tree.flatten(known.stored)
+    stored = [arrays[f"statistics:{i}"] for i in range(sum(name.startswith("statistics:") for name in arrays))]
+    if [a.shape for a in stored] != [a.shape for a in own]:
+        raise PosteriorFileError("fitted to another network: its batch normalisation has other statistics")
+    if all(np.array_equal(a, b) for a, b in zip(stored, own, strict=True)):
+        return whole  # with its dropout in training
+    return whole.normalising_by(jax.tree.unflatten(structure, [jnp.asarray(a) for a in stored]))
+
+
+def _example_to_plain(example: Any) -> Any:
+    """Shapes and dtypes of one example as JSON: an array, or dicts, tuples and lists of arrays."""
+    if isinstance(example, jax.ShapeDtypeStruct):
+        return {"shape": list(example.shape), "dtype": str(example.dtype)}
+    if isinstance(example, dict) and all(isinstance(name, str) for name in example):
+        return {"dict": {name: _example_to_plain(part) for name, part in example.items()}}
+    kind = "tuple" if isinstance(example, tuple) else "list"
+    return {kind: [_example_to_plain(part) for part in example] if isinstance(example, tuple | list) else []}
+
+
+def _example_from_plain(plain: dict[str, Any]) -> Any:
+    if "shape" in plain:
+        return jax.ShapeDtypeStruct(tuple(plain["shape"]), np.dtype(plain["dtype"]))
+    if "dict" in plain:
+        return {name: _example_from_plain(part) for name, part in plain["dict"].items()}
+    if "tuple" in plain:
+        return tuple(_example_from_plain(part) for part in plain["tuple"])
+    return [_example_from_plain(part) for part in plain["list"]]
+
+
+def _made_up_inputs(example: Any) -> Any:
+    """A few different examples of these shapes, to try a network on. Whole numbers are 1 or 2: tokens, or lengths."""
+    rng = np.random.default_rng(0)
+
+    def values(spec: jax.ShapeDtypeStruct) -> np.ndarray:
+        shape = (8, *spec.shape)
+        whole = not jnp.issubdtype(spec.dtype, jnp.floating)
+        return (rng.integers(1, 3, size=shape) if whole else rng.normal(size=shape)).astype(spec.dtype)
+
+    return jax.tree.map(values, example)
 
 
 def _with_fixed_leaves(net: Network, arrays: dict[str, np.ndarray]) -> Network:

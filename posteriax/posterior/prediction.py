@@ -59,7 +59,9 @@ def plan_program(
             rows_of = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in one_example])
             count = jax.ShapeDtypeStruct((), jnp.int32)
             fast = cpu_tuning.with_fast_operations(partial(program, problem))
-            run = jax.jit(over.spread(fast)).lower(*over.specs(stacked, rows_of, count)).compile()
+            options = cpu_tuning.options_for_steps(cpu_tuning.default_platform())
+            lowered = jax.jit(over.spread(fast), compiler_options=options).lower(*over.specs(stacked, rows_of, count))
+            run = lowered.compile()
             known[asked] = over.placing(run), needed_bytes(run)
         return known[asked]
 

@@ -19,8 +19,10 @@ class BatchStatistics(NamedTuple):
         stored: the statistics stored in the network.
         measure: ``measure(params, x)``: the statistics of a batch.
         apply: ``apply(params, statistics, x)``: the outputs, normalised by `statistics`.
+        use_stored: how the user makes the network normalise by its stored statistics, in words.
     """
 
     stored: Statistics
     measure: Callable[[Params, Any], Statistics]
     apply: Callable[[Params, Statistics, Any], Any]
+    use_stored: str

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
-from posteriax.problem.batch_statistics import BatchStatistics
 from posteriax.problem.fixed_part import Features
 
 if TYPE_CHECKING:
@@ -92,10 +91,9 @@ def fix_leaves(net: "Network", patterns: str | Sequence[str]) -> "Network":
         return net.apply(fixed.fill(params), x, key=key)
 
     known = net.batch_statistics
-    statistics = known and BatchStatistics(
-        known.stored,
-        lambda params, x: known.measure(fixed.fill(params), x),
-        lambda params, statistics, x: known.apply(fixed.fill(params), statistics, x),
+    statistics = known and known._replace(
+        measure=lambda params, x: known.measure(fixed.fill(params), x),
+        apply=lambda params, statistics, x: known.apply(fixed.fill(params), statistics, x),
     )
     axes = net.axes and tuple(own for own, fixed in zip(net.axes, is_fixed, strict=True) if not fixed)
     params = fixed.restrict(net.params)

@@ -16,7 +16,7 @@ from posteriax._internal.leaf_paths import describe_leaves, leaf_paths
 from posteriax.priors import Axes, Leaf
 from posteriax.problem.adapters import adapt
 from posteriax.problem.adapters.adapted import over_examples
-from posteriax.problem.batch_statistics import BatchStatistics
+from posteriax.problem.batch_statistics import BatchStatistics, Statistics
 from posteriax.problem.fixed_leaves import FixedLeaves
 from posteriax.problem.leaf_axes import find_axes
 from posteriax.problem.precision import check_compute, rounded, rounded_statistics
@@ -35,6 +35,7 @@ class Network:
             tied families if `axes` does not tell.
         batch_statistics: how to measure and replace the statistics of its batch normalisation layers, if any.
         axes: the input and output axes of each leaf, read off the program; None if that has not been done yet.
+        example: the shapes and dtypes of one example, as it was when the program was read.
         compute: the dtype that `apply` computes in, if it is not the params' own.
         fixed: the leaves that are not in `params` because they are not inferred, if any.
         source: what :func:`px.network` was given, and with which settings: pickle builds the network from it again.
@@ -49,6 +50,7 @@ class Network:
     out_axis: int = -1
     batch_statistics: BatchStatistics | None = None
     axes: tuple[Axes | None, ...] | None = None
+    example: Any = None
     compute: str | None = None
     fixed: FixedLeaves | None = None
     source: tuple[Any, dict[str, Any]] | None = None
@@ -71,7 +73,31 @@ class Network:
         >>> net.leaf_infos[0].in_axes, net.reading(np.ones((5, 3))).leaf_infos[0].in_axes
         ((0,), (1,))
         """
-        return replace(self, axes=find_axes(self.apply, self.params, x))
+        example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a)[1:], np.asarray(a).dtype), x)
+        return replace(self, axes=find_axes(self.apply, self.params, x), example=example)
+
+    def normalising_by(self, statistics: Statistics) -> "Network":
+        """The same network, whose batch normalisation uses these statistics, in training too; dropout is off in it."""
+        assert self.batch_statistics is not None
+        known = self.batch_statistics
+
+        def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+            return known.apply(params, statistics, x)
+
+        # what px.network was given has other statistics
+        return replace(self, apply=apply, batch_statistics=known._replace(stored=statistics), source=None)
+
+    @property
+    def how_to_uncouple(self) -> str:
+        """What to do about outputs that depend on the other examples of a batch."""
+        others = "normalise each example by itself (GroupNorm, LayerNorm, filter response)"
+        if self.batch_statistics is None:
+            return f"To avoid that, {others}."
+        return (
+            f"Use px.with_batch_statistics(posterior, x).network, the network of a fitted posterior with statistics "
+            f"measured on x; or the statistics stored in the network: {self.batch_statistics.use_stored}; or {others}. "
+            f"See docs/networks.md."
+        )
 
     @property
     def leaf_infos(self) -> list[Leaf]:
@@ -204,10 +230,9 @@ def _with_inputs(net: Network, inputs: Any) -> Network:
     statistics = net.batch_statistics
     if statistics is not None:
         measured, applied = statistics.measure, statistics.apply
-        statistics = BatchStatistics(
-            statistics.stored,
-            lambda params, x: measured(params, prepare(x)),
-            lambda params, own, x: applied(params, own, prepare(x)),
+        statistics = statistics._replace(
+            measure=lambda params, x: measured(params, prepare(x)),
+            apply=lambda params, own, x: applied(params, own, prepare(x)),
         )
     return replace(net, apply=apply, batch_statistics=statistics)
 

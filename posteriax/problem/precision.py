@@ -48,7 +48,7 @@ def rounded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def rounded_statistics(known: BatchStatistics | None) -> BatchStatistics | None:
     """Measuring and applying batch statistics, in bfloat16."""
-    return known and BatchStatistics(known.stored, rounded(known.measure), rounded(known.apply))
+    return known and known._replace(measure=rounded(known.measure), apply=rounded(known.apply))
 
 
 def _convert(a: Any, dtype: Any) -> Any:

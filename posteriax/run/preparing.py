@@ -82,7 +82,7 @@ def prepare_run(
         thin=pace.thin,
         data_axis=DATA if method.full_batch and devices.shape[DATA] > 1 else None,
     )
-    about = _coupling_notes(method, task.couples_examples) + _precision_notes(method, problem)
+    about = _coupling_notes(method, task) + _precision_notes(method, problem)
     members = ensemble.bind(task)
     if until_level:
         members = fall_when_level(members)
@@ -165,15 +165,14 @@ def _augmentation(augment: Any, method: Method, sample: Batch) -> tuple[Augmenta
     )
 
 
-def _coupling_notes(method: Method, coupled: bool) -> tuple[str, ...]:
-    if not coupled:
+def _coupling_notes(method: Method, task: Task) -> tuple[str, ...]:
+    if not task.couples_examples:
         return ()
     if method.full_batch:
         raise ValueError(
             f"the network's outputs for one example depend on the other examples of its batch (batch statistics?), so "
             f"the likelihood is not a product over examples and {method.name} has no posterior to sample. "
-            f"Use per-example normalisation (GroupNorm, LayerNorm, filter response), or switch batch normalisation to "
-            f"its stored statistics."
+            f"{task.problem.network.how_to_uncouple}"
         )
     return (
         "the network's outputs couple the examples of a batch (batch statistics): predictions depend on which examples "

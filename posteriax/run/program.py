@@ -253,12 +253,12 @@ class Program:
 
         def take(member: jax.Array, room: Any) -> Any:
             states, reached, *_ = room
-            of_one = (_part_of_member(tree, member) for tree in (keys, states))
-            return self._take_steps(*of_one, data, first, reached.min())
+            member_keys, member_state = _part_of_member((keys, states), member)
+            return self._take_steps(member_keys, member_state, data, first, reached.min())
 
-        room = (states, jnp.full(count, last), jnp.ones(count, bool))
-        *_, infos, drawn = jax.eval_shape(take, jnp.int32(0), room)
-        room = (*room, _room(infos, count, axis=1), _room(drawn, count, axis=1))
+        before = (states, jnp.full(count, last), jnp.ones(count, bool))
+        *_, infos, drawn = jax.eval_shape(take, jnp.int32(0), before)
+        room = (*before, _room(infos, count, axis=1), _room(drawn, count, axis=1))
         return in_turn(take, room, (0, 0, 0, 1, 1), count, wanted=first < last)
 
 

@@ -79,8 +79,11 @@ def autodiff_diagonal(problem, latents, data, index):
     return np.diag(jax.jit(jax.hessian(loss))(leaves[index].reshape(-1))).reshape(leaves[index].shape)
 
 
-@pytest.mark.every_day("equinox convolution", "dense")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    # which has a dense layer, too
+    [name if name == "equinox convolution" else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
 def test_the_identity_is_the_diagonal_of_the_hessian(name, monkeypatch):
     monkeypatch.setattr(curvature, "EXAMPLES", 4)  # several parts, the last one padded
     problem, data = problem_and_data(name)
@@ -153,8 +156,7 @@ def test_a_million_weights_take_no_hessian():
     assert found["layers/1/weight"].shape == (1, 700, 700) and np.isfinite(found["layers/1/weight"]).all()
 
 
-@pytest.mark.every_day("zero")
-@pytest.mark.parametrize("rest", ["zero", "mean"])
+@pytest.mark.parametrize("rest", ["mean", pytest.param("zero", marks=pytest.mark.slow)])
 def test_a_sparse_ensemble_keeps_what_is_beyond_the_threshold(rest, tmp_path):
     net = CASES["dense"][0]()
     posterior = variational(net, mean=0.5, scale=0.1, members=2)

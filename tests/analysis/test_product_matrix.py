@@ -91,8 +91,8 @@ def test_the_smaller_side_is_multiplied_first_and_gives_the_same():
     np.testing.assert_allclose(from_right.covariance, turned.covariance.transpose(1, 0, 3, 2), atol=1e-12)
 
 
-FAMILIES = {
-    "normal": q.Normal(0.3),
+FAMILIES = {"normal": q.Normal(0.3)}
+SLOW_FAMILIES = {
     "tied": q.KTied(2, scale=0.3),
     "zero-mean": q.ZeroMeanNormal(),
     "uniform": q.ZeroMeanNoise("uniform"),
@@ -104,11 +104,10 @@ FAMILIES = {
 }
 
 
-@pytest.mark.every_day("normal")
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_FAMILIES)])
 def test_a_posteriors_product_is_that_of_its_draws(name):
     net = eqx.nn.MLP(3, 2, 4, 2, key=KEY)
-    posterior = variational(net, family=FAMILIES[name], scale=0.2, members=2)
+    posterior = variational(net, family=(FAMILIES | SLOW_FAMILIES)[name], scale=0.2, members=2)
     exact = px.analysis.product_matrix(posterior, "layers/*/weight")
     draws = 20_000
     sampled = px.analysis.sampled_product_matrix(posterior, "layers/*/weight", draws=draws, key=1)

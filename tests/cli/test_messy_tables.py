@@ -19,6 +19,8 @@ from posteriax.cli.user_data.table import Table
 from posteriax.cli.user_data.targets import Classes, Counts, Quantity
 from posteriax.problem import Categorical, Normal, Poisson
 
+pytestmark = pytest.mark.quick
+
 ROWS = 80
 HEIGHT = np.random.default_rng(0).normal(10, 3, ROWS).round(3)
 KIND = np.where(np.arange(ROWS) % 3, "oak", "elm")

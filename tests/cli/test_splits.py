@@ -11,6 +11,8 @@ from posteriax.cli.user_data.settings import DataSettings
 from posteriax.cli.user_data.splitting import make_splits, split_rows
 from posteriax.cli.user_data.table import Table
 
+pytestmark = pytest.mark.quick
+
 RNG = np.random.default_rng(0)
 
 

@@ -21,6 +21,8 @@ from posteriax.cli.user_data.table_preparation import prepare as prepare_table
 from posteriax.cli.user_data.targets import Classes, Quantity
 from posteriax.cli.user_data.tasks import infer_task
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def write(tmp_path):

@@ -17,6 +17,8 @@ from posteriax.comparison.uncertainty_tenths import tenths_of_classes, tenths_of
 from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.metrics import Estimate
 
+pytestmark = pytest.mark.quick
+
 NLL = {"map": 0.50, "vi": 0.41, "hmc": 0.40}
 
 

@@ -9,6 +9,8 @@ from posteriax.comparison.difference_of_means import compare_means
 from posteriax.comparison.significance import best_and_ties, significantly_differ
 from posteriax.metrics import BinnedGaps
 
+pytestmark = pytest.mark.quick
+
 LEVEL = 0.05
 
 

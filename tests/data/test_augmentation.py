@@ -84,8 +84,7 @@ def problem():
 BOTH = (RandomCrop(1), RandomFlip())
 
 
-@pytest.mark.every_day("loader")
-@pytest.mark.parametrize("feed", ["arrays", "loader"])
+@pytest.mark.parametrize("feed", ["loader", pytest.param("arrays", marks=pytest.mark.slow)])
 def test_the_target_is_the_mean_over_augmentations_summed_over_all_examples(problem, data, feed):
     """With the weights held still, the log joint of the steps averages to that of all 18 augmentations of each image:
     neither the weights of the examples nor their labels have changed."""
@@ -102,26 +101,22 @@ def test_the_target_is_the_mean_over_augmentations_summed_over_all_examples(prob
     assert abs(truth - float(problem.log_joint(problem.network.params, data))) > 20 * epochs.std() / np.sqrt(300)
 
 
-METHODS = {
-    "MAP": (px.MAP(), {"steps": 6}),
-    "VI": (px.VI(), {"steps": 6}),
-    "SWAG": (px.SWAG(rank=2), {"epochs": 4}),
-    "SGHMC": (px.SGHMC(1e-4, warmup_epochs=1, epochs_per_draw=1), {"draws": 2}),
-    "Ensemble": (px.Ensemble(px.MAP(), 3), {"steps": 6}),
-}
-
-
-@pytest.mark.every_day("VI", "SGHMC")
-@pytest.mark.parametrize("name", METHODS)
-def test_how_a_run_is_cut_into_chunks_changes_no_bit(problem, data, name, monkeypatch):
-    method, length = METHODS[name]
+@pytest.mark.parametrize(
+    ("method", "length"),
+    [
+        pytest.param(px.Ensemble(px.MAP(), 3), {"steps": 6}, id="Ensemble"),
+        pytest.param(
+            px.SGHMC(1e-4, warmup_epochs=1, epochs_per_draw=1), {"draws": 2}, id="SGHMC", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_how_a_run_is_cut_into_chunks_changes_no_bit(problem, data, method, length, monkeypatch):
     fit = functools.partial(px.fit, problem, data, method, batch_size=10, key=0, **length)
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e9)  # chunks of 1, 8, ... steps
     whole = fit(augment=BOTH)
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # of one step
     np.testing.assert_array_equal(final(fit(augment=BOTH)), final(whole))
-    if name == "MAP":
-        assert not np.array_equal(final(fit()), final(whole))
+    assert not np.array_equal(final(fit()), final(whole))
     assert any("augmented by RandomCrop(padding=1, pad='zero'), RandomFlip" in note for note in whole.trace.notes)
 
 

@@ -7,7 +7,6 @@ import optax
 import pytest
 
 import posteriax as px
-from posteriax import families as q
 from posteriax.data import sources
 from posteriax.data.batches import Minibatches
 
@@ -29,14 +28,11 @@ def mapped(moons, tmp_path):
     return np.load(tmp_path / "x.npy", mmap_mode="r"), y
 
 
-# with noise so small that it does not matter which example gets which draw
-@pytest.mark.every_day("VI")
-@pytest.mark.parametrize("method", [px.MAP(), px.VI(q.Normal(scale=1e-5))], ids=["MAP", "VI"])
-def test_a_memory_map_gives_the_result_of_data_on_the_device(problem, moons, mapped, method):
-    resident = px.fit(problem, moons[0], method, steps=30, batch_size=25, key=0)
-    streamed = px.fit(problem, mapped, method, steps=30, batch_size=25, key=0)
-    if isinstance(method, px.MAP):  # the same batches, in another order of rows: equal to rounding
-        np.testing.assert_allclose(final(streamed), final(resident), rtol=1e-3, atol=1e-5)
+def test_a_memory_map_gives_the_result_of_data_on_the_device(problem, moons, mapped):
+    resident = px.fit(problem, moons[0], px.MAP(), steps=30, batch_size=25, key=0)
+    streamed = px.fit(problem, mapped, px.MAP(), steps=30, batch_size=25, key=0)
+    # the same batches, in another order of rows: equal to rounding
+    np.testing.assert_allclose(final(streamed), final(resident), rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(streamed.trace["nll_per_example"][0], resident.trace["nll_per_example"][0], rtol=1e-4)
 
 

@@ -9,6 +9,8 @@ import pytest
 from posteriax import diagnostics
 from posteriax.diagnostics import columns
 
+pytestmark = pytest.mark.quick
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
     import arviz as az

@@ -179,6 +179,19 @@ def test_chance_alone_rarely_exceeds_its_limit():
     assert beyond <= 3
 
 
+def test_what_chance_gives_counts_distances_from_the_median_too():
+    """Random signs make the values independent while their sizes are not: mixed chains with few effective draws for
+    their scale. One run in a hundred may exceed the limit: of 20, more than 2 would happen once in a thousand."""
+    rng, beyond, step = np.random.default_rng(0), 0, 0.8
+    for _ in range(20):
+        logs = rng.normal(size=(4, 400, 20))
+        for i in range(1, 400):
+            logs[:, i] = step * logs[:, i - 1] + np.sqrt(1 - step**2) * logs[:, i]
+        columns = compare_chains(np.exp(logs / 2) * rng.choice([-1.0, 1.0], size=logs.shape))
+        beyond += columns.rhat.max() > rhat_by_chance(columns)
+    assert beyond <= 2
+
+
 def test_arviz_gets_what_was_recorded_with_the_kept_draws():
     """A chain that keeps one of three steps after 7 of warm-up: steps 9, 12, 15, ..."""
     steps = np.broadcast_to(np.arange(7 + 3 * 20), (4, 67))

@@ -46,10 +46,9 @@ def params():
 X = np.asarray(jax.random.normal(jax.random.key(1), (6, 3, 4)))
 Y = np.linspace(-1, 1, 6)[:, None].astype(np.float32)
 
-QUICK = ("KTied", "Dropout")
 JOINT = {"LowRank, joint": Case(q.LowRank(3, "network"))}
 EVERY = [
-    pytest.param(case.family, id=name, marks=() if name in QUICK else pytest.mark.slow)
+    pytest.param(case.family, id=name, marks=() if name == "KTied" else pytest.mark.slow)
     for name, case in (FAMILIES | JOINT).items()
 ]
 
@@ -60,7 +59,6 @@ def target_of():
     return problem, Task(problem=problem, example=jax.ShapeDtypeStruct((3, 4), jnp.float32), num_examples=6, steps=2)
 
 
-@pytest.mark.every_day("KTied")
 @pytest.mark.parametrize("family", EVERY)
 def test_a_family_for_all_leaves_serves_every_leaf(family):
     """A step is finite everywhere, and draws have the leaves' shapes."""

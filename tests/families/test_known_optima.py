@@ -42,6 +42,7 @@ def fitted() -> px.Posterior:
     return fit_regressions(KNOWN, steps=30_000, draws=8)
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_family_finds_its_optimum(name):
     check_optimum(fitted(), name, KNOWN[name])

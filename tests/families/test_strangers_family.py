@@ -172,10 +172,10 @@ def test_by_any_name_a_normal_takes_the_same_steps():
     np.testing.assert_allclose(own.trace["stationarity"], normal.trace["stationarity"], rtol=1e-3)
 
 
-@pytest.mark.every_day(
-    "TiedAlongOutputs(scale=0.3)-auto", "LaplaceEntries(scale=0.3)-auto", "TiedAlongOutputs(scale=0.3)-local"
+@pytest.mark.parametrize(
+    "estimator",
+    ["auto", *(pytest.param(name, marks=pytest.mark.slow) for name in ("weight", "factor", "flipout", "local"))],
 )
-@pytest.mark.parametrize("estimator", ["auto", "weight", "factor", "flipout", "local"])
 @pytest.mark.parametrize("family", [LaplaceEntries(), TiedAlongOutputs()], ids=repr)
 def test_it_trains_with_every_estimator(family, estimator):
     train, test = px.data.two_moons(train=40, test=20)

@@ -116,9 +116,11 @@ CURVED = {
 }
 
 
-@pytest.mark.every_day("float32-plain", "float64-grouped")
-@pytest.mark.parametrize("name", CURVED)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name if name == "grouped" else pytest.param(name, marks=pytest.mark.slow) for name in CURVED]
+)
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_second_derivatives_stay_the_same(name, dtype):
     """Forwards over backwards, as in kappa, and backwards over backwards; for one kernel and for several."""
     params, x, kernel = CURVED[name]

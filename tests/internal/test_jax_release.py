@@ -12,6 +12,8 @@ import pytest
 import posteriax
 from posteriax._internal import jax_release
 
+pytestmark = pytest.mark.quick
+
 RIGHT, WRONG = (0, 10, 1), (0, 10, 2)
 
 

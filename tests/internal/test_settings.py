@@ -10,6 +10,8 @@ import pytest
 from posteriax import priors as p
 from posteriax._internal.settings import Savable, from_plain, to_plain
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True)
 class Cauchy(p.Prior):

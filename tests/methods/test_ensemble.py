@@ -34,6 +34,7 @@ def test_the_mixture_predicts_the_mean_of_its_members(problem, moons):
     assert ensemble.num_parameters == 3 * problem.network.num_parameters
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_variational_posteriors_draws_evenly_from_its_members(problem, moons):
     ensemble = px.fit(problem, moons[0], px.Ensemble(px.VI(q.Normal(scale=1e-6)), members=2), steps=5, key=0)
     draws = np.asarray(ensemble.sample(0, 10).layers[0].weight)
@@ -57,6 +58,7 @@ def test_shuffled_weights_are_a_permutation_and_vectors_are_kept(problem):
         assert (a.ndim == 1) == np.array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_starts_can_be_a_function(problem, moons):
     def fresh(key):
         return eqx.filter(eqx.nn.MLP(2, 2, 8, 1, key=key), eqx.is_inexact_array)
@@ -77,6 +79,7 @@ def test_a_methods_own_start_goes_before_the_ensembles(problem):
     jax.tree.map(np.testing.assert_array_equal, own, problem.latents)
 
 
+@pytest.mark.slow
 def test_members_can_start_at_the_draws_of_a_posterior(problem, moons):
     fitted = px.fit(problem, moons[0], px.Ensemble(px.MAP(), 2), steps=5, key=0)
     again = px.fit(problem, moons[0], px.Ensemble(px.MAP(optax.sgd(0.0)), 2, starts=fitted), steps=1, key=1)

@@ -33,6 +33,7 @@ def test_without_data_one_trajectory_forgets_the_start():
     assert np.var(w) == pytest.approx(0.09, rel=4 * np.sqrt(2 / w.size))
 
 
+@pytest.mark.slow
 def test_priors_of_different_scales_share_one_period():
     net = unused_weight(1.0, leaves=2)[0]
     problem = px.Problem(net, px.Normal(scale=1.0), {"w0": p.Normal(10.0), "w1": p.Normal(0.1)})
@@ -89,6 +90,7 @@ def test_chains_are_independent_and_start_apart():
     assert len({tuple(chain[0]) for chain in w}) == 3
 
 
+@pytest.mark.slow
 def test_start_at_map_begins_near_the_top():
     exact = known.linear_regression()
     posterior = px.fit(
@@ -153,6 +155,7 @@ def test_a_trajectory_that_would_be_cut_in_half_is_refused_before_the_run():
         px.fit(exact.problem, exact.data, method, draws=2, key=0)
 
 
+@pytest.mark.slow
 def test_a_step_size_that_warm_up_finds_too_small_is_refused_after_it():
     net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 1), np.float32)})
     x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)

@@ -6,6 +6,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 
+pytestmark = pytest.mark.quick
+
 
 def test_the_linear_schedule_reaches_one_after_its_epochs():
     schedule = px.LinearKL(epochs=4)

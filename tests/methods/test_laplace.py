@@ -145,6 +145,7 @@ def test_the_curvature_of_many_examples_is_found_without_batched_decompositions(
     assert "lapack_" not in program.lower(problem.latents).compile().as_text()
 
 
+@pytest.mark.slow
 def test_low_rank_is_full_if_the_data_determine_no_more_directions(small):
     """20 examples of 3 classes, each with a Hessian of rank 2: 40 directions, more than the 31 weights; 6 give 12."""
     problem, (x, y), at_mode = small
@@ -272,7 +273,7 @@ def test_the_evidence_of_linear_regression_is_exact(structure):
     assert posterior.trace["log_evidence"] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.every_day("low-rank")
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_many_examples_and_little_noise_do_not_hide_the_prior(structure):
     """Curvatures from 1e-5 to 1e7 beside a prior of 0.1, in float32: the evidence against NumPy in float64."""
@@ -317,6 +318,7 @@ def test_linearised_predictions_have_the_moments_of_the_linear_model(small):
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=5 * np.sqrt(2 / 20_000))
 
 
+@pytest.mark.slow
 def test_the_last_layer_alone(small):
     _, (x, _), at_mode = small
     posterior = laplace(small, over="layers/1", structure="full")
@@ -331,7 +333,7 @@ def test_the_last_layer_alone(small):
     )
 
 
-@pytest.mark.every_day("kronecker")
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
 def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
     posterior, x = laplace(small, structure=structure), small[1][0]
@@ -340,7 +342,7 @@ def test_saved_and_loaded_it_predicts_the_same(small, tmp_path, structure):
     assert (again.predict(x, 10).probs == posterior.predict(x, 10).probs).all()
 
 
-@pytest.mark.every_day("full")
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["full", "low-rank"])
 def test_it_is_pickled_compared_and_diagnosed(small, structure):
     posterior, (x, y) = laplace(small, structure=structure), small[1]
@@ -351,7 +353,7 @@ def test_it_is_pickled_compared_and_diagnosed(small, structure):
     assert str(posterior.diagnose(x))
 
 
-@pytest.mark.every_day("kronecker")
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["kronecker", "low-rank"])
 def test_members_of_an_ensemble_have_modes_of_their_own(small, structure):
     problem, data, _ = small

@@ -33,9 +33,9 @@ def adam_in_units(unit):
     return optax.chain(optax.adam(optax.cosine_decay_schedule(3e-2, 1500)), optax.stateless(in_units))
 
 
-METHODS = {
+METHODS = {"Laplace": (lambda unit: px.Laplace(structure="full", predictive="draws"), {"epochs": 1})}
+SLOW_METHODS = {
     "MAP": (lambda unit: px.MAP(adam_in_units(unit)), {"steps": 1500, "batch_size": 46}),
-    "Laplace": (lambda unit: px.Laplace(structure="full", predictive="draws"), {"epochs": 1}),
     "VI": (lambda unit: px.VI(q.FullCovariance()), {"steps": 300, "batch_size": 46}),
     "HMC": (lambda unit: px.HMC(), {"draws": 300, "chains": 2}),
 }
@@ -48,14 +48,13 @@ def draws_in_units(posterior, unit):
     return np.column_stack([weights, np.asarray(draws.likelihood["log_scale"], np.float64) - np.log(unit)])
 
 
-@pytest.mark.every_day("MAP", "Laplace")
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_METHODS)])
 def test_the_posterior_does_not_depend_on_the_unit_of_the_target(name):
     """Targets and the weights' prior times 1,000 and 1/1,000: the same posterior, times the same.
 
     With N(0, 1) on log sigma, standard deviations were 7 % too small and 9 % too large.
     """
-    make, length = METHODS[name]
+    make, length = (METHODS | SLOW_METHODS)[name]
     found = {unit: px.fit(problem(unit), data(unit), make(unit), key=0, **length) for unit in (1.0, 1e3, 1e-3)}
     one = draws_in_units(found[1.0], 1.0)
     for unit in (1e3, 1e-3):

@@ -37,6 +37,7 @@ def test_it_recovers_mean_field_and_kronecker_posteriors():
     assert np.linalg.norm(found - truth) < 0.03 * np.linalg.norm(truth)
 
 
+@pytest.mark.slow
 def test_it_steps_a_single_weight_the_same_in_both_families():
     settings = px.natural_gradient(0.1, 0.05, momentum=0.0)
     mean, log_scale, by_mean, by_log_scale = 0.7, -1.0, 2.0, 0.4

@@ -28,8 +28,9 @@ def matrix_problem(prior: float = 1.0) -> px.Problem:
 DATA3 = (EXACT.data[0], np.repeat(EXACT.data[1][:, None], 3, axis=1))
 
 
-@pytest.mark.every_day("factor", "weight")
-@pytest.mark.parametrize("estimator", ["weight", "flipout", "local", "factor"])
+@pytest.mark.parametrize(
+    "estimator", ["factor", *(pytest.param(name, marks=pytest.mark.slow) for name in ("weight", "flipout", "local"))]
+)
 def test_several_draws_have_the_same_expectation_and_less_noise(estimator):
     family = q.Rank1(2, scale=0.3) if estimator == "factor" else q.Normal(scale=0.3)
     one, four = (
@@ -137,6 +138,7 @@ def test_families_that_cannot_take_a_start_say_so():
         px.VI(start="map")
 
 
+@pytest.mark.slow
 def test_the_mode_can_be_asked_for_and_is_refused_where_it_is_too_large(moons):
     posterior = px.fit(
         EXACT.problem, EXACT.data, px.VI(q.FullCovariance(), start="mode", optimizer=STILL), steps=1, key=0
@@ -187,8 +189,10 @@ def test_the_papers_staircase_can_end_below_one_and_is_noted(moons):
     assert float(schedule.weight(14_699, 49)) == pytest.approx(0.73)
 
 
-@pytest.mark.every_day("auto")
-@pytest.mark.parametrize("start", ["auto", "draws", "variational"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "start", ["auto", *(pytest.param(start, marks=pytest.mark.slow) for start in ("draws", "variational"))]
+)
 def test_runs_with_a_start_have_checkpoints(start, tmp_path):
     """A checkpoint traces the start, in which nothing can be looked at."""
     given = "auto"

@@ -10,6 +10,8 @@ import posteriax as px
 from posteriax import metrics
 from posteriax.metrics.ranked_probability import QUANTILE_LEVELS
 
+pytestmark = pytest.mark.quick
+
 RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.ones(5), 300).astype(np.float32)
 LABELS = RNG.integers(0, 5, 300)

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -35,12 +38,53 @@ class NNX(nnx.Module):
         return self.out(nnx.relu(self.norm(self.hidden(x))))
 
 
+class Equinox(eqx.Module):
+    hidden: eqx.nn.Linear
+    norm: eqx.nn.BatchNorm
+    out: eqx.nn.Linear
+
+    def __init__(self, key):
+        one, two = jax.random.split(key)
+        self.hidden, self.out = eqx.nn.Linear(2, 6, key=one), eqx.nn.Linear(6, 2, key=two)
+        self.norm = eqx.nn.BatchNorm(6, axis_name="batch", mode="batch")
+
+    def __call__(self, x, state):
+        x, state = self.norm(self.hidden(x), state)
+        return self.out(jax.nn.relu(x)), state
+
+
 X = px.data.two_moons(train=90, test=40)[0][0]
+LEAVES = {"linen": ("Dense_0", "BatchNorm_0", "Dense_1"), "nnx": ("hidden", "norm", "out")}
 
 
 def networks():
     module = Norm()
-    return {"linen": (module, module.init(jax.random.key(0), X)), "nnx": NNX(nnx.Rngs(0))}
+    return {
+        "linen": (module, module.init(jax.random.key(0), X)),
+        "nnx": NNX(nnx.Rngs(0)),
+        "equinox": eqx.nn.make_with_state(Equinox)(jax.random.key(0)),
+    }
+
+
+def by_stored_statistics(framework):
+    """The same networks, switched as docs/networks.md says."""
+    net = networks()[framework]
+    if framework == "linen":
+        return px.network(net, call={"train": False})
+    if framework == "equinox":
+        return eqx.nn.inference_mode(net[0]), net[1]
+    net.eval()
+    return net
+
+
+def named(params, framework):
+    """Float64 params by Flax's names: first layer, normalisation, last layer."""
+    if framework != "equinox":
+        params = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
+        return dict(zip(("first", "norm", "last"), (params[name] for name in LEAVES[framework]), strict=True))
+    dense = [{"kernel": layer.weight.T, "bias": layer.bias} for layer in (params.hidden, params.out)]
+    norm = {"scale": params.norm.weight, "bias": params.norm.bias}
+    return jax.tree.map(lambda a: np.asarray(a, np.float64), {"first": dense[0], "norm": norm, "last": dense[1]})
 
 
 def by_hand(params, x, batches, names):
@@ -53,9 +97,9 @@ def by_hand(params, x, batches, names):
     return np.maximum(normed, 0.0) @ last["kernel"] + last["bias"]
 
 
-def given_by_draws(framework, count=3):
+def given_by_draws(framework, count=3, net=None):
     """A posterior of a few random weights."""
-    problem = px.Problem(networks()[framework], px.Categorical())
+    problem, _ = px.Problem(networks()[framework] if net is None else net, px.Categorical()).reading(X[:2])
     rng = np.random.default_rng(1)
     draws = jax.tree.map(lambda a: rng.normal(size=(1, count, *a.shape)).astype(np.float32), problem.latents)
     return DrawsPosterior(problem, Trace({}), draws)
@@ -71,6 +115,72 @@ def test_every_draw_normalises_by_statistics_of_its_own(framework, batch_size, m
     for i in range(3):
         params = jax.tree.map(lambda a, i=i: a[0, i].astype(np.float64), given.draws.network)
         np.testing.assert_allclose(logits[i], by_hand(params, x, batches, names), atol=5e-5)
+
+
+@pytest.mark.parametrize("framework", ["linen", "nnx", "equinox"])
+def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, moons):
+    """atol: the largest of some float32 outputs of size 10 is off by a few units of 1e-6, as above."""
+    given, x = given_by_draws(framework), moons[1][0]
+    net = px.with_batch_statistics(given, X, batch_size=30).network
+    batches = X[np.random.default_rng(0).permutation(90)].reshape(-1, 30, 2)
+    expected = by_hand(named(given.mean, framework), x, batches, ("first", "norm", "last"))
+    np.testing.assert_allclose(net.apply(net.params, x), expected, atol=5e-5)
+    last = LEAVES.get(framework, ("", "", "out"))[2]
+    head = px.Problem(net, px.Categorical(), fixed=f"!{last}")
+    np.testing.assert_allclose(head.outputs(head.network.params, x), expected, atol=5e-5)
+    assert not head.couples_examples(X)
+
+
+def test_a_posterior_of_the_last_layer_keeps_the_measured_statistics_in_its_file(tmp_path):
+    y = np.arange(90) % 2
+    net = px.with_batch_statistics(given_by_draws("nnx"), X).network
+    head = px.Problem(net, px.Categorical(), fixed="!out")
+    hmc = px.HMC(warmup=2, step_size=0.01, trajectory=0.03, start="network")
+    posterior = px.fit(head, (X, y), hmc, draws=4, chains=2, key=0)
+    posterior.save(tmp_path / "head.posterior")
+    again = px.load(tmp_path / "head.posterior", by_stored_statistics("nnx"))  # with its own weights and statistics
+    np.testing.assert_array_equal(again.predict(X).outputs, posterior.predict(X).outputs)
+
+
+@pytest.mark.parametrize("framework", ["linen", "nnx", "equinox"])
+def test_a_file_is_for_a_network_in_the_same_mode(framework, tmp_path, recwarn):
+    by_batch, stored = networks()[framework], by_stored_statistics(framework)
+    how = {"linen": r'call={"train": False}', "nnx": "module.eval()", "equinox": "eqx.nn.inference_mode(module)"}
+    for saved, other, words in (
+        (by_batch, stored, "uses stored statistics here, but used those of the batch"),
+        (stored, by_batch, "uses the statistics of the batch here, but used stored ones"),
+    ):
+        posterior = given_by_draws(framework, net=saved)
+        posterior.save(tmp_path / "run.posterior")
+        outputs = px.load(tmp_path / "run.posterior", saved).predict(X).outputs
+        np.testing.assert_array_equal(outputs, posterior.predict(X).outputs)
+        with pytest.raises(ValueError, match=words) as error:
+            px.load(tmp_path / "run.posterior", other)
+        assert how[framework] in str(error.value)
+    assert not recwarn.list
+
+
+def test_a_file_that_does_not_say_how_it_was_normalised_is_loaded_with_a_warning(tmp_path):
+    problem = px.Problem(networks()["nnx"], px.Categorical())  # has read no inputs, like those of older files
+    draws = jax.tree.map(lambda a: np.asarray(a)[None, None], problem.latents)
+    DrawsPosterior(problem, Trace({}), draws).save(tmp_path / "run.posterior")
+    with pytest.warns(UserWarning, match=r"does not say whether .* module.eval\(\)"):
+        px.load(tmp_path / "run.posterior", networks()["nnx"])
+
+
+@pytest.mark.parametrize(
+    ("framework", "how"),
+    [
+        ("linen", r'px.network\(net, call={"train": False}\)'),
+        ("nnx", r"module.eval\(\)"),
+        ("equinox", r"eqx.nn.inference_mode\(module\)"),
+    ],
+)
+def test_the_refusal_says_how_to_use_stored_statistics(framework, how):
+    problem = px.Problem(networks()[framework], px.Categorical())
+    with pytest.raises(ValueError, match=rf"px.with_batch_statistics\(posterior, x\).network.*{how}"):
+        px.fit(problem, (X, np.arange(90) % 2), px.HMC(), draws=1, key=0)
+    assert not px.Problem(by_stored_statistics(framework), px.Categorical()).couples_examples(X)
 
 
 @pytest.mark.parametrize("framework", ["linen", "nnx"])
@@ -101,6 +211,18 @@ def test_weights_are_unchanged_and_members_of_an_ensemble_work(moons):
     assert posterior.predict(moons[1][0], draws=4, reduce=True).probs.shape == (40, 2)
     again = px.with_batch_statistics(posterior, X)
     np.testing.assert_array_equal(again.predict(X, draws=4).probs, posterior.predict(X, draws=4).probs)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_on_networks_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    code = re.search(r"## Batch normalisation.*?```python\n(.*?)```", page, re.DOTALL).group(1)
+    space = {}
+    exec(compile(code, "networks.md", "exec"), space)
+    predicted, again = (space[name].predict(space["x_test"]) for name in ("posterior", "again"))
+    np.testing.assert_array_equal(again.outputs, predicted.outputs)
+    assert px.evaluate(predicted, space["y_test"])["accuracy"] > 0.9
 
 
 def test_what_cannot_be_had_is_said(moons, tmp_path):

@@ -201,12 +201,9 @@ def test_the_last_of_equally_small_cuts_is_taken():
     assert made_by.names == ("sin",)
 
 
-QUICK = ("Haiku MLP", "Equinox shared CNN", "Keras two inputs")
-
-
-@pytest.mark.every_day("Equinox shared CNN")
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in other_networks.CASES]
+    "name",
+    [n if n == "Equinox shared CNN" else pytest.param(n, marks=pytest.mark.slow) for n in other_networks.CASES],
 )
 def test_features_replace_inputs_in_networks_of_every_library(name):
     case = other_networks.CASES[name]()

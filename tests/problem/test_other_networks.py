@@ -19,10 +19,11 @@ METHODS = {
     "SGHMC": (px.SGHMC(warmup_epochs=1, epochs_per_draw=1), {"draws": 2}),
     "HMC": (px.HMC(warmup=2, step_size=1e-3, trajectory=3e-3, start="network"), {"draws": 2}),
 }
-# every method once in the default suite, on two of the networks
-QUICK = {"Haiku MLP": ("MAP", "k-tied", "HMC"), "Keras two inputs": ("mean-field", "rank-1", "SWAG", "SGHMC")}
+# every network with every method; the quickest of them, which must also learn, every day
 RUNS = [
-    pytest.param(name, method, marks=() if method in QUICK.get(name, ()) else pytest.mark.slow, id=f"{name}, {method}")
+    pytest.param(
+        name, method, id=f"{name}, {method}", marks=() if (name, method) == ("Haiku MLP", "MAP") else pytest.mark.slow
+    )
     for name in CASES
     for method in METHODS
 ]
@@ -42,7 +43,6 @@ def arrays(net):
     ]
 
 
-@pytest.mark.every_day("Haiku MLP, HMC")
 @pytest.mark.parametrize(("name", "method"), RUNS)
 @pytest.mark.filterwarnings("ignore:.*its prior follows its use")  # the library's, known from tests of their own
 def test_it_is_fitted_predicted_saved_and_loaded(name, method, tmp_path):

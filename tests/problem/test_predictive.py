@@ -9,6 +9,8 @@ import posteriax as px
 from posteriax.problem.predictive.classes import ClassSums, ReducedClassPredictive
 from posteriax.problem.predictive.numbers import NumberSums, ReducedNumberPredictive
 
+pytestmark = pytest.mark.quick
+
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(7, 20, 4)).astype(np.float32)
 PROBS = scipy.special.softmax(LOGITS.astype(np.float64), axis=-1)

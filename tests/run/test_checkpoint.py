@@ -36,8 +36,9 @@ def test_killed_at_five_moments_a_run_ends_in_the_same_bytes(name, tmp_path):
     assert not list((tmp_path / "run").glob(".*"))  # nothing written aside is left
 
 
-@pytest.mark.every_day("VI", "HMC", "SGHMC", "until mixed")
-@pytest.mark.parametrize("name", killed_run.METHODS)
+@pytest.mark.parametrize(
+    "name", [*killed_run.DAILY, *(pytest.param(name, marks=pytest.mark.slow) for name in killed_run.LESS_OFTEN)]
+)
 def test_every_method_resumes_to_the_same_bytes(name, tmp_path, monkeypatch):
     """From the folder as a kill between a shard and the state that names it leaves it."""
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 0.002)

@@ -71,14 +71,11 @@ def test_full_covariance_and_map_find_the_same_posterior():
 
 NET = eqx.nn.MLP(2, 2, 6, 1, key=jax.random.key(0))
 MIXED = {"layers/1/weight": q.Rank1(2), "layers/1/bias": q.Rank1(2)}
-METHODS = {
-    "SGLD": (px.SGLD(1e-4, warmup_epochs=1), {"draws": 3}),
+METHODS = {"VI, flipout": (px.VI(q.KTied(1), estimator="flipout"), {"steps": 5})}
+SLOW_METHODS = {
     "SWAG": (px.SWAG(rank=2), {"epochs": 4}),
-    "VI, flipout": (px.VI(q.KTied(1), estimator="flipout"), {"steps": 5}),
     "VI, rank-1": (px.Ensemble(px.VI(MIXED), 2), {"steps": 5}),
     "Ensemble": (px.Ensemble(px.MAP(), 2, starts=lambda key: px.network(NET).params), {"steps": 5}),
-}
-SLOW = {
     "SGHMC": (px.SGHMC(1e-4, warmup_epochs=1), {"draws": 3}),
     "NUTS": (px.NUTS(warmup=5, max_doublings=3), {"draws": 3, "chains": 2}),
     "MCLMC": (px.MCLMC(warmup=5), {"draws": 3, "chains": 2}),
@@ -90,11 +87,10 @@ SLOW = {
 }
 
 
-@pytest.mark.every_day("VI, flipout", "SGLD")
-@pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_METHODS)])
 def test_every_method_infers_a_last_layer(name, moons, tmp_path):
     (x, y), (x_test, _) = moons
-    method, length = (METHODS | SLOW)[name]
+    method, length = (METHODS | SLOW_METHODS)[name]
     posterior = px.fit(px.Problem(NET, px.Categorical(), fixed="!layers/1"), (x, y), method, key=0, **length)
     assert "the outputs of the fixed part, 6 numbers per example, were computed once" in posterior.trace.notes
     predictive = posterior.predict(x_test, draws=4)

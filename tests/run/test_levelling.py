@@ -85,7 +85,6 @@ def test_updates_fall_along_a_cosine():
 
 
 @pytest.mark.slow
-@pytest.mark.every_day("VI")
 @pytest.mark.parametrize(
     "method", [px.Ensemble(px.MAP(optax.adam(0.05)), 2), px.VI(q.Normal())], ids=["ensemble", "VI"]
 )

@@ -30,21 +30,13 @@ def leaves(posterior):
     return jax.tree.leaves(posterior.draws if hasattr(posterior, "draws") else posterior.variational)
 
 
-METHODS = {
-    "VI": (px.VI(q.Normal()), {"steps": 37, "batch_size": 25}),
-    "HMC": (px.HMC(warmup=7), {"draws": 12, "chains": 2}),
-}
-
-
-@pytest.mark.every_day("HMC")
-@pytest.mark.parametrize("name", METHODS)
-def test_chunks_of_any_length_give_the_same_bits(problem, moons, name, monkeypatch):
-    method, length = METHODS[name]
+def test_chunks_of_any_length_give_the_same_bits(problem, moons, monkeypatch):
+    """Of a sampler; those of minibatches are in data/test_augmentation.py."""
     posteriors = []
     for seconds, most in ((1e9, 1000), (0.0, 1000)):
         monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
         monkeypatch.setattr(program_module, "STEPS_PER_CHUNK", most)
-        posteriors.append(px.fit(problem, moons[0], method, key=1, **length))
+        posteriors.append(px.fit(problem, moons[0], px.HMC(warmup=7), key=1, draws=12, chains=2))
     for a, b in zip(*map(leaves, posteriors), strict=True):
         np.testing.assert_array_equal(a, b)
     for name in posteriors[0].trace:

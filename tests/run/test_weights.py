@@ -24,26 +24,25 @@ def problem():
     return px.Problem((lambda w, x: x @ w, RNG.normal(size=(3, 4)).astype(np.float32)), px.Categorical())
 
 
-@pytest.mark.every_day("VI, full covariance", "MAP")
-@pytest.mark.parametrize("name", ["MAP", "VI, full covariance", "HMC"])
+@pytest.mark.parametrize("name", ["VI, full covariance", pytest.param("HMC", marks=pytest.mark.slow)])
 def test_weighted_linear_regression_has_its_closed_form(name):
     known.check_recovery(known.METHODS[name], known.weighted_regression())
 
 
-METHODS = {
+# whose noise depends on N by default
+METHODS = {"SGHMC": (px.SGHMC(warmup_epochs=5, epochs_per_draw=1), {"draws": 10}, "log_joint")}
+SLOW_METHODS = {
     "MAP": (px.MAP(optax.sgd(1e-3)), {"steps": 20}, "log_joint"),
     "SWAG": (px.SWAG(learning_rate=1e-2, start_learning_rate=1e-2), {"epochs": 20}, "log_joint"),
     "VI": (px.VI(q.Normal(scale=0.1), "weight", optax.sgd(1e-3)), {"steps": 20}, "elbo"),
     "HMC": (px.HMC(start="network", step_size=0.05, trajectory=0.2, warmup=5), {"draws": 10}, "log_joint"),
-    "SGHMC": (px.SGHMC(warmup_epochs=5, epochs_per_draw=1), {"draws": 10}, "log_joint"),
 }
 
 
-@pytest.mark.every_day("VI", "SGHMC")
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_METHODS)])
 def test_a_whole_weight_is_so_many_repeated_rows(name):
     """Every step does the same, defaults that depend on N included; only the order of sums differs."""
-    method, length, objective = METHODS[name]
+    method, length, objective = (METHODS | SLOW_METHODS)[name]
     own = problem()
     more = {} if method.full_batch else {"batch_size": 18}  # one batch of either
     weighted = px.fit(own, WEIGHTED, method, key=0, **length, **more).trace

@@ -84,6 +84,7 @@ def test_a_pickled_estimator_predicts_the_same(cancer, classifier):
     assert not hasattr(clone(classifier), "posterior_")
 
 
+@pytest.mark.slow
 def test_a_grid_over_methods_in_a_pipeline(cancer):
     x, _, y, _ = cancer
     model = make_pipeline(StandardScaler(), BayesianMLPClassifier(**SHORT))

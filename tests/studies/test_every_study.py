@@ -14,7 +14,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 every_study = pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)
 
 
-@pytest.mark.every_day("rank-1")  # the smallest; `make check-all` runs them all
+@pytest.mark.slow  # a minute at least; test_running.py does the same every day for a toy study
 @every_study
 def test_the_smoke_scale_runs_and_can_be_shown(study, smoke_folder):
     folder = smoke_folder(study.name)

@@ -21,8 +21,9 @@ from posteriax.studies.rank_1.mortality import clinical_scores, remove
 from posteriax.studies.rank_1.networks import layers_of, widths_for
 from posteriax.studies.rank_1.settings import LAPTOP, PAPER, SMOKE
 from posteriax.studies.rank_1.sizes import lstm_layers, mlp_layers, parameters, wide_resnet_layers
-from posteriax.studies.results import CellResult, Results, read_results
-from posteriax.studies.workbench import load_data
+from posteriax.studies.results import CellResult, Results
+from posteriax.studies.study import Cell
+from posteriax.studies.workbench import Workbench, load_data
 
 matplotlib.use("Agg")
 
@@ -39,11 +40,13 @@ def test_parameters_are_those_of_the_networks():
     assert parameters(lstm_layers(6, 3, 2)) == _size(zoo.mortality_lstm(variables=3, static=2, units=6, key=key))
 
 
-def test_parameters_of_a_mixture_are_those_of_its_posterior(smoke_folder):
+def test_parameters_of_a_mixture_are_those_of_its_posterior():
     plan = SMOKE.tables[-1]
     layers = mlp_layers((28 // plan.pool) ** 2, plan.widths, 10)
-    found = read_results(smoke_folder("rank-1")).values("parameters", data=plan.data, method=n.GAUSSIAN)
-    assert found.tolist() == [parameters(layers, components=SMOKE.members, per_factor=2)]
+    cell = Cell({"experiment": "table", "data": plan.data, "method": n.GAUSSIAN}, 0, 8.0)
+    assert cell in STUDY.cells(SMOKE, 1)
+    result = STUDY.run(cell, SMOKE, Workbench(progress=False))
+    assert result["parameters"] == parameters(layers, components=SMOKE.members, per_factor=2)
 
 
 @pytest.mark.parametrize(

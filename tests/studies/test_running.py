@@ -37,6 +37,7 @@ def test_verdicts_follow_from_the_results(folder):
     assert [verdict["word"] for verdict in stored] == [HOLDS, FAILS]
 
 
+@pytest.mark.slow
 def test_a_study_killed_three_times_gives_the_same_bytes(folder, tmp_path):
     command = [sys.executable, toy_study.__file__, tmp_path, "before", "during", "after", "never"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)

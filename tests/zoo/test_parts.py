@@ -92,6 +92,8 @@ def test_missing_measurements_do_not_matter():
 # standard deviations that the papers' libraries document, for leaves large enough to tell
 STARTS = {
     "He": (lambda: zoo.mlp(key=KEY).layers[0].weight, (2 / 784) ** 0.5),
+}
+SLOW_STARTS = {
     "Haiku": (lambda: zoo.uci_mlp(inputs=400, key=KEY).layers[0].weight, 0.8796 / 400**0.5),
     "Haiku's embeddings": (lambda: zoo.cnn_lstm(words=500, key=KEY).embedding.weight, 0.8796),
     "Haiku's LSTM": (lambda: zoo.cnn_lstm(words=5, key=KEY).lstm.recurrent, 0.8796 / (64 + 128) ** 0.5),
@@ -104,10 +106,9 @@ STARTS = {
 }
 
 
-@pytest.mark.every_day("TensorFlow Probability")
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", [*STARTS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_STARTS)])
 def test_weights_start_with_the_spread_of_the_papers_library(name):
-    make, expected = STARTS[name]
+    make, expected = (STARTS | SLOW_STARTS)[name]
     weight = np.asarray(make())
     assert weight.std() == pytest.approx(expected, rel=5 / np.sqrt(2 * weight.size))
     assert abs(weight.mean()) < 5 * expected / np.sqrt(weight.size)
@@ -127,8 +128,14 @@ REMAT = {
 }
 
 
-@pytest.mark.every_day("ResNet-8-FRN")
-@pytest.mark.parametrize("name", REMAT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ViT",
+        pytest.param("ResNet-8-FRN", marks=pytest.mark.slow),
+        pytest.param("PreResNet-8", marks=pytest.mark.slow),
+    ],
+)
 def test_rematerialisation_saves_memory_and_changes_no_gradient(name):
     x = jax.random.normal(KEY, (16, 8, 8, 3))
     gradients, memory = [], []

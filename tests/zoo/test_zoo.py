@@ -197,6 +197,7 @@ FULL = {
     "ResNet-18 at full width": (lambda: zoo.resnet18(classes=4, key=KEY), lambda: images((8, 8, 3))),
     "ViT-tiny": (lambda: zoo.vit_tiny(shape=(16, 16, 3), classes=4, key=KEY), lambda: images((16, 16, 3))),
 }
+NETWORKS = SMALL | FULL
 METHODS = {
     "MAP": (px.MAP(), {"steps": 1}),
     "mean-field": (px.VI(q.Normal()), {"steps": 1}),
@@ -208,13 +209,13 @@ LIKELIHOODS = {"LSTM": px.Bernoulli(), "mortality": px.Bernoulli(), "uci": px.No
 
 
 def problem_of(name):
-    build, data = (SMALL | FULL)[name]
+    build, data = NETWORKS[name]
     return px.Problem(build(), LIKELIHOODS.get(name, px.Categorical())), data()
 
 
-@pytest.mark.every_day("LeNet-5-k-tied", "uci-mean-field")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", SMALL | FULL)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_every_method_takes_a_step(name, method):
     problem, data = problem_of(name)
     settings, length = METHODS[method]
@@ -228,12 +229,10 @@ def test_every_method_takes_a_step(name, method):
 
 RATES = {"mortality": 1e-2}
 STEPS = {"LeNet-5": 100}  # a step of which takes 10 ms; the others need 400
-OVERFITTED = ("mlp", "uci", "LeNet-5", "LSTM", "mortality")
 
 
-@pytest.mark.every_day("LeNet-5", "uci")
 @pytest.mark.parametrize(
-    "name", [name if name in OVERFITTED else pytest.param(name, marks=pytest.mark.slow) for name in SMALL | FULL]
+    "name", [name if name == "uci" else pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS]
 )
 def test_64_examples_with_random_targets_can_be_learned(name):
     problem, data = problem_of(name)

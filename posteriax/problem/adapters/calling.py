@@ -61,6 +61,12 @@ class Call:
         """The same call without fixed training flags, for networks whose batch normalisation is set separately."""
         return Call(self.parameters, {name: value for name, value in self.fixed.items() if name not in TRAINING_FLAGS})
 
+    @property
+    def stored_flag(self) -> str:
+        """How to fix the training flag such that batch normalisation uses its stored statistics; empty without one."""
+        off = {name: not on for name, on in TRAINING_FLAGS.items() if name in self.parameters}
+        return next((f'px.network(net, call={{"{name}": {value}}})' for name, value in off.items()), "")
+
     def training_flags(self, *, training: bool) -> dict[str, bool]:
         """Values for the training flags that the user has not fixed."""
         return {

@@ -83,6 +83,7 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
         _corrected(module, eqx.combine(held, rest)),
         measure,
         lambda params, statistics, x: run_batch(params, statistics, x, inference=True, momentum=0.0)[0],
+        "eqx.nn.inference_mode(module), for the module of the pair (module, state)",
     )
     return Adapted(apply, params, False, 0, statistics if _norms(module) else None, names)
 

@@ -46,7 +46,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         outputs = transformed.apply(*before, *inputs, **keywords)
         return outputs if with_state else (outputs, None)
 
-    statistics = _statistics(hk, run, state) if normed else None
+    statistics = _statistics(hk, run, state, calling.stored_flag) if normed else None
 
     def apply(params: Params, x: Any, *, key: Any = None) -> Any:
         with _norm_layers(hk, calling.trains_by_default()) if follows else nullcontext():
@@ -60,7 +60,7 @@ def _norms(state: Any) -> list[str]:
     return [name for name in state or {} if name.endswith(("/~/mean_ema", "/~/var_ema"))]
 
 
-def _statistics(hk: Any, run: Any, state: Any) -> BatchStatistics:
+def _statistics(hk: Any, run: Any, state: Any, stored_flag: str) -> BatchStatistics:
     def averages(state: Any) -> Statistics:
         return {name: state[name]["average"] for name in _norms(state)}
 
@@ -80,7 +80,8 @@ def _statistics(hk: Any, run: Any, state: Any) -> BatchStatistics:
         with _norm_layers(hk, False):
             return run(params, replaced, x, None)[0]
 
-    return BatchStatistics(averages(state), measure, apply)
+    use_stored = stored_flag or "is_training=False in the calls of hk.BatchNorm"
+    return BatchStatistics(averages(state), measure, apply, use_stored)
 
 
 @contextmanager

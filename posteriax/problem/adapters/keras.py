@@ -57,7 +57,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
             return run(params, held, x, None)[0]
 
     params = dict(zip(names, (v.value for v in obj.trainable_variables), strict=True))
-    known = BatchStatistics([stored()[i] for i in moving], measure, apply_stored)
+    use_stored = 'px.network(model) without call={"training": True}'
+    known = BatchStatistics([stored()[i] for i in moving], measure, apply_stored, use_stored)
     return Adapted(apply, params, batch_statistics=known if norms else None)
 
 

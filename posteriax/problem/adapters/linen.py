@@ -56,6 +56,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
             held,
             lambda params, x: run_normed(params, held, x, stored=False)[1],
             lambda params, statistics, x: run_normed(params, statistics, x, stored=True)[0],
+            calling.stored_flag or "use_running_average=True in the module's BatchNorm layers",
         )
     return Adapted(apply, variables["params"], batch_statistics=statistics)
 

@@ -52,7 +52,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
             _set_norms(nnx, module, use_running_average=not calling.trains_by_default())
         return run(module, x, key)
 
-    return Adapted(apply, nnx.to_pure_dict(state), batch_statistics=_statistics(nnx, merge, run, rest))
+    statistics = _statistics(nnx, merge, run, rest, calling.stored_flag or "module.eval()")
+    return Adapted(apply, nnx.to_pure_dict(state), batch_statistics=statistics)
 
 
 def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
@@ -91,7 +92,7 @@ def _settled(kind: Any) -> Any:
 
 
 def _statistics(
-    nnx: Any, merge: Callable[[Params], Any], run: Callable[[Any, Any], Any], held: Any
+    nnx: Any, merge: Callable[[Params], Any], run: Callable[[Any, Any], Any], held: Any, use_stored: str
 ) -> BatchStatistics | None:
     """The batch statistics of a module; None if it has no BatchNorm.
 
@@ -99,6 +100,7 @@ def _statistics(
         merge: builds a module from params, for a deterministic pass.
         run: calls a module.
         held: the state of the module other than its params.
+        use_stored: how the user makes it use its stored statistics.
     """
     own = nnx.to_pure_dict(nnx.filter_state(held, nnx.BatchStat))
     if not own:
@@ -121,4 +123,4 @@ def _statistics(
         nnx.update(module, state)
         return run(module, x)
 
-    return BatchStatistics(own, measure, apply)
+    return BatchStatistics(own, measure, apply, use_stored)

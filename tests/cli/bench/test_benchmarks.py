@@ -79,8 +79,9 @@ def test_the_table_of_families_has_times_memory_and_parameters():
     assert "2.00" in text
 
 
-@pytest.mark.every_day("MCLMC")
-@pytest.mark.parametrize("kind", ["HMC", "NUTS", "MCLMC"])
+@pytest.mark.parametrize(
+    "kind", ["MCLMC", pytest.param("HMC", marks=pytest.mark.slow), pytest.param("NUTS", marks=pytest.mark.slow)]
+)
 def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monkeypatch):
     """A leapfrog is one; a step of MCLMC is two, in BlackJAX's default integrator, which posteriax uses too."""
     import blackjax

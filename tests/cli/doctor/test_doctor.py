@@ -16,6 +16,8 @@ from posteriax.cli.doctor.checks import Truth, excess
 from posteriax.cli.doctor.reductions import threefry
 from posteriax.cli.doctor.worker import CHECKS
 
+pytestmark = pytest.mark.quick
+
 CORRECT, WRONG = Finding("sum", 0.1), Finding("two convolutions, relu, pooling", 5.7e3)
 CRASHED = Finding("sum of products of seven axes", float("inf"), crash="SIGSEGV")
 

@@ -21,6 +21,8 @@ from posteriax.comparison.report.wording import fidelity, warning
 from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.metrics import SCORES, Estimate
 
+pytestmark = pytest.mark.quick
+
 EVIL = "<!--<script </script ><script>alert(1)</script>&\"'</title>{{data}}"
 
 

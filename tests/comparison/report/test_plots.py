@@ -11,6 +11,8 @@ from made_up import classes, numbers, tiny
 from posteriax._internal.plot_style import PALETTE
 from posteriax.diagnostics.reference import ReferenceCheck
 
+pytestmark = pytest.mark.quick
+
 matplotlib.use("Agg")
 
 

@@ -9,6 +9,8 @@ from scipy import stats
 from posteriax._internal.cpu_tuning import LARGE, unrolled_bits
 from posteriax.families.arrays.noise import normal_and_signs, signs, standard_normal
 
+pytestmark = pytest.mark.quick
+
 
 def test_it_is_jax_noise_unless_the_result_is_lost_anyway():
     key = jax.random.key(0)

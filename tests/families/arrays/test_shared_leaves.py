@@ -67,8 +67,11 @@ def test_a_recurrent_weight_is_one_draw(estimator):
     assert draws.std() == pytest.approx(0.5 * STEPS, rel=5 / np.sqrt(2 * n))  # independent draws: 0.5 sqrt(STEPS)
 
 
-@pytest.mark.every_day("Rank1", "Normal")
-@pytest.mark.parametrize("family", [q.Normal(), q.KTied(1), q.Rank1(2), q.Dropout()], ids=lambda f: type(f).__name__)
+@pytest.mark.parametrize(
+    "family",
+    [q.Rank1(2), *(pytest.param(family, marks=pytest.mark.slow) for family in (q.Normal(), q.KTied(1), q.Dropout()))],
+    ids=lambda family: type(family).__name__,
+)
 def test_a_loop_over_the_blocks_of_a_leaf_trains_with_one_draw(family):
     def deep(params, x):
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, params["w"])[0]
