@@ -76,7 +76,7 @@ def fit_until_converged(
     own_end = length is None and stop is None
     tried: list[str] = []
     if recipe.at_points and own_end:
-        problem, notes = with_settled_noise(problem, data, key)
+        problem, notes = with_settled_noise(problem, data, key, None if mode is None else mode.posterior)
         tried += notes
     start = None
     if recipe.around_mode or (recipe.from_mode and own_end):

@@ -40,20 +40,28 @@ def underestimates_noise(problem: Problem, rows: int) -> bool:
     return problem.likelihood.log_noise is not None and rows < enough
 
 
-def with_settled_noise(problem: Problem, data: Any, key: Any) -> tuple[Problem, tuple[str, ...]]:
+def with_settled_noise(
+    problem: Problem, data: Any, key: Any, mode: Posterior | None = None
+) -> tuple[Problem, tuple[str, ...]]:
     """The problem with the noise under which the data are most probable, if its own would be too small; and a note.
 
-    A problem that :func:`posteriax.priors.tune` made has had its noise chosen.
+    A problem that :func:`posteriax.priors.tune` made has had its noise chosen, and so has a `mode` to start at: if its
+    noise was learned, it is left to be learned.
     """
     if not underestimates_noise(problem, len(data[1])):
         return problem, ()
-    if isinstance(problem, TunedProblem):
+    noise: float | None
+    if mode is not None:
+        noise = mode.problem.likelihood.noise
+    elif isinstance(problem, TunedProblem):
         noise = problem.tuning.noise
     else:
         try:
             noise = p.tune(problem, data, per="none", key=key).tuning.noise
         except (FloatingPointError, ValueError, RuntimeError) as error:
             return problem, (f"the noise is that at the mode, which may be far too small: it was not tuned ({error})",)
+    if noise is None:
+        return problem, ()
     settled = Problem(
         problem.network,
         problem.likelihood.with_noise(noise),

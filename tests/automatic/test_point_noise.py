@@ -46,6 +46,9 @@ def test_a_mode_under_a_given_noise_starts_inference_of_the_noise(mode):
     np.testing.assert_allclose(at_mode.predict(TEST[0]).mean, mode.posterior.predict(TEST[0]).mean)
     np.testing.assert_allclose(at_mode.predict(TEST[0]).std, mode.posterior.predict(TEST[0]).std, rtol=1e-6)
     px.fit(PROBLEM, TRAIN, px.VI(q.Normal(), start=at_mode), steps=2, key=0)
+    # a method that keeps single sets of weights takes the noise of the mode that it is given
+    assert with_settled_noise(PROBLEM, TRAIN, 0, mode.posterior)[0].likelihood == mode.posterior.problem.likelihood
+    assert with_settled_noise(PROBLEM, TRAIN, 0, at_mode) == (PROBLEM, ())
 
 
 def test_a_linear_model_gets_the_noise_of_the_evidence():
