@@ -11,6 +11,7 @@ units, which see only the KL) can dominate a mean of ratios, but not the pooled 
 (Swiatkowski et al. 2020).
 """
 
+import functools
 from collections import namedtuple
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -113,8 +114,7 @@ class RecordingKernel(Kernel):
 
     def step(self, key: jax.Array, state: Any, batch: Batch) -> tuple[Any, Any]:
         state, info = self.inner.step(key, state, batch)
-        extended: Any = namedtuple("Info", (*info._fields, FIELD))  # type: ignore[misc]
-        return state, extended(*info, state.optimizer.ratios)  # type: ignore[call-arg]
+        return state, _extended(info._fields)(*info, state.optimizer.ratios)
 
     def finish(self, states: Any, draws: Any, trace: Trace) -> Posterior:
         if FIELD in trace:  # keep only the last step of each window
@@ -124,6 +124,11 @@ class RecordingKernel(Kernel):
             kept = {FIELD: np.compress(ends, values, axis=0 if alone else 1), f"{FIELD}_step": np.flatnonzero(ends) + 1}
             trace = replace(trace, arrays={**trace.arrays, **kept})
         return self.inner.finish(states, draws, trace)
+
+
+@functools.cache  # one class, however often a step is traced: JAX compares the classes of two results
+def _extended(fields: tuple[str, ...]) -> Any:
+    return namedtuple("Info", (*fields, FIELD))  # type: ignore[misc]
 
 
 def _no_optimizer(method: Method) -> ValueError:
