@@ -13,6 +13,7 @@ has the same values however the batch is split, since JAX derives it from the ke
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -62,31 +63,41 @@ class Program:
         self.shard = shard
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
-        takes_turns = self.platform == "cpu"
-        split, everywhere, second = P("members"), P(), P(None, "members")
-        examples = P("data") if self.method.full_batch else everywhere
         # left to the compiler is only what needs it: a program for members alone is the same with and without this
         self.splits_batches = mesh.shape["data"] > 1 and not self.method.full_batch
-        by_hand = {"members"} if self.splits_batches else {"members", "data"}
-        spread = partial(jax.shard_map, mesh=mesh, axis_names=by_hand, check_vma=False)
-        start = spread(
-            self._start_in_turn if takes_turns else over_members(self._start_member, shared=2),
-            in_specs=(split, everywhere, examples),
-            out_specs=split,
-        )
-        if self.splits_batches:
-            start = self._declaring_states(start, 1)
+        takes_turns = self.platform == "cpu"
+        start: Callable[..., Any] = self._start_in_turn if takes_turns else over_members(self._start_member, shared=2)
+        chunk: Callable[..., Any] = self._take_steps_in_turn if takes_turns else self._take_steps
         # for most methods the start only draws and copies
         quick = None if self.method.full_batch else cpu_tuning.options_for_one_run(self.platform)
-        self.start = jax.jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
+        options = cpu_tuning.options_for_steps(self.platform)
+        self.start: Any
+        self.chunk: Any
+        if takes_turns and mesh.shape["data"] == 1:
+            faster = partial(cpu_tuning.with_fast_operations, platform=self.platform)
+            self.start = InThreads(faster(start), mesh, (True, False, False), (0, 0), compiler_options=quick)
+            self.chunk = InThreads(
+                faster(chunk),
+                mesh,
+                (True, True, False, False, False),
+                (0, 0, 0, 1, 1),
+                donate_argnums=1,
+                compiler_options=options,
+            )
+            return
+        split, everywhere, second = P("members"), P(), P(None, "members")
+        examples = P("data") if self.method.full_batch else everywhere
+        by_hand = {"members"} if self.splits_batches else {"members", "data"}
+        spread = partial(jax.shard_map, mesh=mesh, axis_names=by_hand, check_vma=False)
+        start = spread(start, in_specs=(split, everywhere, examples), out_specs=split)
         chunk = spread(
-            self._take_steps_in_turn if takes_turns else self._take_steps,
+            chunk,
             in_specs=(split, split, examples, everywhere, everywhere),
             out_specs=(split, split, split, second, second),
         )
         if self.splits_batches:
-            chunk = self._declaring_states(chunk, 0)
-        options = cpu_tuning.options_for_steps(self.platform)
+            start, chunk = self._declaring_states(start, 1), self._declaring_states(chunk, 0)
+        self.start = jax.jit(cpu_tuning.with_fast_operations(start, self.platform), compiler_options=quick)
         self.chunk = jax.jit(
             cpu_tuning.with_fast_operations(chunk, self.platform), donate_argnums=1, compiler_options=options
         )
@@ -101,8 +112,8 @@ class Program:
 
     def shapes(self, key: jax.Array, data: Data) -> tuple[Any, Any]:
         """The shapes of what `begin` and `chunk` return."""
-        keys, states = jax.eval_shape(self.start, self._indices, key, data)
-        return states, jax.eval_shape(self.chunk, keys, states, data, np.int32(0), np.int32(1))
+        keys, states = self.start.eval_shape(self._indices, key, data)
+        return states, self.chunk.eval_shape(keys, states, data, np.int32(0), np.int32(1))
 
     @property
     def _indices(self) -> np.ndarray:
@@ -260,6 +271,114 @@ class Program:
         *_, infos, drawn = jax.eval_shape(take, jnp.int32(0), before)
         room = (*before, _room(infos, count, axis=1), _room(drawn, count, axis=1))
         return in_turn(take, room, (0, 0, 0, 1, 1), count, wanted=first < last)
+
+
+class InThreads:
+    """A program for one device's members, which threads run for all CPU devices of this process at once.
+
+    It is compiled once, for the first of these devices, and called by as many threads as there are devices: they share
+    cores and memory, and XLA runs calls of several threads side by side. So a member's machine code is the same on one
+    device, on many, and in several processes. (`shard_map` over two or more devices is another compilation than over
+    one: XLA's partitioner merges common subexpressions before the optimisations that follow, which then fuse other
+    operations, and round differently. For HMC of an MLP 784-400-400-10 they did.)
+
+    Arguments and results are arrays on the mesh, as they are for `shard_map`.
+
+    Args:
+        function: of what one device has of every argument; returns a tuple.
+        mesh: the devices. Its axis "data" has length 1.
+        split: for each argument, whether its leading axis is split over the devices; each has a copy of others.
+        out_axes: for each result, which axis is the members'.
+        donate_argnums: the argument whose memory is given to the results.
+        compiler_options: for `jax.jit`.
+
+    >>> mesh = jax.make_mesh((1, 1), ("members", "data"))
+    >>> sums = InThreads(lambda a, b: (a + b,), mesh, (True, False), (0,))
+    >>> sums(jnp.arange(3), jnp.int32(1))[0].tolist()
+    [1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        mesh: Mesh,
+        split: tuple[bool, ...],
+        out_axes: tuple[int, ...],
+        donate_argnums: int | None = None,
+        compiler_options: dict[str, Any] | None = None,
+    ):
+        self.mesh, self.split, self.out_axes, self.donated = mesh, split, out_axes, donate_argnums
+        self.jitted = jax.jit(function, donate_argnums=donate_argnums, compiler_options=compiler_options)
+        self.devices = [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
+        self.threads = ThreadPoolExecutor(len(self.devices), "members")
+        self.compiled: dict[Any, Any] = {}  # by the types of the arguments
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        parts = [self._parts(args, device) for device in self.devices]
+        run = self._compile(parts[0])
+        if len(parts) == 1:
+            results = [run(*parts[0])]
+        else:
+            # a thread waits for its results: calls of one thread would run one after another
+            results = list(self.threads.map(lambda part: jax.block_until_ready(run(*part)), parts))
+        if self.donated is not None:
+            jax.tree.map(lambda leaf: leaf.delete(), args[self.donated])
+        placed = [jax.device_put(result, device) for result, device in zip(results, self.devices, strict=True)]
+        return tuple(
+            jax.tree.map(partial(self._joined, axis), *shards)
+            for axis, *shards in zip(self.out_axes, *placed, strict=True)
+        )
+
+    def lower(self, *args: Any) -> Any:
+        """The program of the first device, as `jax.jit` lowers it."""
+        return self.jitted.lower(*self._parts(args, self.devices[0]))
+
+    def eval_shape(self, *args: Any) -> tuple[Any, ...]:
+        """The shapes of the results, given arguments or their shapes."""
+        count = self.mesh.shape["members"]
+
+        def resized(leaf: Any, axis: int, change: Callable[[int], int]) -> jax.ShapeDtypeStruct:
+            shape = list(np.shape(leaf))
+            shape[axis] = change(shape[axis])
+            return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+        parts = [
+            jax.tree.map(partial(resized, axis=0, change=lambda n: n // count), arg) if split else arg
+            for arg, split in zip(args, self.split, strict=True)
+        ]
+        return tuple(
+            jax.tree.map(partial(resized, axis=axis, change=lambda n: n * count), result)
+            for result, axis in zip(self.jitted.eval_shape(*parts), self.out_axes, strict=True)
+        )
+
+    def _parts(self, args: tuple[Any, ...], device: jax.Device) -> tuple[Any, ...]:
+        """What a device has of each argument, where the program runs: on the first device."""
+        first = self.devices[0]
+
+        def part(leaf: Any, owner: jax.Device) -> Any:
+            shards = leaf.addressable_shards if isinstance(leaf, jax.Array) else ()
+            held = [shard.data for shard in shards if shard.device == owner]
+            return jax.device_put(held[0] if held else leaf, first)
+
+        return tuple(
+            jax.tree.map(partial(part, owner=device if split else first), arg)
+            for arg, split in zip(args, self.split, strict=True)
+        )
+
+    def _compile(self, args: tuple[Any, ...]) -> Any:
+        """The program for arguments of these types. In this thread: others do not see the caller's `jax.config`."""
+        leaves, structure = jax.tree.flatten(args)
+        types = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if types not in self.compiled:
+            self.compiled[types] = self.jitted.lower(*args).compile()
+        return self.compiled[types]
+
+    def _joined(self, axis: int, *shards: jax.Array) -> jax.Array:
+        """One array on the mesh, of what its devices have."""
+        shape = list(shards[0].shape)
+        shape[axis] *= self.mesh.shape["members"]
+        sharding = NamedSharding(self.mesh, P(*[None] * axis, "members"))
+        return jax.make_array_from_single_device_arrays(tuple(shape), sharding, list(shards))
 
 
 def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
