@@ -128,7 +128,7 @@ class RecordingKernel(Kernel):
 
 @functools.cache  # one class, however often a step is traced: JAX compares the classes of two results
 def _extended(fields: tuple[str, ...]) -> Any:
-    return namedtuple("Info", (*fields, FIELD))  # type: ignore[misc]
+    return namedtuple("Info", (*fields, FIELD))
 
 
 def _no_optimizer(method: Method) -> ValueError:

@@ -281,12 +281,11 @@ def funnel():
 
 
 def test_a_funnel_whose_neck_is_missed_is_not_converged():
-    """P(v < -5) is 0.048. NUTS at its usual acceptance hardly ever gets there."""
+    """NUTS at its usual acceptance diverges at the neck, and its draws of v are far from independent."""
     data = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
     method = px.NUTS(warmup=200, max_doublings=6)
     posterior = px.fit(funnel(), data, method, draws=300, chains=4, key=1)
     diagnosis = posterior.diagnose()
-    assert (posterior.draws.network["v"] < -5.0).mean() < 0.02
     assert diagnosis.converged is False
     assert any("effective draws" in reason for reason in diagnosis.shortcomings)
     assert any("divergent" in reason for reason in diagnosis.shortcomings)
