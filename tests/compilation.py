@@ -6,7 +6,6 @@ the marker `as_shipped`, which have a case of every method, family and estimator
 """
 
 import os
-from pathlib import Path
 
 # There is a worker for every core: threads of linear algebra would only wait for each other, and spin while they do.
 # Workers inherit this, and NumPy reads it when it is imported.
@@ -28,7 +27,3 @@ import jax  # noqa: E402  after what it reads
 
 # two devices on any machine, so that members are really placed on several
 jax.config.update("jax_num_cpu_devices", int(os.environ.get("POSTERIAX_TESTS_DEVICES", "2")))
-
-# tests compile the same small programs again and again: share them between tests, workers and runs
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

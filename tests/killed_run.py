@@ -130,6 +130,5 @@ def in_a_fork(run: Callable[[], None]) -> int:
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     ends = [in_a_fork(partial(main, sys.argv[1], Path(sys.argv[2]), moment)) for moment in sys.argv[3:]]
     print(json.dumps(ends))

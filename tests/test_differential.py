@@ -144,6 +144,7 @@ def assert_compiled_as_not_compiled(network, estimator):
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * size, err_msg=where)
 
 
+@pytest.mark.slow
 @settings(deadline=None, database=None, phases=[Phase.explicit])
 @given(networks(), st.sampled_from(ESTIMATORS))
 @example(((8, 8, 2), ("convolution", "average pooling", "normalisation")), "local")

@@ -71,7 +71,8 @@ class SaveCheckpoints(Observer):
         self.written = run.seconds
 
     def notes(self) -> tuple[str, ...]:
-        if len(self.layouts) == 1:
+        members_only = self.program.platform == "cpu" and all(data == 1 for _, data, _ in self.layouts)
+        if len(self.layouts) == 1 or members_only:  # the same bits
             return ()
         each = ", then ".join(
             f"{members} x {data} devices of {processes} process{'es' * (processes > 1)}"

@@ -17,6 +17,7 @@ def fit(moons, **settings):
     return px.fit(problem, moons[0], px.VI(q.Rank1(3, start="sign", **settings)), steps=40, key=0)
 
 
+@pytest.mark.slow
 def test_of_a_mixture_the_likelihood_is_the_mixtures(moons):
     """Without noise there are only the components, and their mean is what the posterior predicts."""
     posterior = fit(moons, noise="point", likelihood="mixture")

@@ -79,6 +79,7 @@ def autodiff_diagonal(problem, latents, data, index):
     return np.diag(jax.jit(jax.hessian(loss))(leaves[index].reshape(-1))).reshape(leaves[index].shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     # which has a dense layer, too
@@ -156,6 +157,7 @@ def test_a_million_weights_take_no_hessian():
     assert found["layers/1/weight"].shape == (1, 700, 700) and np.isfinite(found["layers/1/weight"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", ["mean", pytest.param("zero", marks=pytest.mark.slow)])
 def test_a_sparse_ensemble_keeps_what_is_beyond_the_threshold(rest, tmp_path):
     net = CASES["dense"][0]()

@@ -65,6 +65,7 @@ def test_flax_leaves_have_their_inputs_elsewhere(moons):
     assert (np.abs(found.rank1 - found.full_rank) < 5 * found.rank1_error + 0.01 * found.full_rank).all()
 
 
+@pytest.mark.slow
 def test_the_noise_that_was_learned_counts():
     x = np.linspace(-1, 1, 50, dtype=np.float32)[:, None]
     y = (2 * x + 0.1 * np.random.default_rng(0).normal(size=x.shape)).astype(np.float32)

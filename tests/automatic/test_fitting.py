@@ -42,6 +42,7 @@ class Exploding(px.MAP):
     optimizer: optax.GradientTransformation = optax.sgd(1e3)
 
 
+@pytest.mark.slow
 def test_a_method_that_explodes_is_called_failed_and_has_no_posterior():
     outcome = fit_until_converged(PROBLEM, (X, STEEP), Exploding(), key=0)
     assert (outcome.status, outcome.posterior) == ("failed", None)
@@ -61,6 +62,7 @@ def test_predictions_worse_than_the_untrained_networks_are_unusable(mode):
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_by_its_limit_does_not_claim_to_have_converged():
     outcome = fit_until_converged(PROBLEM, (X, STEEP), px.VI(), key=0, seconds=1e-3)
     assert outcome.status == "stopped at the budget" and outcome.posterior is not None

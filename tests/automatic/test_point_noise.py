@@ -28,6 +28,7 @@ def mode():
     return fit_until_converged(PROBLEM, TRAIN, "map", key=0)
 
 
+@pytest.mark.slow
 def test_a_network_with_more_weights_than_rows_predicts_new_rows_with_their_noise(mode):
     predictive = mode.posterior.predict(TEST[0])
     # 80 rows determine a noise within 8 % at best, here with some 50 degrees of freedom spent; at the mode it is 0.006

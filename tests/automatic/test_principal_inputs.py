@@ -32,6 +32,7 @@ def zoo_mlp(prior=p.HeNormal()):
     return px.Problem(px.zoo.MLP((3, 4, 1), activation=jnp.tanh, key=jax.random.key(0)), px.Normal(), prior=prior)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [equinox_mlp, zoo_mlp])
 def test_the_log_joint_is_the_same_for_the_same_network(make):
     turned = along_principal_inputs(make(), X)
@@ -50,6 +51,7 @@ def test_the_starting_weights_are_the_same_network(make):
     np.testing.assert_allclose(own, theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_weights_along_principal_directions_are_independent_given_the_data():
     problem = px.Problem((lambda w, x: x @ w, np.zeros((3, 1), np.float32)), px.Normal(scale=1.0))
     turned = along_principal_inputs(problem, X)

@@ -329,6 +329,7 @@ def test_missing_measurements_do_not_move_the_standardisation(tmp_path):
     assert abs(inputs["values"][seen].mean()) < 0.05 and abs(inputs["values"][seen].std() - 1) < 0.05
 
 
+@pytest.mark.slow
 def test_imdb_numbers_words_by_frequency(tmp_path, monkeypatch):
     texts = {"train": ("good film<br />good end", "bad film"), "test": ("good unheard film", "bad")}
     reviews = {}

@@ -111,6 +111,7 @@ def iter_again(batches):
     return Again()
 
 
+@pytest.mark.slow
 def test_a_loaders_run_resumes_in_the_middle_of_an_epoch(problem, moons, tmp_path, monkeypatch):
     whole = px.fit(problem, Batches(moons[0], 7), px.MAP(), steps=25, key=0)
 

@@ -33,6 +33,7 @@ def by_arviz(draws):
     return float(arviz.rhat(predictions).x.max()), float(arviz.ess(predictions).x.min())
 
 
+@pytest.mark.slow
 def test_it_stops_at_the_first_look_at_which_arviz_would():
     stopped = fit(px.UntilMixed(X, rhat=1.03, effective_draws=150))
     looks = stopped.trace["checked_draws"]
@@ -127,6 +128,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.slow
 def test_a_limit_of_seconds_ends_the_run_and_more_seconds_continue_it(tmp_path, monkeypatch):
     monkeypatch.setattr(sampling_rule, "time", Clock())
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step
@@ -173,6 +175,7 @@ def test_ctrl_c_does_not_change_where_a_run_ends(tmp_path, monkeypatch):
     assert resumed.trace.notes == plain.trace.notes
 
 
+@pytest.mark.slow
 def test_of_many_draws_evenly_spaced_ones_are_examined(monkeypatch):
     monkeypatch.setattr(until_mixed, "EXAMINED", 60)
     seen = []

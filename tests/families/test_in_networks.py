@@ -218,6 +218,7 @@ def test_tied_variances_contract_by_their_factors(name):
     np.testing.assert_allclose(run({"w": array}, x), plain, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_average_or_mixture():
     """Outputs are (components, examples); the mixture is never worse than the average."""
     problem, leaves, own, x = setting("dense", q.Rank1(3, scale=0.3), "factor")
@@ -276,6 +277,7 @@ def networks(depth):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework", ["Equinox", *(pytest.param(name, marks=pytest.mark.slow) for name in ("NNX", "Linen"))]
 )
@@ -318,6 +320,7 @@ def test_additive_factors_predict_but_have_no_params_to_sample(moons):
         posterior.sample(0, 3)
 
 
+@pytest.mark.slow
 def test_a_batch_ensemble_has_as_many_draws_as_components(moons):
     net = eqx.nn.MLP(2, 2, 4, 1, key=KEY)
     (x, y), _ = moons

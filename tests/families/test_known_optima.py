@@ -71,6 +71,7 @@ def fitted_apart() -> px.Posterior:
     return px.fit(problem, (X, np.repeat(Y[:, None], 3, axis=1)), method, steps=50_000, key=0)
 
 
+@pytest.mark.slow
 def test_one_covariance_across_two_leaves_is_that_of_the_posterior():
     posterior = fitted_apart()
     own = jax.tree.map(lambda a: a[0], posterior.variational["first_two"])
@@ -101,6 +102,7 @@ def test_each_component_of_rank_1_is_held_to_the_whole_prior():
         np.testing.assert_allclose(np.exp(2 * own["log_scale_in"][0, k]), 1 / np.diag(precision), rtol=0.03)
 
 
+@pytest.mark.slow
 def test_the_check_of_an_optimum_can_fail():
     """The mean-field optimum is not the exact posterior, and the check tells them apart."""
     with pytest.raises(AssertionError):

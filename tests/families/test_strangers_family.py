@@ -114,6 +114,7 @@ def regressions():
     return fit_regressions(CASES, steps=40_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_it_finds_its_optimum_by_the_table_of_families(name, regressions):
     # the KL's one draw per step leaves the Laplace variances a little noisier than a closed form would
@@ -133,6 +134,7 @@ def by_default():
     return fit_regressions(BY_DEFAULT, steps=20_000, optimizer=None, start="network", draws=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_DEFAULT)
 def test_the_default_optimiser_finds_its_optimum_whatever_its_parameters_are_called(name, by_default):
     check_optimum(by_default, name, BY_DEFAULT[name])
@@ -172,6 +174,7 @@ def test_by_any_name_a_normal_takes_the_same_steps():
     np.testing.assert_allclose(own.trace["stationarity"], normal.trace["stationarity"], rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     ["auto", *(pytest.param(name, marks=pytest.mark.slow) for name in ("weight", "factor", "flipout", "local"))],

@@ -26,6 +26,7 @@ def problem(examples, inputs, outputs):
     return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(st.sampled_from([200, 300, 1000]), st.integers(1, 60), st.integers(1, 20), st.booleans())
 def test_gradients_stay_the_same(examples, inputs, outputs, transposed):

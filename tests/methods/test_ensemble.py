@@ -14,6 +14,7 @@ def problem():
     return px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
 
 
+@pytest.mark.slow
 def test_members_differ_and_the_first_is_the_single_run(problem, moons):
     alone = px.fit(problem, moons[0], px.MAP(), steps=30, key=5)
     several = px.fit(problem, moons[0], px.Ensemble(px.MAP(), members=3), steps=30, key=5)

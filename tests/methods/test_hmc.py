@@ -21,6 +21,7 @@ def unused_weight(scale, leaves=1):
 DATA = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
 
 
+@pytest.mark.slow
 def test_without_data_one_trajectory_forgets_the_start():
     """tau = pi scale / 2 carries w to scale * momentum, so that successive draws are independent."""
     net, prior = unused_weight(0.3)

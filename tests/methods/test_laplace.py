@@ -184,6 +184,7 @@ def test_low_rank_needs_gaussian_priors(small):
         px.fit(problem, small[1], px.Laplace(mode="network", structure="low-rank"), epochs=1, key=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["full", "kronecker", "low-rank"])
 def test_linear_regression_is_exact(structure):
     exact = known.linear_regression()

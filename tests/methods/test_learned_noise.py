@@ -151,6 +151,7 @@ def test_processes_that_read_parts_of_every_batch_agree(monkeypatch):
         feeding.prepare_data(problem(), Batches(), px.MAP(), None, jax.random.key(0), part)
 
 
+@pytest.mark.slow
 def test_a_saved_posterior_keeps_its_prior(tmp_path):
     posterior = px.fit(problem(270.0), data(270.0), px.VI(), steps=20, key=0)
     posterior.save(tmp_path / "run.posterior")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import known
 import numpy as np
+import pytest
 
 import posteriax as px
 from posteriax.methods import Kernel, Method, RunLength
@@ -60,6 +61,7 @@ class Info(NamedTuple):
     acceptance: jax.Array
 
 
+@pytest.mark.slow
 def test_a_strangers_sampler_works_everywhere(tmp_path):
     exact, method = known.linear_regression(), RandomWalk(scale=0.1)
     fit = lambda how, draws, **more: px.fit(exact.problem, exact.data, how, draws=draws, key=0, **more)  # noqa: E731

@@ -28,6 +28,7 @@ def matrix_problem(prior: float = 1.0) -> px.Problem:
 DATA3 = (EXACT.data[0], np.repeat(EXACT.data[1][:, None], 3, axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator", ["factor", *(pytest.param(name, marks=pytest.mark.slow) for name in ("weight", "flipout", "local"))]
 )

@@ -107,6 +107,7 @@ def test_reduced_predictions_are_those_of_all_draws(posteriors, name, monkeypatc
         reduced.quantile(0.5)
 
 
+@pytest.mark.slow
 def test_reduced_regressions_keep_mean_and_std(moons):
     x, y = moons[0][0], moons[0][0][:, :1]
     problem = px.Problem(eqx.nn.MLP(2, 1, 8, 1, key=jax.random.key(0)), px.Normal(scale="learned"))
@@ -191,6 +192,7 @@ def test_a_network_that_couples_examples_is_never_cut(monkeypatch):
     np.testing.assert_allclose(posterior.predict(x).probs, whole, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_posterior_can_be_pickled_and_printed_in_a_line(moons):
     (x, y), _ = moons
     net = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))

@@ -201,6 +201,7 @@ def linear_regression():
     return problem, (x.astype(np.float32), y.astype(np.float32)), covariance @ x.T @ y / 0.25, covariance
 
 
+@pytest.mark.slow
 def test_linear_regression_is_recovered():
     problem, data, mean, covariance = linear_regression()
     top = px.fit(problem, data, px.MAP(), steps=2000, key=0).mean["w"][:, 0]

@@ -52,6 +52,7 @@ def test_its_closed_form_replaces_the_draw():
     assert "one draw" in family.kl_note(dist.Laplace(0.0, 0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [px.VI(q.Normal()), px.MAP()], ids=["VI", "MAP"])
 def test_it_trains_and_is_saved(method, tmp_path):
     train, (x, _) = px.data.two_moons(train=40, test=20)
@@ -86,6 +87,7 @@ def correlated_problem():
     return px.Problem((lambda w, x: x @ w, jnp.zeros(3)), px.Normal(scale=1.0), EquallyCorrelated(0.0, covariance))
 
 
+@pytest.mark.slow
 def test_samplers_whiten_its_correlated_weights():
     """Positions have unit covariance, and momenta the covariance s^2 C^-1; of 40,000 draws, within 5 errors."""
     problem = correlated_problem()

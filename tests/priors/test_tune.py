@@ -160,6 +160,7 @@ def test_the_record_says_what_was_chosen(waves):
     assert "log evidence" in text
 
 
+@pytest.mark.slow
 def test_the_tuned_problem_is_saved_and_pickled_with_its_posterior(waves, tmp_path):
     net, data, tuned = waves
     posterior = px.fit(tuned, data, px.Laplace(structure="diagonal", mode=tuned.mode), epochs=1, key=0)

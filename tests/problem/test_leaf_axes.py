@@ -191,6 +191,7 @@ def test_he_scales_go_by_the_real_fan_in():
     assert float(table.priors.network["t"].scale) == pytest.approx(math.sqrt(2.0))
 
 
+@pytest.mark.slow
 def test_fit_reads_the_program_and_says_where_the_prior_changed(tmp_path):
     problem = px.Problem(attention(), px.Categorical(), p.HeNormal())
     with pytest.warns(UserWarning, match=r"key/kernel \(6, 2, 4\).*axes \[0\] are inputs.* 2 more leaves"):

@@ -36,6 +36,7 @@ def test_large_images_are_measured_in_blocks(monkeypatch):
     np.testing.assert_allclose(Normalise.of(BYTES).std, whole.std)
 
 
+@pytest.mark.slow
 def test_bytes_trained_and_predicted_through_the_network_are_as_if_normalised_before():
     scale = Normalise.of(BYTES)
     before = np.asarray(channels_first(scale(BYTES)))

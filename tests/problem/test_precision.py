@@ -26,6 +26,7 @@ def in_low(exact):
     return dataclasses.replace(exact, problem=dataclasses.replace(exact.problem, network=net))
 
 
+@pytest.mark.slow
 def test_the_network_computes_in_bfloat16_and_nothing_else_does():
     net = px.network(NET, compute=LOW)
     by_hand = jax.vmap(jax.tree.map(lambda a: a.astype(LOW) if eqx.is_array(a) else a, NET))(X.astype(LOW))

@@ -142,6 +142,7 @@ def test_vi_tempers_the_whole_objective():
     assert float(complexity) == pytest.approx(-log_prior / 0.5 - entropy, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior",
     [

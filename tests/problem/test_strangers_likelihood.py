@@ -75,6 +75,7 @@ def baseline(likelihood, y):
     return min(-likelihood.log_prob(likelihood.latents(), jnp.full((80, 1), f), check).mean() for f in grid)
 
 
+@pytest.mark.slow
 def test_every_method_learns_and_draws_may_be_summed(fitted):
     likelihood, y, _, posteriors = fitted
     for posterior in posteriors.values():

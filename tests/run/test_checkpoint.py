@@ -116,6 +116,7 @@ def test_other_data_and_another_network_are_refused(net, moons, finished):
         small(eqx.nn.MLP(2, 2, 9, 1, key=jax.random.key(0)), moons, finished[0])
 
 
+@pytest.mark.slow
 def test_damage_anywhere_is_the_one_error_or_the_same_result(net, moons, tmp_path):
     small(net, moons, tmp_path)
     files = sorted(tmp_path.glob("*.tensors"))
@@ -176,6 +177,7 @@ def tiny_disk(tmp_path):
     subprocess.run(["umount", str(path)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_mount(), reason="needs root to mount a small file system")
 def test_a_full_disk_and_a_read_only_folder_are_clear_errors(net, moons, tiny_disk):
     posterior = small(net, moons, tiny_disk / "run")

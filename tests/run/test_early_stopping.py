@@ -40,6 +40,7 @@ def expected_stop(losses, patience):
     return len(losses), best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "sign", "method"),
     [
@@ -72,6 +73,7 @@ def test_it_returns_the_best_posterior_that_a_watch_sees(metric, sign, method):
         assert note == f"best at epoch {2 * best + 2} of 60: {value}"
 
 
+@pytest.mark.slow
 def test_a_long_run_stops_and_is_a_normal_result(tmp_path):
     stop = px.EarlyStopping(validation=VALID, patience=2)
     posterior = fit(stop)

@@ -153,6 +153,7 @@ def test_prediction_computes_the_fixed_part_once_for_all_draws():
     assert str(loop.params["jaxpr"]).count("dot_general") == 1
 
 
+@pytest.mark.slow
 def test_the_trained_network_of_a_posterior_starts_another_problem(moons):
     (x, y), _ = moons
     trained = px.fit(px.Problem(NET, px.Categorical()), (x, y), px.MAP(), steps=30, key=0)

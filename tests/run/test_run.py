@@ -86,7 +86,7 @@ def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
         old = states
         states = program.chunk(keys, states, (x, y), np.int32(first), np.int32(first + 1 + first))[0]
         assert jax.tree.leaves(old)[0].is_deleted()
-    assert program.chunk._cache_size() == 1
+    assert len(program.chunk.compiled) == 1
 
 
 def test_members_run_on_all_devices(problem, moons):
@@ -113,6 +113,7 @@ def test_recording_gradients_changes_nothing_of_the_run():
     assert set(recorded.trace) - set(plain.trace) == {"gradient_noise", "gradient_noise_step"}
 
 
+@pytest.mark.slow
 def test_nothing_keeps_a_problem_alive_after_its_run(moons):
     def run() -> weakref.ref:
         problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())

@@ -16,6 +16,7 @@ def fit(moons, watch=None, method=None, **settings):
     return px.fit(px.Problem(NET, px.Categorical()), moons[0], method or px.MAP(), key=0, watch=watch, **settings)
 
 
+@pytest.mark.slow
 def test_it_sees_the_posterior_of_a_run_of_that_length_and_changes_nothing(moons):
     import optax
 

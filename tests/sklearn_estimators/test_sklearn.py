@@ -67,6 +67,7 @@ def classifier(cancer):
     return BayesianMLPClassifier("map", **SHORT | {"length": {"steps": 500}}).fit(cancer[0], cancer[2])
 
 
+@pytest.mark.as_shipped
 def test_string_labels_and_feature_names(cancer, classifier):
     _, x_test, _, y_test = cancer
     assert list(classifier.classes_) == ["benign", "malignant"]
@@ -125,6 +126,7 @@ def regressor(diabetes):
     return BayesianMLPRegressor("mean-field", length={"steps": 2000, "batch_size": 64}, random_state=0).fit(x, y)
 
 
+@pytest.mark.as_shipped
 def test_a_regressor_has_means_deviations_intervals_and_draws(diabetes, regressor):
     _, x_test, _, y_test = diabetes
     mean, std = regressor.predict(x_test, return_std=True)
@@ -146,6 +148,7 @@ def test_conformal_intervals_hold_their_level(diabetes):
     assert inside > 0.9 - 3 * np.sqrt(0.09 * (1 / len(y_test) + 1 / (0.3 * len(y))))
 
 
+@pytest.mark.slow
 def test_any_network():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3))
@@ -185,6 +188,7 @@ def test_a_tuned_prior_fits_data_better_that_need_another():
     assert tuned > 0.98 and tuned >= fixed
 
 
+@pytest.mark.slow
 def test_laplace_as_an_object_is_as_wide_as_by_name():
     """Of a linear model, for which the object runs for 200 epochs and the name for one: the same Gaussian."""
     rng = np.random.default_rng(0)

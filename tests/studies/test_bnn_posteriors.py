@@ -40,6 +40,7 @@ def test_the_small_cnn_is_a_convolutional_network():
     np.testing.assert_allclose(net(image), net.out(units.reshape(-1)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_small_cnn_lstm_is_that_of_the_zoo():
     small, whole = (net(50, 4, 3, 5, 2, key=jax.random.key(0)) for net in (SmallCNNLSTM, px.zoo.CNNLSTM))
     assert jax.tree.all(jax.tree.map(np.array_equal, jax.tree.leaves(small), jax.tree.leaves(whole)))

@@ -70,6 +70,7 @@ def linear_posterior(family, steps=3):
     return px.fit(problem, train, px.VI(family, start="network"), steps=steps, key=0), train, test
 
 
+@pytest.mark.slow
 def test_negative_elbo_is_that_of_the_analysis_on_the_same_examples():
     posterior, train, _ = linear_posterior(q.Normal())
     found = measuring.scores(posterior, train, len(train[1]), draws=50)

@@ -27,6 +27,7 @@ def test_a_cell_gives_the_same_result_twice(smoke):
     assert again == smoke.of(**cell.settings)[0].result
 
 
+@pytest.mark.slow
 def test_local_product_of_a_linear_network_is_its_product_matrix():
     """Without kinks the local product does not depend on the input, and its moments are those of the recursion."""
     net = px.zoo.MLP((6, 3, 3, 3, 3, 2), activation=product_matrices.identity, key=jax.random.key(0))
@@ -40,6 +41,7 @@ def test_local_product_of_a_linear_network_is_its_product_matrix():
     assert product_matrices.rms_difference(exact, local) < 3 / np.sqrt(draws)
 
 
+@pytest.mark.slow
 def test_local_products_are_the_jacobians_of_the_network():
     """With hardly any noise, every draw's product is the Jacobian of the last hidden pre-activations."""
     net = px.zoo.MLP((4, 3, 3, 3, 3, 2), activation=product_matrices.leaky_relu, key=jax.random.key(1))
@@ -57,6 +59,7 @@ def test_local_products_are_the_jacobians_of_the_network():
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_swag_diag_from_the_snapshots_of_swag_is_swag_diag():
     (x, y), _ = px.data.two_moons(train=64)
     problem = px.Problem(px.zoo.MLP((2, 4, 2), key=jax.random.key(0)), px.Categorical())

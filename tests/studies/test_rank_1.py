@@ -32,6 +32,7 @@ def _size(net):
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)))
 
 
+@pytest.mark.slow
 def test_parameters_are_those_of_the_networks():
     key = jax.random.key(0)
     wide, _ = zoo.wide_resnet(depth=10, widen=2, stages=(5, 7, 11), key=key)
@@ -40,6 +41,7 @@ def test_parameters_are_those_of_the_networks():
     assert parameters(lstm_layers(6, 3, 2)) == _size(zoo.mortality_lstm(variables=3, static=2, units=6, key=key))
 
 
+@pytest.mark.slow
 def test_parameters_of_a_mixture_are_those_of_its_posterior():
     plan = SMOKE.tables[-1]
     layers = mlp_layers((28 // plan.pool) ** 2, plan.widths, 10)

@@ -104,6 +104,7 @@ def test_an_attack_is_counted_on_the_images_that_are_not_predicted_as_the_target
     assert found["success"] == sorted(found["success"])  # a smooth problem: no step undoes another
 
 
+@pytest.mark.slow
 def test_joined_networks_predict_the_average_of_their_predictions() -> None:
     import equinox as eqx
     import jax

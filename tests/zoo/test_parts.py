@@ -128,6 +128,7 @@ REMAT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
