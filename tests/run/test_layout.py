@@ -24,7 +24,7 @@ METHODS = {
     "VI, local": (px.VI(q.Normal(), "local", SGD), {"steps": 20}),
     "VI, rank-1": (px.VI(q.Rank1(2), optimizer=SGD), {"steps": 20}),
     "SGHMC": (px.SGHMC(1e-5, warmup_epochs=2, epochs_per_draw=1), {"draws": 3}),
-    "SWAG": (px.SWAG(0.01, 0.01, momentum=0.0, rank=2), {"epochs": 6}),
+    "SWAG": (px.SWAG(learning_rate=0.01, start_learning_rate=0.01, momentum=0.0, rank=2), {"epochs": 6}),
 }
 # each of them compiles other arithmetic; `in bits` leaves no room for one that rounds differently
 MEMBERS = {
