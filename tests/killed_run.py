@@ -33,15 +33,15 @@ MIXED = {
     "layers/1/bias": q.LowRank(1),
 }
 MOONS, _ = px.data.two_moons(train=60, test=1)
-# every method; a few steps more than three saves take. `make test` resumes the first two in its own process
+# every method; a few steps more than three saves take. `make test` resumes the first in its own process
 DAILY = {
     "VI": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
+}
+LESS_OFTEN = {
     "until mixed": (
         px.HMC(warmup=20, max_leapfrogs=300, start="network"),
         {"draws": 500, "chains": 2, "stop": px.UntilMixed(MOONS[0], rhat=1.2, effective_draws=40, points=20)},
     ),
-}
-LESS_OFTEN = {
     "MAP": (px.MAP(), {"steps": 120, "batch_size": 25}),
     "HMC": (px.HMC(warmup=20, max_leapfrogs=300, start="network"), {"draws": 40, "chains": 2}),
     "NUTS": (px.NUTS(warmup=20, max_doublings=4, start="network"), {"draws": 40, "chains": 2}),

@@ -98,6 +98,7 @@ def test_likelihoods_that_do_not_fit_the_network(problem, name):
         px.fit(px.Problem(problem.network, likelihood), (X, y), px.MAP(), steps=1, key=0)
 
 
+@pytest.mark.slow
 def test_one_target_and_one_output_fit_in_either_shape():
     """(N,) against (N, 1) must not broadcast to (N, N)."""
     net = px.network(eqx.nn.Linear(3, 1, key=jax.random.key(0)))

@@ -26,6 +26,7 @@ def test_of_a_mixture_the_likelihood_is_the_mixtures(moons):
     assert px.analysis.elbo(posterior, moons[0]) == pytest.approx(truth, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_of_an_average_it_is_the_mean_of_the_components(moons):
     posterior = fit(moons, noise="point", likelihood="average")
     x, y = moons[0]

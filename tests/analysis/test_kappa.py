@@ -196,6 +196,7 @@ def test_a_sparse_ensemble_keeps_what_is_beyond_the_threshold(rest, tmp_path):
     assert "removed" in str(sparse)
 
 
+@pytest.mark.slow
 def test_with_nothing_beyond_the_threshold_nothing_is_random():
     posterior = variational(CASES["dense"][0]())
     _, data = problem_and_data("dense")
@@ -209,6 +210,7 @@ def test_with_nothing_beyond_the_threshold_nothing_is_random():
     assert whole.removed == 0.0
 
 
+@pytest.mark.slow
 def test_what_they_cannot_do_is_said():
     net = CASES["dense"][0]()
     _, data = problem_and_data("dense")

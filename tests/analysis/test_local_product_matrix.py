@@ -50,6 +50,7 @@ def nnx_net():
 NETS = {"equinox": equinox_net, "linen": linen_net, "nnx": nnx_net}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NETS)
 def test_times_the_input_it_is_the_network(kind):
     posterior = variational(NETS[kind](), mean=0.5)
@@ -114,6 +115,7 @@ def test_biases_and_curves_show_in_the_offset():
     assert np.abs(local.offsets).min() > 1e-3 and local.patterns.size == 0
 
 
+@pytest.mark.slow
 def test_images_are_raveled_and_large_requests_refused():
     net = eqx.nn.Sequential(
         [eqx.nn.Conv2d(1, 4, 3, use_bias=False, key=KEY), eqx.nn.Lambda(jax.nn.relu), eqx.nn.Lambda(jnp.ravel)]

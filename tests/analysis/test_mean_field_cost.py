@@ -86,6 +86,7 @@ def test_assignment_is_exact_and_close_to_the_gaussian_formula():
     assert wasserstein(first, second) == pytest.approx(exact, rel=0.05)
 
 
+@pytest.mark.slow
 def test_e_w_is_that_of_the_gaussians():
     rng = np.random.default_rng(0)
     draws, correlation = correlated(1500, 2, rng, share=0.9)

@@ -14,6 +14,7 @@ from posteriax.analysis.phase_transition import PhaseTransition
 NET = eqx.nn.MLP(2, 2, 16, 2, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_accuracies_are_those_of_draws_of_the_mean_and_of_the_average(moons):
     posterior = variational(NET, members=2, scale=0.3)
     x, y = moons[1]
@@ -33,6 +34,7 @@ def test_accuracies_are_those_of_draws_of_the_mean_and_of_the_average(moons):
     assert found["log_alpha"] == pytest.approx(np.median(np.concatenate([a.reshape(-1) for a in alpha])), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", ["scalar", 1])
 def test_bernoulli_outputs_serve_in_either_shape(outputs, moons):
     posterior = variational(eqx.nn.MLP(2, outputs, 16, 1, key=jax.random.key(0)), likelihood=px.Bernoulli())
@@ -44,6 +46,7 @@ def test_bernoulli_outputs_serve_in_either_shape(outputs, moons):
     assert found["stochastic_accuracy"] == pytest.approx(((logits > 0) == y).mean())
 
 
+@pytest.mark.slow
 def test_a_run_traces_them(moons):
     problem = px.Problem(NET, px.Categorical(), prior=p.LogUniform())
     watch = px.Watch(px.analysis.accuracies(moons[1]), every=30)

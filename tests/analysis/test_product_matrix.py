@@ -104,6 +104,7 @@ SLOW_FAMILIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_FAMILIES)])
 def test_a_posteriors_product_is_that_of_its_draws(name):
     net = eqx.nn.MLP(3, 2, 4, 2, key=KEY)

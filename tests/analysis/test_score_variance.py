@@ -28,6 +28,7 @@ def random_covariance(scale):
     return scale * root @ root.T / 6
 
 
+@pytest.mark.slow
 def test_first_order_is_the_sum_over_all_pairs_of_weights(posterior, moons):
     data = tuple(a[:7] for a in moons[1])
     sigma = random_covariance(1e-4)
@@ -83,6 +84,7 @@ def test_the_noise_that_was_learned_counts():
     np.testing.assert_allclose(found.full_rank, 1e-6 * np.square(by_input).sum(axis=1), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_million_weights_form_no_covariance_of_them():
     params = {"w": np.random.default_rng(0).normal(size=(1000, 1000)) / 30}
     problem = px.Problem((lambda w, x: x @ w["w"], params), px.Categorical())

@@ -44,6 +44,7 @@ NETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_truncation_is_that_of_numpys_singular_values(name):
     posterior = posterior_of(NETS[name])

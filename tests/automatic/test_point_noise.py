@@ -42,6 +42,7 @@ def test_a_length_of_ones_own_leaves_the_noise_to_be_learned():
     assert outcome.posterior.problem.likelihood.scale == "learned"
 
 
+@pytest.mark.slow
 def test_a_mode_under_a_given_noise_starts_inference_of_the_noise(mode):
     at_mode = with_own_noise(mode.posterior, PROBLEM)
     np.testing.assert_allclose(at_mode.predict(TEST[0]).mean, mode.posterior.predict(TEST[0]).mean)

@@ -65,6 +65,7 @@ def test_the_weights_along_principal_directions_are_independent_given_the_data()
     assert correlations(turned.problem) < 1e-4
 
 
+@pytest.mark.slow
 def test_a_reference_of_correlated_inputs_is_the_exact_posterior():
     problem = px.Problem((lambda w, x: x @ w, np.zeros((3, 1), np.float32)), px.Normal(scale=1.0))
     outcome = sample_reference(problem, (X, Y), X, seconds=600, key=0, method=px.HMC(warmup=100))

@@ -16,6 +16,7 @@ EXACT = known.linear_regression()
 X = EXACT.data[0]
 
 
+@pytest.mark.slow
 def test_it_converges_to_the_known_posterior():
     outcome = sample_reference(EXACT.problem, EXACT.data, X, seconds=600, key=0)
     assert outcome.status == "converged"
@@ -49,6 +50,7 @@ class Clock:
         return float(next(self.ticks))
 
 
+@pytest.mark.slow
 def test_at_the_end_of_its_time_it_says_what_it_would_take(monkeypatch):
     monkeypatch.setattr(sampling_rule, "time", Clock())
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step

@@ -49,6 +49,7 @@ def test_importing_the_library_starts_no_backend_and_loads_no_extras():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["pandas", pytest.param("typer", marks=pytest.mark.slow)])
 def test_a_package_that_is_not_installed_is_named(package, tmp_path):
     code = f"import sys; sys.modules[{package!r}] = None; from posteriax.cli import main; main()"

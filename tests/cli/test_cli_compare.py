@@ -121,6 +121,7 @@ def test_numbers_are_predicted_in_their_own_units(run, tmp_path):
     np.testing.assert_allclose(found["mean"] + 1.6449 * found["std"], found["95 %"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_large_mean_costs_no_digits(tmp_path):
     """A target of 1e7 with a spread of 1: in float32 it comes in whole numbers."""
     rng = np.random.default_rng(0)

@@ -38,6 +38,7 @@ def test_a_study_runs_and_its_page_is_drawn_again(typed, tmp_path):
     assert "posteriax study run toy --scale smoke" in before["README.md"].decode()
 
 
+@pytest.mark.slow
 def test_several_studies_have_a_front_page(typed, tmp_path):
     typed("run", "toy", "--scale", "smoke", "--out", tmp_path / "a")
     done = typed("report", tmp_path)

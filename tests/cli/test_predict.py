@@ -59,6 +59,7 @@ def predict(posterior, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_counts_are_predicted_by_the_posterior_itself_and_scored(predict, posterior):
     frame = patients(8, seed=1)
     done, rows = predict(frame)

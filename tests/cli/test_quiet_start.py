@@ -10,6 +10,7 @@ COMMAND = "import sys; sys.argv = ['posteriax', '--version']; from posteriax.cli
 MODULE = "import runpy, sys; sys.argv = ['posteriax', '--version']; runpy.run_module('posteriax', run_name='__main__')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "silenced"), [(COMMAND, True), (MODULE, True), ("import posteriax; posteriax.fit", False)]
 )

@@ -130,6 +130,7 @@ def variational(family, weights):
     return VariationalPosterior(problem, Trace({}), {leaf.path: own}, {leaf.path: members})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["draws", "one logit", "normal", "rank 1", "additive factors"])
 def test_what_is_recorded_are_the_predictions_of_the_attacked_draws(weights, ensemble, data, kind):
     posterior = {

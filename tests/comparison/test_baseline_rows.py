@@ -28,6 +28,7 @@ def table(posterior, moons):
     )
 
 
+@pytest.mark.slow
 def test_a_baseline_is_scored_on_every_set_that_needs_only_predictions(table):
     assert table["same"] == table["MAP"] | {"total_variation": table["same"]["total_variation"]}
     assert list(table.sets["shifted"]) == list(table.sets["out: far"]) == ["MAP", "other", "same", "coin"]
@@ -61,6 +62,7 @@ def test_runs_that_failed_are_kept_but_not_scored(posterior, moons, table):
         px.RunEnd("fine")
 
 
+@pytest.mark.slow
 def test_two_halves_of_a_sampled_reference_are_the_floor_of_distances(posterior, moons):
     """Against the same distance, computed from the probabilities of each half of the draws."""
     truth = px.fit(posterior.problem, moons[0], px.HMC(warmup=10), draws=20, chains=2, key=0)

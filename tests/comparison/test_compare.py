@@ -130,6 +130,7 @@ def weights():
     return {"w": jax.random.normal(keys[0], (2, 8)), "v": jax.random.normal(keys[1], (8, 2))}
 
 
+@pytest.mark.slow
 def test_several_seeds_give_errors_over_seeds(fitted, moons):
     table = px.compare({"MAP": fitted, "one": fitted[0]}, moons[1])
     own = [px.evaluate(posterior.predict(moons[1][0]), moons[1][1])["nll"] for posterior in fitted]
@@ -187,6 +188,7 @@ def test_charts_show_the_surest_mistakes(fitted, moons):
     )
 
 
+@pytest.mark.slow
 def test_intervals_of_a_well_specified_regression_hold_what_they_say():
     rng = np.random.default_rng(3)
     y = rng.normal(size=4000).astype(np.float32)

@@ -14,6 +14,7 @@ def normal_predictive(mean, scale):
     return px.Normal(scale=scale).predictive(np.asarray(mean, np.float32)[None, :, None], {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
 def test_intervals_hold_their_level_for_any_scale(scale):
     """Coverage over 100 splits is at least the level and at most 1 / (n + 1) above it, within three standard errors."""

@@ -120,6 +120,7 @@ def test_how_a_run_is_cut_into_chunks_changes_no_bit(problem, data, method, leng
     assert any("augmented by RandomCrop(padding=1, pad='zero'), RandomFlip" in note for note in whole.trace.notes)
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(problem, data, tmp_path, monkeypatch):
     fit = functools.partial(px.fit, problem, data, px.MAP(), steps=20, batch_size=10, key=0, augment=BOTH)
     whole = fit()
@@ -164,6 +165,7 @@ def brighter_twice():
     return function
 
 
+@pytest.mark.slow
 def test_members_see_different_augmentations(problem, data):
     """With the weights held still, the whole data set in each batch and one change for all of it, whatever its order,
     nothing else can tell members apart."""

@@ -95,6 +95,7 @@ def test_the_key_decides_the_images(kind):
     assert np.array_equal(first, other) == (kind not in RANDOM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(KINDS))
 def test_severity_moves_images_farther_from_the_clean_ones(kind):
     images = scenes(64) if kind == "saturate" else px.data.fashion_small()[1][0][:64]

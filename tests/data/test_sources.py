@@ -28,6 +28,7 @@ def mapped(moons, tmp_path):
     return np.load(tmp_path / "x.npy", mmap_mode="r"), y
 
 
+@pytest.mark.slow
 def test_a_memory_map_gives_the_result_of_data_on_the_device(problem, moons, mapped):
     resident = px.fit(problem, moons[0], px.MAP(), steps=30, batch_size=25, key=0)
     streamed = px.fit(problem, mapped, px.MAP(), steps=30, batch_size=25, key=0)
@@ -77,6 +78,7 @@ class Batches:
             yield tuple(a[rows] for a in self.data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 def test_a_loader_has_the_scale_of_the_data_set(problem, moons, weighted):
     """With the weights held still, the steps of an epoch average to the full value."""

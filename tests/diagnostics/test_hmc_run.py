@@ -20,6 +20,7 @@ def posterior():
     return px.fit(exact.problem, exact.data, px.HMC(warmup=100), draws=200, chains=4, key=0)
 
 
+@pytest.mark.slow
 def test_diagnosis_agrees_with_arviz(posterior):
     diagnosis = posterior.diagnose(known.linear_regression().data[0])
     data = posterior.to_arviz()

@@ -59,6 +59,7 @@ def target_of():
     return problem, Task(problem=problem, example=jax.ShapeDtypeStruct((3, 4), jnp.float32), num_examples=6, steps=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", EVERY)
 def test_a_family_for_all_leaves_serves_every_leaf(family):
     """A step is finite everywhere, and draws have the leaves' shapes."""
@@ -101,6 +102,7 @@ def test_a_leaf_without_inputs_is_a_bias_to_every_family():
     assert isinstance(q.Rank1(2).for_leaf(infos["positions"]), q.PointPerComponent)
 
 
+@pytest.mark.slow
 def test_additive_factors_on_an_embedding_are_points():
     tokens = np.arange(6) % 5
     net = (lambda w, x: w["t"][x] @ w["k"], {"t": jnp.ones((5, 3)), "k": jnp.ones((3, 2))})

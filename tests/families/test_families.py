@@ -53,6 +53,7 @@ def test_draws_have_the_moments_that_the_family_states(name):
     np.testing.assert_array_less(np.abs(draws.var(0) / variance - 1), 5 * math.sqrt(2 / DRAWS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAUSSIANS)
 def test_the_entropy_is_that_of_the_draws_covariance(name):
     family, variational = started(GAUSSIANS[name])
@@ -74,6 +75,7 @@ def test_the_closed_form_kl_is_the_mean_of_log_q_minus_log_p(name, prior):
     assert abs(float(family.kl(variational, prior, KEY)) - estimate) < 5 * log_p.std() / math.sqrt(DRAWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAUSSIANS)
 def test_a_kl_without_closed_form_is_estimated_without_bias_and_says_so(name):
     family, variational = started(GAUSSIANS[name])
@@ -233,6 +235,7 @@ NOISE_DISTRIBUTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOISE_DISTRIBUTIONS)
 def test_the_kl_of_factors_is_the_mean_of_log_q_minus_log_p(name):
     noise, (own, prior) = NOISES[name], NOISE_DISTRIBUTIONS[name]
@@ -254,6 +257,7 @@ def test_the_kl_of_factors_is_the_mean_of_log_q_minus_log_p(name):
     assert np.median(sample) == pytest.approx(own(0.3, 0.4).median(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_kl_of_rank_1_grows_with_the_number_of_equal_components():
     def kl(components):
         family = q.Rank1(components, start="normal", start_value=0.0).for_leaf(LEAF)

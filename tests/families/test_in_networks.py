@@ -178,6 +178,7 @@ def test_dropout_masks_differ_between_examples_and_scale_what_they_keep():
     np.testing.assert_allclose(outputs, masks @ own["value"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dense", "dense, outputs first", "dense, transposed"])
 def test_the_local_matrix_normal_has_the_moments_of_explicit_draws(name):
     problem, leaves, own, x = setting(name, q.MatrixNormal(0.3), "local")
@@ -198,6 +199,7 @@ def test_the_local_matrix_normal_has_the_moments_of_explicit_draws(name):
     assert abs(shared) < 5 / np.sqrt(draws)  # examples have draws of their own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ("recurrent", "grouped convolution")])
 def test_tied_variances_contract_by_their_factors(name):
     apply, shape, out_axis, example = NETWORKS[name]

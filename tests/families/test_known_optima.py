@@ -83,6 +83,7 @@ def test_one_covariance_across_two_leaves_is_that_of_the_posterior():
     assert relative_error(np.cov(joined.T), EXACT.covariance) < 0.03 + 3 * np.sqrt(4 / 40_000)
 
 
+@pytest.mark.slow
 def test_dropout_finds_its_ridge_estimate():
     """E over masks adds rate / (1 - rate) x_i^2 w_i^2 to the loss: a ridge in the inputs' own scale."""
     gram = X.T @ X / NOISE**2

@@ -140,6 +140,7 @@ def test_the_default_optimiser_finds_its_optimum_whatever_its_parameters_are_cal
     check_optimum(by_default, name, BY_DEFAULT[name])
 
 
+@pytest.mark.slow
 def test_what_has_no_units_is_said_and_the_rest_is_checked_for_convergence(by_default):
     (note,) = by_default.trace.notes
     assert note.startswith("loc: steps of 0.003 for rho, and no check")
@@ -163,6 +164,7 @@ def test_leaves_without_units_share_a_note(family, plain):
     assert note.startswith(f"weight, bias: steps of 0.003 for {plain}, and no check of convergence")
 
 
+@pytest.mark.slow
 def test_by_any_name_a_normal_takes_the_same_steps():
     """Up to rounding: the default optimiser and its check of convergence, from the same seed."""
     own, normal = (
@@ -210,6 +212,7 @@ def test_it_predicts_evaluates_and_compares(fitted):
     assert "layers/0/weight: steps of 0.003 for log_scale and mean, and no check of convergence for them" in notes
 
 
+@pytest.mark.slow
 def test_it_is_saved_by_deriving_from_family(fitted, tmp_path):
     posterior, net, _, (x, _) = fitted
     posterior.save(tmp_path / "a.posterior")

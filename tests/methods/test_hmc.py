@@ -76,6 +76,7 @@ def test_warm_up_finds_a_step_size_for_the_wanted_acceptance():
     assert steps[0] > 1.5 * steps[1]
 
 
+@pytest.mark.slow
 def test_hopeless_step_size_is_an_error_that_says_what_to_do():
     exact = known.linear_regression()
     with pytest.raises(RuntimeError, match=r"accepted none of 30 warm-up proposals .* Try step_size=.*start=\"map\""):
@@ -114,6 +115,7 @@ def test_batch_statistics_are_refused_with_the_reason():
     assert "couple the examples" in posterior.trace.notes[0]
 
 
+@pytest.mark.slow
 def test_the_leapfrog_is_reversible_and_of_second_order():
     """There and back again with the momentum turned; half the step, a quarter of the energy error."""
     from blackjax.mcmc.integrators import IntegratorState, velocity_verlet

@@ -66,6 +66,7 @@ def test_full_is_the_inverse_of_the_gauss_newton_matrix_and_the_prior(small):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_diagonal_is_that_of_the_gauss_newton_matrix(small):
     posterior = laplace(small, structure="diagonal")
     matrix, ends = gauss_newton_by_jacobians(small[2], small[1][0])
@@ -74,6 +75,7 @@ def test_diagonal_is_that_of_the_gauss_newton_matrix(small):
         np.testing.assert_allclose(np.diag(found), expected[ends[i] : ends[i + 1]], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_kronecker_has_the_factors_of_each_layer(small):
     """For Equinox, whose weights are (outputs, inputs): B (x) A + 1 / s^2, with factors formed by hand."""
     _, (x, _), at_mode = small
@@ -196,8 +198,15 @@ def test_linear_regression_is_exact(structure):
     np.testing.assert_allclose(covariance, exact.covariance, rtol=1e-4, atol=1e-6)
 
 
+OTHER_LENGTHS = {"1": {"epochs": 1}, "2": {"epochs": 2}, "2.6": {"steps": 13}}
+
+
 @pytest.mark.parametrize(
-    "length", [{"epochs": 1}, {"epochs": 2}, {"epochs": 10}, {"steps": 13}], ids=["1", "2", "10", "2.6"]
+    "length",
+    [
+        pytest.param({"epochs": 10}, id="10"),
+        *(pytest.param(length, id=id, marks=pytest.mark.slow) for id, length in OTHER_LENGTHS.items()),
+    ],
 )
 def test_the_data_count_once_however_long_the_run(length):
     """Linear regression in five batches per epoch: covariance and evidence in closed form, in float64."""
@@ -212,6 +221,7 @@ def test_the_data_count_once_however_long_the_run(length):
     assert posterior.trace["log_evidence"] == pytest.approx(evidence, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_data_count_once_if_only_what_is_not_fixed_is_linear():
     """A fixed hidden layer leaves a linear regression on its outputs."""
     rng = np.random.default_rng(3)
@@ -230,7 +240,10 @@ def test_the_data_count_once_if_only_what_is_not_fixed_is_linear():
     assert posterior.trace["log_evidence"] == pytest.approx(evidence, rel=1e-4)
 
 
-@pytest.mark.parametrize("structure", ["diagonal", "kronecker", "full", "low-rank"])
+@pytest.mark.parametrize(
+    "structure",
+    ["kronecker", *(pytest.param(name, marks=pytest.mark.slow) for name in ("diagonal", "full", "low-rank"))],
+)
 def test_the_evidence_of_logistic_regression_is_that_of_one_epoch(structure):
     """Laplace's formula by hand, in float64, for the full matrix; one epoch for the others."""
     rng = np.random.default_rng(4)
@@ -256,6 +269,7 @@ def test_the_evidence_of_logistic_regression_is_that_of_one_epoch(structure):
     assert many.trace["log_evidence"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_training_ends_with_a_whole_epoch_for_the_curvature(small):
     """Batches of two epochs overlap: a pass across their border would count some examples twice, others never."""
     problem, data, _ = small
@@ -377,6 +391,7 @@ def test_errors_say_what_to_do(small, settings, epochs, message):
         px.fit(small[0], small[1], px.Laplace(**settings), epochs=epochs, key=0)
 
 
+@pytest.mark.slow
 def test_a_mode_is_one_point(small):
     spread = px.fit(small[0], small[1], px.VI(), steps=2, key=0)
     with pytest.raises(ValueError, match="a posterior of one point"):

@@ -167,6 +167,7 @@ def test_files_without_the_prior_had_the_standard_one():
         assert kind.from_settings(scale=0.5) == kind(scale=0.5)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_resumed_with_the_same_prior(tmp_path):
     method = px.SGLD(1e-3, warmup_epochs=1, epochs_per_draw=1)
     short, longer = (

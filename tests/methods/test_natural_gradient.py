@@ -16,6 +16,7 @@ from posteriax.families import DiagonalGaussian
 from posteriax.families.matrix_normal import factors
 
 
+@pytest.mark.slow
 def test_it_recovers_mean_field_and_kronecker_posteriors():
     exact = known.linear_regression()
     x, y = exact.data

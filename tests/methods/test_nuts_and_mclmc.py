@@ -47,6 +47,7 @@ def test_nuts_that_never_moves_says_what_to_do(regression):
         px.fit(regression.problem, regression.data, px.NUTS(warmup=20, step_size=1e8), draws=5, key=0)
 
 
+@pytest.mark.slow
 def test_mclmc_is_tuned_to_the_wanted_energy_error(regression):
     wanted = 1e-3
     method = px.MCLMC(warmup=1000, thin=5, energy_variance=wanted)

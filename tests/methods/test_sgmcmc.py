@@ -54,6 +54,7 @@ def gaussian():
     return px.Problem(net, px.Normal(1.0), px.priors.Normal(VARIANCE**0.5)), data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_the_noise_is_exact_at_any_temperature(gaussian, temperature):
     problem = px.Problem(gaussian[0].network, px.Normal(1.0), px.priors.Normal(VARIANCE**0.5), temperature)

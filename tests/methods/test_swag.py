@@ -75,6 +75,7 @@ def flat_draws(posterior, n):
     return np.concatenate([np.asarray(draws[name], np.float64).reshape(n, -1) for name in sorted(draws)], axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rank", "collect", "count"), [(20, 0.5, 10), (4, 0.5, 10), (4, 0.2, 4)])
 def test_the_gaussian_is_made_of_the_snapshots_of_sgd(rank, collect, count):
     posterior = fit(rank=rank, collect=collect)
@@ -111,6 +112,7 @@ def test_the_diagonal_form_has_the_whole_variance():
     np.testing.assert_allclose(flat_draws(posterior, n).var(axis=0)[3:], variance[3:], rtol=2e-3 + 5 * np.sqrt(2 / n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 20])
 def test_a_weight_that_never_moved_stays_where_it_is(rank):
     posterior = fit(rank=rank)
@@ -153,6 +155,7 @@ def snapshot_variance(posterior):
     return 2 * np.exp(2 * np.asarray(posterior.variational["w"]["log_scale"][0]))
 
 
+@pytest.mark.slow
 def test_the_temperature_changes_the_log_joint_but_not_the_gaussian():
     cold, plain = fit(temperature=0.25), fit()
     np.testing.assert_allclose(cold.variational["bias"]["mean"], plain.variational["bias"]["mean"], rtol=1e-5)

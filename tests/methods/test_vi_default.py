@@ -47,6 +47,7 @@ def best_scale_of_log_sigma(y: np.ndarray, mean: float) -> float:
     return 1 / np.sqrt(2 * a + 1 / 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     # raw units, correlated columns and a learned noise in one
@@ -64,6 +65,7 @@ def test_full_covariance_finds_the_posterior_whatever_the_units(name):
     assert posterior.diagnose().verdict.startswith("converged")
 
 
+@pytest.mark.slow
 def test_a_falling_learning_rate_does_not_hide_that_it_had_not_converged():
     """Adam with 3e-3 falling to 0 ends with a flat ELBO, far from the posterior."""
     name = "uneven Gaussian"
@@ -73,6 +75,7 @@ def test_a_falling_learning_rate_does_not_hide_that_it_had_not_converged():
     assert posterior.diagnose().verdict.startswith("Training had not converged: train longer (try steps=8000)")
 
 
+@pytest.mark.slow
 def test_mean_field_finds_its_own_optimum_in_raw_units():
     """The precisions of the closest factorised Gaussian are the diagonal of the posterior's precision."""
     rng = np.random.default_rng(0)

@@ -80,6 +80,7 @@ def start_at(posterior: px.Posterior, family: q.Family, problem: px.Problem | No
     return px.fit(problem, EXACT.data, method, steps=1, key=0)
 
 
+@pytest.mark.slow
 def test_it_starts_at_the_moments_of_draws():
     given = exact_draws()
     flat = given.draws.network["w"][0, :, :, 0].astype(np.float64)
@@ -101,6 +102,7 @@ def test_it_starts_at_the_end_of_another_variational_run():
     np.testing.assert_allclose(np.exp(second.variational["w"]["log_scale"][0]), scale, rtol=5 / np.sqrt(2000))
 
 
+@pytest.mark.slow
 def test_of_a_point_it_takes_the_value_and_of_several_chains_a_draw():
     point = px.fit(EXACT.problem, EXACT.data, px.MAP(), steps=20, key=0)
     posterior = start_at(point, q.Normal(scale=0.02))
@@ -114,6 +116,7 @@ def test_of_a_point_it_takes_the_value_and_of_several_chains_a_draw():
     np.testing.assert_allclose(np.exp(2 * posterior.variational["w"]["log_scale"][0, :, 0]), spread, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [q.KTied(2), q.MatrixNormal()], ids=repr)
 def test_families_of_rows_and_columns_take_scales_that_are_their_products(family):
     rows, columns = np.array([0.1, 0.2, 0.4, 0.3]), np.array([1.0, 2.0, 0.5])
@@ -128,6 +131,7 @@ def test_families_of_rows_and_columns_take_scales_that_are_their_products(family
     np.testing.assert_allclose(found, wanted, rtol=0.35 if isinstance(family, q.KTied) else 0.1)
 
 
+@pytest.mark.slow
 def test_families_that_cannot_take_a_start_say_so():
     notes = start_at(exact_draws(), q.Rank1(2)).trace.notes
     assert "w: only the means of the start are taken, not its scales" in notes
@@ -178,6 +182,7 @@ def test_standard_deviations_are_capped_and_start_at_random():
             q.Normal(**wrong)
 
 
+@pytest.mark.slow
 def test_the_papers_staircase_can_end_below_one_and_is_noted(moons):
     net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 2), np.float32)})
     problem = px.Problem(net, px.Categorical())

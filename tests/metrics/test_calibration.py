@@ -38,6 +38,7 @@ def test_classwise_sees_what_the_highest_probability_hides():
     assert float(metrics.classwise_ece(probs, y)) == pytest.approx((0.0 + 0.4 + 0.4) / 3, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_batches_add_up(random):
@@ -92,6 +93,7 @@ SCORES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_one_score_per_draw_and_jit(name):
     score = SCORES[name]

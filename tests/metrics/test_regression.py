@@ -41,6 +41,7 @@ def test_crps_of_a_point_is_the_absolute_error(x, y, copies):
     assert float(metrics.crps_normal([x], 1e-6, [y])) == pytest.approx(abs(x - y), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 4, 7])  # even and odd: the pairs are counted by shifts
 def test_crps_of_mixtures_by_quadrature(count):
     grid = np.linspace(-25, 25, 200_001)

@@ -105,6 +105,7 @@ def given_by_draws(framework, count=3, net=None):
     return DrawsPosterior(problem, Trace({}), draws)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["linen", "nnx"])
 @pytest.mark.parametrize("batch_size", [90, 30])
 def test_every_draw_normalises_by_statistics_of_its_own(framework, batch_size, moons):
@@ -131,6 +132,7 @@ def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, 
     assert not head.couples_examples(X)
 
 
+@pytest.mark.slow
 def test_a_posterior_of_the_last_layer_keeps_the_measured_statistics_in_its_file(tmp_path):
     y = np.arange(90) % 2
     net = px.with_batch_statistics(given_by_draws("nnx"), X).network

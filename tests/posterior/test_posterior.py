@@ -58,6 +58,7 @@ def test_the_mean_is_the_mean_of_the_draws(posteriors):
     assert np.all(np.asarray(vi.mean.layers[0].weight) == 0.0)
 
 
+@pytest.mark.slow
 def test_parameters_are_counted(posteriors, net, moons):
     weights = 2 * 8 + 8 + 8 * 2 + 2
     assert posteriors["MAP"].num_parameters == weights

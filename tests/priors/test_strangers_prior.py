@@ -106,6 +106,7 @@ def test_samplers_whiten_its_correlated_weights():
     np.testing.assert_allclose(np.cov(factor.T @ momenta.T) / reference_scale(problem) ** 2, np.eye(3), atol=error)
 
 
+@pytest.mark.slow
 def test_a_mass_per_weight_is_refused_for_its_correlated_weights():
     data = (np.eye(3, dtype=np.float32), np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="has correlated weights"):

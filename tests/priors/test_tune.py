@@ -70,6 +70,7 @@ def test_each_leaf_gets_its_own_scale_from_far_starts():
     assert tuned.likelihood.scale == pytest.approx(noise, rel=0.01)
 
 
+@pytest.mark.slow
 def test_one_factor_for_all_leaves_keeps_their_ratios_and_a_given_noise():
     net, data = linear((4, 7), seed=2)
     scales, _, _ = closed_form(*data, (4, 7), shared=True, noise=0.4)

@@ -89,6 +89,7 @@ class Attended(eqx.Module):
         return self.drop(x[:, 0], key=two, inference=inference)
 
 
+@pytest.mark.slow
 def test_equinox_with_keyword_only_inputs_a_key_and_a_switch():
     module = Attended(KEY)
     mask = np.array([[True, True, False]] * 8)
@@ -115,6 +116,7 @@ class Normed(eqx.Module):
         return self.last(self.drop(jax.nn.relu(x), key=key)), state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batch", "ema"])
 def test_equinox_batch_norm_with_its_state(mode):
     module, state = eqx.nn.make_with_state(Normed)(KEY, mode)
@@ -130,6 +132,7 @@ def test_equinox_batch_norm_with_its_state(mode):
     np.testing.assert_allclose(net.batch_statistics.apply(net.params, measured, X[:2]), expected[:2], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_equinox_batch_norm_is_fitted_and_its_statistics_measured():
     problem = px.Problem(eqx.nn.make_with_state(Normed)(KEY, "batch"), px.Categorical())
     posterior = px.fit(problem, (X, np.arange(8) % 2), px.MAP(), steps=1, key=0)
@@ -248,6 +251,7 @@ class SwitchedEquinox(Normed):
         return self.last(self.drop(jax.nn.relu(x), inference=inference, key=key)), state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["nnx", "equinox"])
 def test_a_switch_of_the_call_is_one_of_dropout_and_batch_norm_is_as_told(library):
     """Without a default: by stored statistics in NNX, as made, by the batch, in Equinox."""

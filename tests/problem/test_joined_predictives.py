@@ -55,6 +55,7 @@ def case(request):
 MEANS = ("accuracy", "nll", "brier", "crps", "coverage_90")
 
 
+@pytest.mark.slow
 def test_scores_are_the_parts_scores_by_their_sizes(case):
     together = px.evaluate(case.joined, case.y)
     each = [px.evaluate(part, y) for part, y in zip(case.parts, case.own_y, strict=True)]

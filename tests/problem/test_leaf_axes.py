@@ -160,6 +160,7 @@ def test_a_leaf_as_a_matrix(leaf, expected):
     assert leaf.matrix_shape == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [q.KTied(2), q.Rank1(3), q.Dropout(0.2)], ids=["k-tied", "rank-1", "dropout"])
 def test_the_blocks_of_a_loop_are_as_independent_as_separate_leaves(family):
     """Four stacked blocks have the parameters of four leaves, and their draws are not correlated with each other."""
@@ -261,6 +262,7 @@ def test_multiplicative_noise_is_shared_by_outputs():
     assert variational["log_alpha"].shape == (1, 2, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [q.Rank1(2, noise="normal", scale=0.5), q.Dropout(0.5)], ids=["rank-1", "dropout"])
 @pytest.mark.parametrize("which", ["query", "out"])
 def test_factors_on_the_data_are_factors_on_the_kernel(family, which):

@@ -124,6 +124,7 @@ def heavy(request):
     return likelihood.predictive(LOCATIONS, latents), df[:, None, None], scale[:, None, None]
 
 
+@pytest.mark.slow
 def test_robust_regression_is_a_mixture_of_students(heavy):
     predictive, df, scale = heavy
     y = 3 * RNG.normal(size=(4, 2))
@@ -138,6 +139,7 @@ def test_robust_regression_is_a_mixture_of_students(heavy):
     np.testing.assert_allclose(below, np.broadcast_to(levels[:, None, None], below.shape), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_entropy_and_information_of_students_agree_with_quadrature(heavy):
     predictive, df, scale = heavy
     grid = np.sinh(np.linspace(-12, 12, 20_001))[:, None, None, None]  # reaches 8e4 scales
@@ -200,6 +202,7 @@ def test_reduced_draws_keep_mean_and_std(heavy):
         reduced.quantile(0.5)
 
 
+@pytest.mark.slow
 def test_units_are_restored_for_any_likelihood_of_real_numbers():
     standard = px.StudentT(4.0, 0.5)
     likelihood = InUnits(standard, offset=1e6, scale=20.0)
@@ -237,6 +240,7 @@ class Gamma(px.NumberLikelihood):
         return dist.Gamma(self.shape, self.shape / jnp.exp(outputs))
 
 
+@pytest.mark.slow
 def test_any_numpyro_distribution_brings_its_predictive():
     predictive = Gamma().predictive(LOCATIONS, {})
     own = scipy.stats.gamma(2.5, scale=np.exp(LOCATIONS.astype(np.float64)) / 2.5)

@@ -95,6 +95,7 @@ def test_full_batch_samplers_warn(moons):
     assert any("bfloat16" in note for note in posterior.trace.notes)
 
 
+@pytest.mark.slow
 def test_a_file_remembers_it(moons, tmp_path):
     problem = px.Problem(px.network(NET, compute="bfloat16"), px.Categorical())
     posterior = px.fit(problem, moons[0], px.VI(q.Normal()), steps=3, key=0)
@@ -117,6 +118,7 @@ def test_a_checkpoint_of_another_precision_is_refused(moons, tmp_path):
         fit(compute="bfloat16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n if n == "Normal" else pytest.param(n, marks=pytest.mark.slow) for n in FAMILIES])
 def test_every_family_trains_and_predicts(moons, name):
     problem = px.Problem(px.network(NET, compute="bfloat16"), px.Categorical())

@@ -83,6 +83,7 @@ def test_temperature_divides_both_terms():
     assert float(hot.log_joint(params, data)) == pytest.approx(4 * float(plain.log_joint(params, data)), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 4, 5, 22, 23, 100])
 def test_minibatch_estimates_average_to_the_full_value_over_an_epoch(batch_size):
     problem = softmax_problem()
@@ -112,6 +113,7 @@ def test_all_methods_report_the_same_log_joint():
     assert map_trace["nll_per_example"][0] == pytest.approx(vi_trace["nll_per_example"][0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_elbo_at_the_optimum_is_the_evidence_less_the_known_gap():
     """For a Gaussian posterior: max ELBO = log evidence - KL(mean-field optimum || posterior)."""
     exact = known.linear_regression()
@@ -168,6 +170,7 @@ def test_a_kl_without_closed_form_is_estimated_without_bias_and_noted(prior):
     assert any(note.startswith("weight: KL estimated with one draw") for note in notes)
 
 
+@pytest.mark.slow
 def test_learned_and_predicted_noise_recover_the_noise():
     x = RNG.uniform(-1, 1, (400, 1)).astype(np.float32)
     y = (2 * x[:, 0] + np.where(x[:, 0] > 0, 0.5, 0.1) * RNG.normal(size=400)).astype(np.float32)
@@ -181,6 +184,7 @@ def test_learned_and_predicted_noise_recover_the_noise():
     np.testing.assert_allclose(std[:, 0], [0.1, 0.5], rtol=0.25)  # 200 points each: 5 % error, and a network between
 
 
+@pytest.mark.slow
 def test_kl_schedules_must_end_at_one():
     with pytest.raises(ValueError, match="must end at 1"):
         method = px.VI(kl_schedule=lambda step: 0.5)

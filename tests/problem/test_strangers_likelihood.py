@@ -88,6 +88,7 @@ def test_every_method_learns_and_draws_may_be_summed(fitted):
         assert kept.per_draw().shape[1] == len(X)
 
 
+@pytest.mark.slow
 def test_posteriors_are_compared_and_reported(fitted, tmp_path):
     _, y, _, posteriors = fitted
     comparison = px.compare(posteriors, (X, y), reference="HMC", out={"elsewhere": X + 5}, draws=10, costs=False)
@@ -109,6 +110,7 @@ def test_posteriors_are_saved_and_loaded(fitted, tmp_path):
             np.testing.assert_array_equal(again.predict(X, draws=10).mean, posterior.predict(X, draws=10).mean)
 
 
+@pytest.mark.slow
 def test_grades_are_attacked_and_recalibrated_as_classes_are():
     likelihood, y = TARGETS["ordinal"]
     net = eqx.nn.MLP(1, 1, 5, 1, key=jax.random.key(0))

@@ -24,6 +24,7 @@ from posteriax.run import checkpoint, loop
 from posteriax.run.checkpoint import open_checkpoint, write_tensors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name == "MAP" else pytest.param(name, marks=pytest.mark.slow) for name in killed_run.METHODS]
 )

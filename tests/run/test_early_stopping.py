@@ -157,6 +157,7 @@ def test_a_fraction_is_split_off_by_the_key_and_not_trained_on():
     assert traces[0][0] == pytest.approx(float(truth), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_ctrl_c_returns_the_best_so_far(monkeypatch):
     from posteriax.run import observers
 

@@ -62,6 +62,7 @@ def test_a_run_that_blows_up_stops_and_names_step_and_leaf(problem, moons):
         px.fit(problem, (1e3 * x, y), px.MAP(optax.sgd(1e6)), steps=500, key=0)
 
 
+@pytest.mark.slow
 def test_progress_goes_to_standard_error_and_is_silent_in_a_pipe(problem, moons, capsys):
     px.fit(problem, moons[0], px.MAP(), steps=5, key=0)
     assert capsys.readouterr() == ("", "")

@@ -31,6 +31,7 @@ def test_it_sees_the_posterior_of_a_run_of_that_length_and_changes_nothing(moons
     assert watched.trace["step"].tolist() == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_remembers_what_it_saw(moons, tmp_path):
     calls = []
 
@@ -59,6 +60,7 @@ def test_it_survives_a_file_and_serves_ensembles_of_vi(moons, tmp_path):
     assert again.trace["watched_step"].tolist() == [25, 50]
 
 
+@pytest.mark.slow
 def test_bad_watches_are_said(moons):
     with pytest.raises(ValueError, match="every"):
         px.Watch(lambda p: {}, every=0)

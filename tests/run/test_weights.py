@@ -39,6 +39,7 @@ SLOW_METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_METHODS)])
 def test_a_whole_weight_is_so_many_repeated_rows(name):
     """Every step does the same, defaults that depend on N included; only the order of sums differs."""

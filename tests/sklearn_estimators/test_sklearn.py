@@ -33,10 +33,7 @@ DAILY = {
     "check_estimators_unfitted",
     "check_sample_weight_equivalence_on_dense_data",
     "check_no_attributes_set_in_init",
-    "check_estimators_pickle",
     "check_n_features_in_after_fitting",
-    "check_fit_idempotent",
-    "check_class_weight_classifiers",
 }
 
 
@@ -79,6 +76,7 @@ def test_string_labels_and_feature_names(cancer, classifier):
         classifier.predict(x_test[x_test.columns[::-1]])
 
 
+@pytest.mark.slow
 def test_a_pickled_estimator_predicts_the_same(cancer, classifier):
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(cancer[1]), classifier.predict_proba(cancer[1]))
@@ -202,6 +200,7 @@ def test_laplace_as_an_object_is_as_wide_as_by_name():
     np.testing.assert_allclose(spreads[0], spreads[1], rtol=0.01)
 
 
+@pytest.mark.slow
 def test_a_warm_start_goes_on_from_the_first_fit(diabetes):
     x, _, y, _ = diabetes
     model = BayesianMLPRegressor("map", warm_start=True, **SHORT).fit(x, y)

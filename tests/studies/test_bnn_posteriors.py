@@ -26,6 +26,7 @@ def test_no_results_give_no_values_and_empty_figures():
     STUDY.tables(none)
 
 
+@pytest.mark.slow
 def test_the_small_cnn_is_a_convolutional_network():
     net = SmallCNN(14, (3, 6), 10, key=jax.random.key(0))
     image = jax.random.normal(jax.random.key(1), (14, 14))

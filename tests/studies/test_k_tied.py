@@ -86,6 +86,7 @@ def test_point_estimates_have_no_kl():
     assert measuring.kl_of_random(posterior) == pytest.approx(kl.sum(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_untied_is_the_same_distribution():
     posterior, *_ = linear_posterior(q.KTied(1))
     same = measuring.untied(posterior)

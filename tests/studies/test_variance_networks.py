@@ -90,6 +90,7 @@ def _leaves(posterior: Any) -> list[Any]:
     return jax.tree.leaves(posterior.mean)
 
 
+@pytest.mark.slow
 def test_an_attack_is_counted_on_the_images_that_are_not_predicted_as_the_target() -> None:
     (x, y), _ = px.data.two_moons(train=50)
     import equinox as eqx

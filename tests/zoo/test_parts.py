@@ -12,6 +12,7 @@ from posteriax import zoo
 KEY = jax.random.key(0)
 
 
+@pytest.mark.slow
 def test_attention_is_that_of_equinox():
     ours = zoo.SelfAttention(6, heads=2, key=KEY)
     theirs = eqx.nn.MultiheadAttention(
@@ -45,6 +46,7 @@ def test_repeated_blocks_are_applied_one_after_the_other():
     assert not jnp.allclose(blocks.block.weight[0], blocks.block.weight[1])
 
 
+@pytest.mark.slow
 def test_patches_are_those_of_a_strided_convolution():
     net = zoo.vit(shape=(8, 12, 3), features=16, depth=1, heads=2, key=KEY)
     x = jax.random.normal(KEY, (8, 12, 3))

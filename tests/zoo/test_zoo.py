@@ -135,6 +135,7 @@ def test_tied_posteriors_have_as_many_parameters_as_in_the_paper(name):
     assert all(abs(count / 1000 - said) < 1 for count, said in zip(counts, IN_THOUSANDS[name], strict=True))
 
 
+@pytest.mark.slow
 def test_kernels_alone_can_be_random():
     """As in the ResNet-18 of Swiatkowski et al.; its batch normalisation has leaves called weight, too."""
     net, state = zoo.resnet18(width=4, key=KEY)

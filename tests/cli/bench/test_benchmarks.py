@@ -79,6 +79,7 @@ def test_the_table_of_families_has_times_memory_and_parameters():
     assert "2.00" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["MCLMC", pytest.param("HMC", marks=pytest.mark.slow), pytest.param("NUTS", marks=pytest.mark.slow)]
 )

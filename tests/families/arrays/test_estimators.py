@@ -161,6 +161,7 @@ def test_examples_are_uncorrelated(estimator):
     assert np.abs(np.corrcoef(shared[:, :, 0].T) - np.eye(5)).max() > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dense", "convolution, channels last"])
 def test_gradients_are_unbiased_and_less_noisy_than_one_shared_draw(name):
     """Against the exact gradient of E[sum y^2] = sum (mean^2 + variance), from the analytic moments."""
@@ -189,6 +190,7 @@ def test_gradients_are_unbiased_and_less_noisy_than_one_shared_draw(name):
     assert noise["flipout"] < noise["weight"]
 
 
+@pytest.mark.slow
 def test_the_same_token_twice_in_an_example_is_the_same_draw():
     outputs, _, _ = random_network("embedding", "auto")
     out = np.asarray(outputs(jax.random.key(3)))

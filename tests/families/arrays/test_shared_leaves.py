@@ -67,6 +67,7 @@ def test_a_recurrent_weight_is_one_draw(estimator):
     assert draws.std() == pytest.approx(0.5 * STEPS, rel=5 / np.sqrt(2 * n))  # independent draws: 0.5 sqrt(STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     [q.Rank1(2), *(pytest.param(family, marks=pytest.mark.slow) for family in (q.Normal(), q.KTied(1), q.Dropout()))],
@@ -165,6 +166,7 @@ def test_a_network_that_couples_examples_gets_plain_draws():
     assert "w: one shared draw per step, because the network's outputs couple the examples of a batch" in notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["local", "flipout", "weight"])
 def test_half_precision_has_the_right_noise(estimator):
     def half(params, x):
