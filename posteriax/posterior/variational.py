@@ -1,15 +1,13 @@
 """A posterior given by variational parameters."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal import cpu_tuning
 from posteriax.families import Block, Family, Variational, blocks_of
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Params
@@ -74,15 +72,11 @@ class VariationalPosterior(Posterior):
         members, components = indices % self.members, indices // self.members % self.components
         choices = (jnp.asarray(choice) for choice in (indices, members, components))
         variational = {block.name: self.variational[block.name] for block in self.blocks}
-        leaves = _drawing(cpu_tuning.default_platform())(self.blocks, variational, key, *choices)
+        leaves = _draw_leaves(self.blocks, variational, key, *choices)
         return jax.tree.unflatten(jax.tree.structure(self.problem.latents), leaves)
 
 
-@cache
-def _drawing(platform: str) -> Callable[..., list[Any]]:
-    return jax.jit(_draw_leaves, static_argnums=0, compiler_options=cpu_tuning.options_for_steps(platform))
-
-
+@partial(jax.jit, static_argnums=0)  # without compiler options: those who call `sample` may be inside a jit
 def _draw_leaves(
     blocks: tuple[Block, ...],
     variational: dict[str, Variational],
