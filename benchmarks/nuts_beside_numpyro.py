@@ -25,9 +25,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 import posteriax as px
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk, rhat
-from posteriax.families.arrays.uses import spec_of_example
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Task as FitTask
+from posteriax.networks.tracing.uses import spec_of_example
 from posteriax.run import Program, members_mesh, over_members
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

@@ -27,11 +27,11 @@ import optax
 from rich.console import Console
 
 import posteriax as px
+from benchmarks import leapfrog, step
+from benchmarks.driver import Driver
+from benchmarks.timing import interleave, ratio_table
+from benchmarks.worker import Worker
 from posteriax import families as q
-from posteriax.cli.bench import leapfrog, step
-from posteriax.cli.bench.driver import Driver
-from posteriax.cli.bench.timing import interleave, ratio_table
-from posteriax.cli.bench.worker import Worker
 from posteriax.cli.environment import use_all_cores
 
 ENVIRONMENT = Path(".venv-peers")

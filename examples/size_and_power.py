@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from posteriax.comparison.significance import best_and_ties, significantly_differ
+from posteriax.evaluation.significance import best_and_ties, significantly_differ
 
 SIZES = (50, 200, 5000)
 SEEDS = ((1, 1), (3, 3), (5, 5), (3, 5), (1, 5))

@@ -1,6 +1,6 @@
 """`python -m posteriax`: the command line."""
 
-from posteriax.cli import main
+from posteriax.cli.app import main
 
 if __name__ == "__main__":
     main()

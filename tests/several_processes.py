@@ -23,7 +23,7 @@ import optax
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.run import agreement, checkpoint, loop
+from posteriax.run import checkpoint, loop
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", int(os.environ.get("JAX_NUM_CPU_DEVICES", "2")))
@@ -96,7 +96,7 @@ def save(posterior, path):
 
 def in_chunk(number, act):
     """Do something at the end of the chunk with that number."""
-    settle, seen = agreement.Agreement.__call__, [0]
+    settle, seen = loop.Agreement.__call__, [0]
 
     def settle_later(self, run):
         seen[0] += 1
@@ -104,8 +104,8 @@ def in_chunk(number, act):
             act()
         settle(self, run)
 
-    agreement.Agreement.__call__ = settle_later
-    return lambda: setattr(agreement.Agreement, "__call__", settle)
+    loop.Agreement.__call__ = settle_later
+    return lambda: setattr(loop.Agreement, "__call__", settle)
 
 
 @contextlib.contextmanager

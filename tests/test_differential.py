@@ -17,7 +17,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.families.arrays.estimators import ESTIMATORS
 from posteriax.methods import Task
-from posteriax.methods.vi_objective import block_keys, random_outputs
+from posteriax.methods.vi import block_keys, random_outputs
 
 EXAMPLES, OUTPUTS = 3, 2
 # what ships, instead of what tests set in XLA_FLAGS

@@ -45,7 +45,7 @@ EXAMPLES = [
 
 # examples that compile a run or a large network are for `make check-all`: what they show is tested elsewhere
 COMPILES_MUCH = re.compile(r"\bfit(_\w+)?\(|\btune\(|sample_reference\(|kappa\(|product_matrix\(|posteriax demo")
-LARGE_PROGRAMS = ("posteriax.zoo", "posteriax.studies", "posteriax.data.corruptions", "posteriax.cli.no_code.networks")
+LARGE_PROGRAMS = ("posteriax.zoo", "posteriax.studies", "posteriax.data.corruptions", "posteriax.tabular.networks")
 
 
 def cases():

@@ -1,7 +1,7 @@
 """What posteriax does only because of how XLA compiles for CPUs. None of it reaches a program for an accelerator.
 
 Each item has a switch, ``POSTERIAX_WITHOUT=name,name`` in the environment, and a figure that justifies it: how many
-times as long it takes without, on two cores with jaxlib 0.10.1, median and middle 80 %. ``posteriax bench tuning``
+times as long it takes without, on two cores with jaxlib 0.10.1, median and middle 80 %. ``python -m benchmarks tuning``
 measures them again; what no longer pays should go. (Tried, and gone because no gain could be measured: small leaves
 packed into one vector for the optimiser, 1.03 (0.96 to 1.08), and compiling in a thread, 1.04 (0.92 to 1.10).)
 
@@ -23,10 +23,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive, primitives
 
-from posteriax._internal.convolutions import faster_convolution
+from posteriax._internal.cpu_operations import faster_convolution, faster_max_pool_gradient, faster_narrow_product
 from posteriax._internal.layouts import divided
-from posteriax._internal.narrow_products import faster_narrow_product
-from posteriax._internal.pooling import faster_max_pool_gradient
 from posteriax._internal.rewriting import Rule, rewritten
 
 SWITCH = "POSTERIAX_WITHOUT"

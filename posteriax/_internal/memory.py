@@ -40,7 +40,7 @@ def fitting(budget: int, each: int, most: int | None = None) -> int:
     return count if most is None else max(1, min(count, most))
 
 
-class Plan(NamedTuple):
+class ChunkPlan(NamedTuple):
     """A compiled program over `draws` draws and `rows` examples at once."""
 
     run: Any
@@ -59,14 +59,14 @@ class Plan(NamedTuple):
         return np.minimum(np.arange(first, first + self.draws), total - 1), min(self.draws, total - first)
 
 
-def plan(
+def plan_chunks(
     compiled: Callable[[int, int], tuple[Any, int]],
     *,
     draws: int,
     examples: int,
     draw_bytes: int,
     couples_examples: Callable[[], bool],
-) -> Plan:
+) -> ChunkPlan:
     """As many draws and examples at once as the working memory allows, by what the compiler says a program needs.
 
     Args:
@@ -82,7 +82,7 @@ def plan(
     while True:
         run, needed = compiled(draws, rows)
         if needed <= WORKING_BYTES // 2 or (draws == 1 and (rows == 1 or whole)):
-            return Plan(run, draws, rows)
+            return ChunkPlan(run, draws, rows)
         whole = whole or (rows == examples and couples_examples())
         if rows > 1 and not whole:
             rows = -(-rows // 2)

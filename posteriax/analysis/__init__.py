@@ -9,6 +9,7 @@ from posteriax.analysis.gradient_signal import GradientSignal as GradientSignal
 from posteriax.analysis.gradient_signal import gradient_noise as gradient_noise
 from posteriax.analysis.kappa import Kappa as Kappa
 from posteriax.analysis.kappa import kappa as kappa
+from posteriax.analysis.leaves import at_mean as at_mean
 from posteriax.analysis.local_product_matrix import LocalProductMatrix as LocalProductMatrix
 from posteriax.analysis.local_product_matrix import local_product_matrix as local_product_matrix
 from posteriax.analysis.mean_field_cost import MeanFieldCost as MeanFieldCost
@@ -28,7 +29,6 @@ from posteriax.analysis.sparse_ensemble import sparse_ensemble as sparse_ensembl
 from posteriax.analysis.spectra import Spectra as Spectra
 from posteriax.analysis.spectra import Spectrum as Spectrum
 from posteriax.analysis.spectra import spectra as spectra
+from posteriax.analysis.truncation import TruncationTable as TruncationTable
 from posteriax.analysis.truncation import truncate as truncate
-from posteriax.analysis.truncation_table import TruncationTable as TruncationTable
-from posteriax.analysis.truncation_table import truncation_table as truncation_table
-from posteriax.analysis.variational_leaves import at_mean as at_mean
+from posteriax.analysis.truncation import truncation_table as truncation_table

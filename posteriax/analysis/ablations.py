@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import as_key
-from posteriax.analysis.variational_leaves import change_leaves
-from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.priors import Leaf
+from posteriax.analysis.leaves import change_leaves
+from posteriax.networks.leaf import Leaf
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
 
 
 def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:

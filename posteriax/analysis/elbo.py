@@ -15,11 +15,12 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from posteriax._internal.checks import as_key, check_count
-from posteriax.analysis.draw_chunks import chunks_of_draws
-from posteriax.analysis.variational_leaves import require_variational
-from posteriax.data import Batch, full_batch
-from posteriax.families.arrays import RandomArray
-from posteriax.posterior import Posterior, VariationalPosterior, outputs_of
+from posteriax.analysis.leaves import chunks_of_draws, require_variational
+from posteriax.data.batches import Batch, full_batch
+from posteriax.families.arrays.random_array import RandomArray
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.prediction import outputs_of
+from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Latents, Problem
 
 
@@ -43,7 +44,7 @@ def elbo(posterior: Posterior, data: Any, draws: int = 100, *, key: Any = 0) -> 
     own, count = require_variational(posterior), check_count("draws", draws)
     batch = jax.tree.map(jnp.asarray, full_batch(own.problem.check_weighted(data)))
     if any(family.likelihood == "mixture" for family in own.families.values()):
-        return _of_mixtures(own, batch, count, as_key(key)) - kl(own, key=key)
+        return _elbo_of_mixtures(own, batch, count, as_key(key)) - kl(own, key=key)
     total = min(count, own.support or count)
     values = [
         np.asarray(_log_likelihoods(own.problem, some, batch), np.float64)
@@ -63,7 +64,7 @@ def kl(posterior: VariationalPosterior, *, key: Any = 0) -> float:
     return total
 
 
-def _of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key: jax.Array) -> float:
+def _elbo_of_mixtures(posterior: VariationalPosterior, batch: Batch, count: int, key: jax.Array) -> float:
     """E_q of the mixtures' log-likelihood: each round draws every component of every member."""
     members, components = posterior.members, posterior.components
     each = members * components

@@ -7,8 +7,9 @@ import numpy as np
 
 from posteriax._internal.leaf_paths import leaf_paths
 from posteriax._internal.plot_style import PALETTE, subplots
-from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.run import FIELD
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.run.gradient_noise import FIELD
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,8 @@ With finitely many draws both are positive even if the weights are independent: 
 
 so each is also computed for a *null*, the same draws with the dependence between weights removed, and the difference is
 reported. (Farquhar et al. 2020, section 6.1)
+
+The L2-Wasserstein distance between two sets of equally many points.
 """
 
 from collections.abc import Iterator
@@ -20,10 +22,10 @@ import numpy as np
 
 from posteriax._internal.checks import check_choice, check_count
 from posteriax._internal.plot_style import PALETTE, subplots
-from posteriax.analysis.chosen_leaves import check_size
 from posteriax.analysis.dominant_mode import DominantMode, dominant_mode
-from posteriax.analysis.wasserstein import wasserstein
-from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.analysis.leaves import check_size
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
 
 Null = Literal["shift", "permute"]
 POINTS = 1000  # draws matched by the assignment, whose time is cubic in their number
@@ -238,3 +240,26 @@ def _chain(leaf: Any, i: int) -> np.ndarray:
 def _words(value: Interval) -> str:
     around = "" if np.isnan(value.low) else f" (95 %: {value.low:.4g} to {value.high:.4g})"
     return f"{value.mean:.4g}{around}"
+
+
+def wasserstein(first: np.ndarray, second: np.ndarray) -> float:
+    """W2 of two empirical distributions with equally many points, by exact assignment.
+
+        W2^2 = min over permutations s of mean_i |a_i - b_s(i)|^2
+
+    Args:
+        first: (n, d).
+        second: (n, d).
+
+    >>> points = np.array([[0.0], [1.0], [5.0]])
+    >>> wasserstein(points, points[::-1] + 2.0)
+    2.0
+    """
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    if first.shape != second.shape or first.ndim != 2:
+        raise ValueError(f"W2 needs two arrays of the same shape (n, d), got {first.shape} and {second.shape}")
+    costs = cdist(first, second, "sqeuclidean")
+    rows, columns = linear_sum_assignment(costs)
+    return float(np.sqrt(costs[rows, columns].mean()))

@@ -14,9 +14,10 @@ import numpy as np
 
 from posteriax._internal.checks import check_count, check_data
 from posteriax._internal.plot_style import PALETTE, subplots
-from posteriax.analysis.variational_leaves import at_mean
-from posteriax.families import DiagonalGaussian
-from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.analysis.leaves import at_mean
+from posteriax.families.family import DiagonalGaussian
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
 
 NAMES = ("stochastic_accuracy", "deterministic_accuracy", "ensemble_accuracy", "log_alpha", "chance_accuracy")
 

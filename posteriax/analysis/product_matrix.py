@@ -25,10 +25,10 @@ import numpy as np
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.plot_style import heat_map, subplots
 from posteriax._internal.running_moments import mean_and_covariance
-from posteriax.analysis.chosen_leaves import check_size, chosen_weights
-from posteriax.analysis.draw_chunks import chunks_of_draws
-from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.priors import Leaf
+from posteriax.analysis.leaves import check_size, chosen_weights, chunks_of_draws
+from posteriax.networks.leaf import Leaf
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
 
 SMALLER = "choose narrower layers"
 

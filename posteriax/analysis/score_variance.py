@@ -23,10 +23,9 @@ import numpy as np
 
 from posteriax._internal.checks import as_key, check_count
 from posteriax._internal.plot_style import PALETTE, subplots
-from posteriax.analysis.chosen_leaves import chosen_weights
-from posteriax.analysis.variational_leaves import mean_latents, with_leaf
-from posteriax.posterior import Posterior
-from posteriax.priors import Leaf
+from posteriax.analysis.leaves import chosen_weights, mean_latents, with_leaf
+from posteriax.networks.leaf import Leaf
+from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Problem
 
 

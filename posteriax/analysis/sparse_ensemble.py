@@ -15,9 +15,12 @@ import numpy as np
 from posteriax._internal.checks import check_choice
 from posteriax._internal.plot_style import PALETTE, subplots
 from posteriax.analysis.kappa import Kappa
-from posteriax.analysis.variational_leaves import require_variational
-from posteriax.families import DiagonalGaussian, SparseNormal
-from posteriax.posterior import Posterior, Predictive, VariationalPosterior
+from posteriax.analysis.leaves import require_variational
+from posteriax.families.family import DiagonalGaussian
+from posteriax.families.sparse import SparseNormal
+from posteriax.likelihoods.predictive import Predictive
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
 
 
 @dataclass(frozen=True, eq=False)

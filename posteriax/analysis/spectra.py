@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.plot_style import PALETTE, heat_map, subplots
-from posteriax.analysis.chosen_leaves import chosen_weights, leaf_moments
+from posteriax.analysis.leaves import chosen_weights, leaf_moments
 from posteriax.analysis.truncation import truncate_matrix
-from posteriax.posterior import Posterior
+from posteriax.posterior.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,15 +4,25 @@
 
 If predictions survive this, the scales of an m x n matrix need only k (m + n) numbers. (Swiatkowski et al. 2020,
 section 2.4)
+
+The cost of truncating standard deviations to low rank, as a table. (Swiatkowski et al. 2020, table 2)
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.checks import check_count
-from posteriax.analysis.variational_leaves import change_leaves
-from posteriax.posterior import Posterior, VariationalPosterior
-from posteriax.priors import Leaf
+from posteriax._internal.checks import check_count, check_data
+from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax.analysis.elbo import elbo
+from posteriax.analysis.leaves import change_leaves, require_variational
+from posteriax.evaluation.evaluate import evaluate
+from posteriax.networks.leaf import Leaf
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
 
 
 def truncate(posterior: Posterior, k: int, leaves: str = "**") -> VariationalPosterior:
@@ -51,3 +61,95 @@ def truncate_matrix(matrix: jax.Array, k: int) -> jax.Array:
     """
     left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
     return jnp.maximum((left[:, :k] * values[:k]) @ right[:k], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class TruncationTable:
+    """One row for the trained posterior and one for each rank.
+
+    Args:
+        rows: by name ("trained", "rank 1", ...): "negative_elbo" per example in nats, if training data were given,
+            and the scores of :func:`px.evaluate` on the test data.
+        parameters: how many numbers the means and standard deviations of each row take.
+    """
+
+    rows: dict[str, dict[str, float]]
+    parameters: dict[str, int]
+
+    def __str__(self) -> str:
+        columns = list(next(iter(self.rows.values())))
+        names = [column.replace("_", " ") for column in columns]
+        lines = ["  ".join(["posterior".ljust(10), *(n.rjust(14) for n in names), "parameters".rjust(12)])]
+        for name, row in self.rows.items():
+            cells = [f"{row[column]:.4g}".rjust(14) for column in columns]
+            lines.append("  ".join([name.ljust(10), *cells, f"{self.parameters[name]:,}".rjust(12)]))
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """The test NLL of each row; returns the figure."""
+        score = "nll"
+        figure, ((axis,),) = subplots(1, 1, 4.0, 1.2 + 0.3 * len(self.rows))
+        for place, (name, row) in enumerate(reversed(self.rows.items())):
+            axis.barh(place, row[score], color=PALETTE[3] if name == "trained" else PALETTE[0], height=0.6)
+            axis.text(row[score], place, f" {row[score]:.3g}", va="center", fontsize="small")
+        axis.set_yticks(range(len(self.rows)), list(reversed(self.rows)))
+        axis.set_xlabel("test NLL per example (nats)")
+        axis.margins(x=0.15)
+        return figure
+
+
+def truncation_table(
+    posterior: Posterior,
+    test: Any,
+    *,
+    train: Any = None,
+    ranks: Sequence[int] = (1, 2, 3),
+    leaves: str = "**",
+    draws: int = 100,
+    key: Any = 0,
+) -> TruncationTable:
+    """Evaluate a mean-field posterior and its truncations to low rank.
+
+    Args:
+        posterior: from VI, with independent Gaussian entries.
+        test: ``(x, y)``.
+        train: the training data, for the ELBO.
+        ranks: the ranks to truncate to.
+        leaves: a pattern of leaves to truncate.
+        draws: number of draws for predictions and for the ELBO.
+        key: for the draws; all rows share the same noise.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> train, test = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, train, px.VI(q.Normal()), steps=10, key=0)
+    >>> table = px.analysis.truncation_table(posterior, test, train=train, ranks=(1,), draws=5)
+    >>> list(table.rows), list(table.rows["rank 1"])[:3]
+    (['trained', 'rank 1'], ['negative_elbo', 'accuracy', 'nll'])
+    """
+    trained = require_variational(posterior)
+    examples = 1 if train is None else len(check_data(train)[1])
+    made = {"trained": trained} | {f"rank {k}": truncate(trained, k, leaves) for k in ranks}
+    rows = {}
+    for name, one in made.items():
+        row = {} if train is None else {"negative_elbo": -elbo(one, train, draws, key=key) / examples}
+        predictive: Any = one.predict(test[0], draws, key=key)
+        rows[name] = row | evaluate(predictive, test[1])
+    parameters = {"trained": trained.num_parameters} | {
+        f"rank {k}": _parameters(trained, made[f"rank {k}"], k) for k in ranks
+    }
+    return TruncationTable(rows, parameters)
+
+
+def _parameters(trained: VariationalPosterior, truncated: VariationalPosterior, k: int) -> int:
+    """Means, and k row and column factors in place of the standard deviations."""
+    count = 0
+    for name, own in trained.variational.items():
+        leaf = trained.problem.leaf_infos[trained.problem.leaf_names.index(name)]
+        if truncated.variational[name] is own:
+            count += sum(a.size for a in own.values())
+        else:
+            rows, columns = leaf.matrix_shape
+            count += trained.members * (rows * columns + min(k * (rows + columns), rows * columns))
+    return count

@@ -23,7 +23,7 @@ def make_app() -> Any:
     """All commands, one file each in ``commands/``; what is slow to import is imported by the command that needs it."""
     import typer
 
-    from posteriax.cli.commands import bench, compare, demo, doctor, launch, predict, study
+    from posteriax.cli.commands import compare, demo, doctor, launch, predict, study
 
     app = typer.Typer(help="Bayesian neural networks for JAX.", no_args_is_help=True, add_completion=False)
 
@@ -38,7 +38,6 @@ def make_app() -> Any:
 
     for module in (demo, compare, predict, doctor, launch):
         app.command(module.__name__.rpartition(".")[2])(module.command)
-    app.add_typer(bench.commands(), name="bench")
     app.add_typer(study.commands(), name="study")
     return app
 

@@ -37,10 +37,10 @@ def console(piped_width: int = 120) -> Any:
 def one_line_errors() -> Iterator[None]:
     """Report what is wrong with a user's files in one line on standard error, with exit code 2."""
     try:
-        from posteriax.cli.user_data import DataError
-        from posteriax.posterior import PosteriorFileError
+        from posteriax.posterior.file import PosteriorFileError
+        from posteriax.tabular.messages import TableError
 
-        expected = (DataError, PosteriorFileError, OSError)
+        expected = (TableError, PosteriorFileError, OSError)
         try:
             yield
         except expected as error:

@@ -7,7 +7,8 @@ import numpy as np
 
 from posteriax.diagnostics.diagnosis import is_sampled
 from posteriax.diagnostics.sampler import after_warmup
-from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
 
 
 def to_arviz(posterior: Posterior) -> Any:
@@ -21,7 +22,7 @@ def to_arviz(posterior: Posterior) -> Any:
         memory) and `sample_stats`: all that the sampler recorded, under the ArviZ names that its method declares.
 
     >>> import posteriax as px
-    >>> from posteriax.problem.problem import Latents
+    >>> from posteriax.problem import Latents
     >>> net = (lambda params, x: x @ params["fc"]["w"], {"fc": {"w": np.zeros((3, 1), np.float32)}})
     >>> draws = Latents({"fc": {"w": np.random.default_rng(0).normal(size=(4, 100, 3, 1))}}, {})
     >>> posterior = DrawsPosterior(px.Problem(net, px.Normal(scale=1.0)), px.Trace({}), draws)

@@ -9,14 +9,21 @@ import numpy as np
 
 from posteriax._internal.checks import check_count, check_inputs
 from posteriax.diagnostics import verdict as say
-from posteriax.diagnostics.advice import try_first, worst_place
-from posteriax.diagnostics.agreement import BAD, GOOD, Agreement, Compared, rhat_limit
-from posteriax.diagnostics.columns import FEWEST_DRAWS
+from posteriax.diagnostics.chain_agreement import (
+    BAD,
+    GOOD,
+    ChainAgreement,
+    Compared,
+    compare_chains_of_predictions,
+    compare_chains_of_weights,
+    rhat_limit,
+)
+from posteriax.diagnostics.chains import FEWEST_DRAWS
 from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
 from posteriax.diagnostics.training import TrainingSummary, summarize_training
-from posteriax.diagnostics.weights_and_predictions import compare_chains_of_predictions, compare_chains_of_weights
-from posteriax.diagnostics.wording import number, percent, shown
-from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.diagnostics.verdict import count_in_words, format_rhat, percent, try_first, worst_place
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,7 +32,7 @@ class Diagnosis:
 
     Args:
         verdict: what it means and what to do, one line each.
-        chains: number of chains, or of members of an ensemble.
+        chains: count_in_words of chains, or of members of an ensemble.
         draws: how many draws of each chain were examined.
         predictions: how well the chains agree on predictions; None without test inputs.
         leaves: how well they agree on the weights of each leaf.
@@ -40,8 +47,8 @@ class Diagnosis:
     verdict: str
     chains: int
     draws: int
-    predictions: Agreement | None = None
-    leaves: tuple[Agreement, ...] = ()
+    predictions: ChainAgreement | None = None
+    leaves: tuple[ChainAgreement, ...] = ()
     sampler: SamplerSummary | None = None
     training: TrainingSummary | None = None
     shortcomings: tuple[str, ...] = ()
@@ -148,11 +155,11 @@ def _verdict(weights: Compared, predictions: Compared | None, stuck: list[int], 
     return lines + say.of_weights(weights, draws, predicted=predictions is not None)
 
 
-def _table(rows: Sequence[Agreement], chains: int, draws: int) -> str:
+def _table(rows: Sequence[ChainAgreement], chains: int, draws: int) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    title = f"{number(chains)} chain{'s' if chains > 1 else ''} of {draws} draws".capitalize()
+    title = f"{count_in_words(chains)} chain{'s' if chains > 1 else ''} of {draws} draws".capitalize()
     table = Table(title=title, title_justify="left", title_style="")
     table.add_column("")
     for heading in ("size", "R-hat worst", "median", "> 1.01", "> 1.1", "ESS least", "median", "tail least"):
@@ -160,7 +167,7 @@ def _table(rows: Sequence[Agreement], chains: int, draws: int) -> str:
     for row in rows:
         size = f"{row.size:,}" if row.looked_at == row.size else f"{row.looked_at:,} of {row.size:,}"
         several = chains > 1 and not np.isnan(row.worst_rhat)
-        rhats = [shown(row.worst_rhat), shown(row.median_rhat), percent(row.above_good)]
+        rhats = [format_rhat(row.worst_rhat), format_rhat(row.median_rhat), percent(row.above_good)]
         rhats = [*rhats, percent(row.above_bad)] if several else [""] * 4
         ess = [f"{value:,.0f}" for value in (row.smallest_ess, row.median_ess, row.smallest_tail_ess)]
         table.add_row(row.name, size, *rhats, *ess)

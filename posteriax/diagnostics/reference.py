@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 
-from posteriax.diagnostics.agreement import LARGEST
-from posteriax.diagnostics.columns import FEWEST_DRAWS
+from posteriax.diagnostics.chain_agreement import LARGEST, worst_rhat_of_predictions
+from posteriax.diagnostics.chains import FEWEST_DRAWS
 from posteriax.diagnostics.diagnosis import is_sampled
 from posteriax.diagnostics.sampler import summarize_sampler
 from posteriax.diagnostics.verdict import diverges
-from posteriax.diagnostics.weights_and_predictions import worst_rhat_of_predictions
-from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
 
 LIMIT = LARGEST  # for R-hat in function space
 

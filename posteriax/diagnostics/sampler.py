@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.posterior import Trace
+from posteriax.posterior.trace import Trace
 
 
 def ebfmi(energy: Any) -> np.ndarray:

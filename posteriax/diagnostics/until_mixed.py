@@ -8,14 +8,13 @@ import jax
 import numpy as np
 
 from posteriax._internal.checks import check_count, check_inputs, check_positive
-from posteriax.diagnostics.columns import FEWEST_DRAWS
-from posteriax.diagnostics.convergence import rhat as rhat_of
-from posteriax.diagnostics.effective_draws import ess_bulk
-from posteriax.diagnostics.weights_and_predictions import sample_of
-from posteriax.diagnostics.wording import shown
-from posteriax.posterior import DrawsPosterior
+from posteriax.diagnostics.chain_agreement import sample_indices
+from posteriax.diagnostics.chains import FEWEST_DRAWS, ess_bulk
+from posteriax.diagnostics.chains import rhat as rhat_of
+from posteriax.diagnostics.verdict import format_rhat
+from posteriax.posterior.draws import DrawsPosterior
 from posteriax.problem import Problem
-from posteriax.run import Finding, SamplingRule
+from posteriax.run.sampling_rule import DrawsVerdict, SamplingRule
 
 EXAMINED = 1000  # draws of each chain at most, unless more effective draws are asked for
 SOONEST, LATEST = 1.2, 2.0  # a run looks again after so many times as many draws
@@ -78,7 +77,7 @@ class UntilMixed(SamplingRule):
             raise ValueError(f"rhat must be a number above 1, got {self.rhat!r}")
         check_positive("effective_draws", self.effective_draws)
         check_count("points", self.points)
-        object.__setattr__(self, "chosen", sample_of(jax.tree.leaves(self.x)[0].shape[0], self.points))
+        object.__setattr__(self, "chosen", sample_indices(jax.tree.leaves(self.x)[0].shape[0], self.points))
 
     @property
     def settings(self) -> str:
@@ -106,20 +105,20 @@ class UntilMixed(SamplingRule):
             values = posterior.predict(jax.tree.map(lambda a: a[self.chosen], self.x)).per_draw()
         return values.reshape(len(values), -1)
 
-    def judge(self, values: np.ndarray) -> Finding:
+    def judge(self, values: np.ndarray) -> DrawsVerdict:
         found = [self._judge(values, 0)]
         if not found[0].enough and values.shape[1] >= 2 * FEWEST_DRAWS:
             found.append(self._judge(values, values.shape[1] // 2))
         return min(found, key=lambda one: (not one.enough, one.numbers["checked_rhat"]))
 
-    def _judge(self, values: np.ndarray, dropped: int) -> Finding:
+    def _judge(self, values: np.ndarray, dropped: int) -> DrawsVerdict:
         kept = values[:, dropped:]
         worst, least = float(np.fmax.reduce(rhat_of(kept))), float(np.min(ess_bulk(kept)))
         missing = max((worst - 1.0) / (self.rhat - 1.0), self.effective_draws / least)
-        return Finding(
+        return DrawsVerdict(
             enough=worst < self.rhat and least >= self.effective_draws,
             dropped=dropped,
             numbers={"checked_rhat": worst, "checked_effective_draws": least},
-            words=f"R-hat {shown(worst)}, {least:.0f} effective draws",
+            words=f"R-hat {format_rhat(worst)}, {least:.0f} effective draws",
             again=float(np.clip(np.nan_to_num(missing, nan=LATEST), SOONEST, LATEST)),
         )

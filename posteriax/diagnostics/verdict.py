@@ -1,17 +1,60 @@
-"""The verdict of a diagnosis: what the numbers mean, and what to do.
+"""Numbers in words, for tables and verdicts.
+
+The verdict of a diagnosis: what the numbers mean, and what to do.
 
 Predictions outrank weights. Networks have symmetries (neurons can be permuted and rescaled), so chains may be in
 different parts of weight space and still be the same functions; what matters is whether their predictions agree.
+
+Where a sampled posterior is worst, and the one thing to try first.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from posteriax.diagnostics.agreement import BAD, GOOD, Agreement, Compared, groups_of_chains, rhat_by_chance, rhat_limit
+from posteriax.diagnostics.chain_agreement import (
+    BAD,
+    GOOD,
+    ChainAgreement,
+    Compared,
+    groups_of_chains,
+    rhat_by_chance,
+    rhat_limit,
+)
 from posteriax.diagnostics.sampler import SamplerSummary
 from posteriax.diagnostics.training import TrainingSummary
-from posteriax.diagnostics.wording import number, percent, shown, which_chains
+
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def which_chains(chains: Sequence[int]) -> str:
+    """`Chain 2`, or `Chains 0, 1 and 3`."""
+    names = [str(chain) for chain in chains]
+    return f"Chain {names[0]}" if len(names) == 1 else f"Chains {', '.join(names[:-1])} and {names[-1]}"
+
+
+def count_in_words(count: int) -> str:
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.14), percent(0.0042), percent(1.0), percent(0.999)
+    ('14 %', '0.42 %', '100 %', '99.9 %')
+    """
+    digits = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
+    return f"{100 * share:.3g} %" if digits == "100" and share < 1.0 else f"{digits} %"
+
+
+def format_rhat(rhat: float) -> str:
+    """An R-hat with the digits that matter: more near 1, fewer if chains are far apart.
+
+    >>> format_rhat(1.0042), format_rhat(1.18), format_rhat(23.7), format_rhat(float("inf"))
+    ('1.004', '1.18', '24', 'inf')
+    """
+    return f"{rhat:.3f}" if rhat < 1.1 else f"{rhat:.2f}" if rhat < 10 else f"{rhat:.2g}"
+
 
 WANTED_PER_CHAIN = 100  # effective draws, below which R-hat itself is too noisy (Vehtari et al. 2021)
 # Divergent transitions after warm-up, of all. None is best. But a few that leave R-hat and effective draws intact are
@@ -23,7 +66,7 @@ OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}
 
 
 def shortcomings(
-    compared: Sequence[Agreement],
+    compared: Sequence[ChainAgreement],
     limit: float,
     stuck: Sequence[int],
     sampler: SamplerSummary | None,
@@ -43,7 +86,7 @@ def shortcomings(
     reasons = [f"{which_chains(stuck).lower()} never moved"] if stuck else []
     worst = max((row.worst_rhat for row in compared if not np.isnan(row.worst_rhat)), default=np.nan)
     if worst > limit:
-        reasons.append(f"R-hat {shown(worst)} (limit {shown(limit)})")
+        reasons.append(f"R-hat {format_rhat(worst)} (limit {format_rhat(limit)})")
     wanted, least = WANTED_PER_CHAIN * chains, min((row.smallest_ess for row in compared), default=chains * draws)
     if not compared or least < wanted:
         kind = "effective draws" if compared else "draws"
@@ -70,8 +113,8 @@ def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
     """Chains whose weights never change."""
     if not stuck:
         return []
-    some = f"{which_chains(stuck)} of {number(chains)}"
-    who = "The chain" if chains == 1 else f"All {number(chains)} chains" if len(stuck) == chains else some
+    some = f"{which_chains(stuck)} of {count_in_words(chains)}"
+    who = "The chain" if chains == 1 else f"All {count_in_words(chains)} chains" if len(stuck) == chains else some
     return [f'{who} never moved: every proposal was rejected. Use a smaller step_size=, or start="map".']
 
 
@@ -85,10 +128,10 @@ def of_predictions(predictions: Compared, draws: int) -> list[str]:
         line = _agreement("function-space R-hat", predictions, good)
         return [line, *of_effective_draws(summary.smallest_ess, chains, draws)]
     extent = f"function-space R-hat above {BAD} on {percent(summary.above_bad)} of test points, at most "
-    extent += shown(summary.worst_rhat)
+    extent += format_rhat(summary.worst_rhat)
     groups = groups_of_chains(predictions.columns)
     if len(groups) == 1:
-        text = f"The {number(chains)} chains are in the same place but mix too slowly: {extent}."
+        text = f"The {count_in_words(chains)} chains are in the same place but mix too slowly: {extent}."
         return [f"{text} Take more draws, or longer trajectories."]
     return [f"{_which_have_not_mixed(groups, chains)}: {extent}. Lengthen the warm-up (warmup=)."]
 
@@ -99,14 +142,15 @@ def of_weights(weights: Compared, draws: int, *, predicted: bool) -> list[str]:
     worst = max(leaves, key=lambda leaf: np.nan_to_num(leaf.worst_rhat, nan=0.0, posinf=np.inf))
     good, bad = (percent(_share(leaves, field)) for field in ("above_good", "above_bad"))
     apart = worst.worst_rhat > max(BAD, by_chance)
-    extent = f"R-hat above {BAD} for {bad} of the weights, at most {shown(worst.worst_rhat)} in {worst.name}"
+    extent = f"R-hat above {BAD} for {bad} of the weights, at most {format_rhat(worst.worst_rhat)} in {worst.name}"
     if predicted:
         note = f"In weight space the chains differ ({extent}). Networks have symmetries: predictions are what count."
         return [note] if apart else []
     if apart:
         return [
-            f"In weight space the {number(chains)} chains have not mixed: {extent}. Networks have symmetries, so they "
-            f"may still be the same functions: check their predictions with diagnose(x)."
+            f"In weight space the {count_in_words(chains)} chains have not mixed: {extent}. "
+            "Networks have symmetries, so they may still be the same functions: "
+            "check their predictions with diagnose(x)."
         ]
     least = min(leaf.smallest_ess for leaf in leaves)
     good = f"above {GOOD} for {good} of the weights"
@@ -119,12 +163,12 @@ def _agreement(what: str, compared: Compared, good: str) -> str:
     by_chance, limit = rhat_by_chance(compared.columns), rhat_limit(compared.columns)
     worst = max(row.worst_rhat for row in compared.summaries if not np.isnan(row.worst_rhat))
     least = min(row.smallest_ess for row in compared.summaries)
-    many, most = number(compared.chains), f"{what} at most {shown(worst)}"
-    chance = f"but with so few effective draws chance alone gives up to {shown(by_chance)}"
+    many, most = count_in_words(compared.chains), f"{what} at most {format_rhat(worst)}"
+    chance = f"but with so few effective draws chance alone gives up to {format_rhat(by_chance)}"
     if worst <= GOOD:
         return f"The {many} chains agree: {most}, at least {least:.0f} effective draws."
     if worst <= limit and least >= WANTED_PER_CHAIN * compared.chains:
-        chance = f"where chance alone gives up to {shown(by_chance)} over so many values"
+        chance = f"where chance alone gives up to {format_rhat(by_chance)} over so many values"
         return f"The {many} chains agree: {most}, {chance}; at least {least:.0f} effective draws."
     if worst <= min(by_chance, BAD):
         return f"No sign that the {many} chains differ: {most}, {chance}."
@@ -257,19 +301,66 @@ def _round(steps: int) -> int:
     return int(float(f"{steps:.1g}"))
 
 
-def _share(leaves: Sequence[Agreement], field: str) -> float:
+def _share(leaves: Sequence[ChainAgreement], field: str) -> float:
     """The share over all leaves, weighted by their sizes."""
     return float(np.average([getattr(leaf, field) for leaf in leaves], weights=[leaf.size for leaf in leaves]))
 
 
 def _which_have_not_mixed(groups: tuple[tuple[int, ...], ...], chains: int) -> str:
     if len(groups) == chains:
-        return f"No two of the {number(chains)} chains have mixed" if chains > 2 else "The two chains have not mixed"
+        return (
+            f"No two of the {count_in_words(chains)} chains have mixed"
+            if chains > 2
+            else "The two chains have not mixed"
+        )
     if len(groups[0]) > len(groups[1]):
         outside = sorted(chain for group in groups[1:] for chain in group)
         names = which_chains(outside).lower()
         have = "has" if len(outside) == 1 else "have"
-        some = f"{number(len(outside)).capitalize()} of {number(chains)} chains"
+        some = f"{count_in_words(len(outside)).capitalize()} of {count_in_words(chains)} chains"
         return f"{some} ({names}) {have} not mixed with the others"
     together = "; ".join(which_chains(group).lower() for group in groups)
-    return f"The {number(chains)} chains have mixed only within {number(len(groups))} groups ({together})"
+    return (
+        f"The {count_in_words(chains)} chains have mixed only within {count_in_words(len(groups))} groups ({together})"
+    )
+
+
+def worst_place(summaries: Sequence[ChainAgreement]) -> str:
+    """The weight or test point with the largest R-hat or, for one chain, the fewest effective draws.
+
+    >>> worst_place([ChainAgreement("w", 6, 6, 1.62, 1.1, 1.0, 0.5, 9.0, 80.0, 12.0, worst="w[2, 0]")])
+    'Worst: w[2, 0], R-hat 1.62; fewest effective draws in w, 9.'
+    """
+    known = [summary for summary in summaries if not np.isnan(summary.worst_rhat)]
+    fewest = min(summaries, key=lambda summary: summary.smallest_ess)
+    draws = f"fewest effective draws in {fewest.name}, {fewest.smallest_ess:.0f}."
+    if not known:
+        return f"Worst: {fewest.worst}; {draws}"
+    worst = max(known, key=lambda summary: summary.worst_rhat)
+    return f"Worst: {worst.worst}, R-hat {format_rhat(worst.worst_rhat)}; {draws}"
+
+
+def try_first(
+    compared: Compared, sampler: SamplerSummary | None, *, draws: int, stuck: bool, warmup: int
+) -> str | None:
+    """What is most likely to help; None if nothing is wrong.
+
+    Args:
+        compared: predictions if there are any, otherwise weights.
+        sampler: what the sampler recorded.
+        stuck: whether any chain never moved.
+        warmup: its length.
+    """
+    if sampler is not None and sampler.cut is not None and max(sampler.cut) > 0:
+        return f"max_leapfrogs= at least {math.ceil(10 / (1 - max(sampler.cut))) / 10:g} times as large"
+    if stuck:
+        return "let the warm-up find step_size=, or use a tenth of it"
+    if sampler is not None and diverges(sampler):
+        return "target_acceptance=0.95"
+    if len(groups_of_chains(compared.columns)) > 1:  # in different places, rather than mixing slowly in the same one
+        return f"warmup={2 * warmup}, twice as long" if warmup else "a longer warm-up"
+    least = min(summary.smallest_ess for summary in compared.summaries)
+    wanted = WANTED_PER_CHAIN * compared.chains
+    if least < wanted:
+        return f"draws={max(math.ceil(float(f'{draws * wanted / max(least, 1.0):.1g}')), 2 * draws)}"
+    return "chains=4" if compared.chains == 1 else None

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import IO, Any
 
-from posteriax.distributed.starting import COORDINATOR, PROCESS, PROCESSES, check_port
+from posteriax.distributed.processes import COORDINATOR, PROCESS, PROCESSES, check_port
 
 SECONDS_AFTER_FAILURE = 10.0  # that the other processes have to end by themselves before they are killed
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -14,12 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.factor import FactorArray, along
-from posteriax.families.family import Family, Variational
+from posteriax.families.family import Family, ParameterUnits, Variational
 from posteriax.families.point import Point
-from posteriax.families.units import Units
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class Dropout(Family):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
 
-    def units(self, variational: Variational) -> Units:
-        return Units()  # a point has no scale
+    def units(self, variational: Variational) -> ParameterUnits:
+        return ParameterUnits()  # a point has no scale
 
     @property
     def _axes(self) -> tuple[int, ...]:
@@ -69,7 +68,7 @@ class Dropout(Family):
         kept = jax.random.bernoulli(key, 1 - self.rate, (examples, inputs))
         return kept.astype(value.dtype) / (1 - self.rate)
 
-    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
         masks = self._masks(variational["value"], keys[0], examples if plan.factors == "per example" else 1)
@@ -88,5 +87,5 @@ class Dropout(Family):
     def entropy(self, variational: Variational) -> jax.Array:
         return jnp.zeros(())
 
-    def plan_note(self, plan: Plan) -> str:
+    def plan_note(self, plan: EstimatorPlan) -> str:
         return plan.note if plan.factors == "drawn" else ""

@@ -1,7 +1,22 @@
-"""The interface of a variational family, and what all Gaussian families share."""
+"""What an optimiser needs to know about a family's parameters: which are means, which are scales, and in what units.
+
+VI's default optimiser (posteriax/methods/whitened.py) and its check of convergence ask the family, never the names of
+its parameters.
+
+E_q[-log p(w)] for Gaussian q in closed form; subtracting the entropy of q gives KL(q || p).
+
+    Normal(m, s):    ((mu - m)^2 + sigma^2) / (2 s^2) + log s + 1/2 log 2 pi
+
+Other distributions bring their own (:class:`posteriax.priors.GaussianCrossEntropy`). Only marginal means and variances
+enter, so this holds for correlated Gaussians too.
+
+The interface of a variational family, and what all Gaussian families share.
+"""
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -9,12 +24,70 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax._internal.settings import Savable
-from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.gaussian import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.cross_entropy import cross_entropy, cross_entropy_note
-from posteriax.families.units import Units
-from posteriax.priors import Leaf, has_density
+from posteriax.networks.leaf import Leaf
+from posteriax.priors.improper import has_density
+from posteriax.priors.prior import GaussianCrossEntropy
+
+
+@dataclass(frozen=True)
+class ParameterUnits:
+    """The units of a family's parameters, by name. A parameter that is in none of them moves at the plain rate.
+
+    Args:
+        means: the standard deviation of each parameter that is a mean, in that parameter's shape or broadcasting to it.
+        scales: the rate of each parameter that is a log of a scale, or is measured in scales, as a multiple of the rate
+            of log sigma: 1 for log sigma itself, 1/2 for each of two logs that add up to it, 1 / sqrt(n) for entries
+            of which n make a row.
+        fisher: the Fisher information of each log of a scale, for the check of convergence: 2 for every weight that it
+            scales.
+        joint: the names of mean, log diagonal and lower triangle of a covariance L L' to be whitened as a whole, where
+            L = diag(exp(log_diagonal)) (I + S) and S is stored row by row; the family then has no other parameters.
+        inferred: whether a base class worked them out because the family does not write `units`. The trace then names
+            the parameters without a unit.
+
+    >>> from posteriax import families as q
+    >>> q.Normal().units({"mean": jax.numpy.zeros(3), "log_scale": jax.numpy.zeros(3)}).scales
+    {'log_scale': 1.0}
+    """
+
+    means: Mapping[str, jax.Array] = field(default_factory=dict)
+    scales: Mapping[str, Any] = field(default_factory=dict)
+    fisher: Mapping[str, float] = field(default_factory=dict)
+    joint: tuple[str, str, str] | None = None
+    inferred: bool = False
+
+    def cover(self, name: str) -> bool:
+        """Whether the parameter has a unit."""
+        return name in self.means or name in self.scales
+
+
+def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array) -> jax.Array | None:
+    """E_q[-log p(w)], summed over the entries; None if there is no closed form.
+
+    >>> float(cross_entropy(dist.Normal(0.0, 1.0), jnp.zeros(1), jnp.ones(1)))  # the entropy of N(0, 1)
+    1.418...
+    """
+    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    if isinstance(base, dist.Normal):
+        quadratic = (variance + jnp.square(mean - base.loc)) / (2 * jnp.square(base.scale))
+        return (quadratic + jnp.log(base.scale) + 0.5 * math.log(2 * math.pi)).sum()
+    return base.gaussian_cross_entropy(mean, variance) if isinstance(base, GaussianCrossEntropy) else None
+
+
+def cross_entropy_note(prior: dist.Distribution) -> str:
+    """How E_q[-log p] is estimated; empty if it has a closed form."""
+    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    if isinstance(base, GaussianCrossEntropy):
+        return base.cross_entropy_note
+    return (
+        ""
+        if isinstance(base, dist.Normal)
+        else f"KL estimated with one draw per step (no closed form for {type(base).__name__})"
+    )
+
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 
@@ -63,13 +136,13 @@ class Family(Savable, ABC, namespace="families"):
         """The parameters after an optimiser step, projected back onto the allowed set."""
         return variational
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         """Which parameters are means and which are scales, for VI's default optimiser and its check of convergence.
 
         Parameters without a unit move at a plain rate, and the check does not look at them; the trace says so if the
         family is random and does not write this method.
         """
-        return Units(inferred=True)
+        return ParameterUnits(inferred=True)
 
     def natural_step(self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any) -> Any:
         """What a natural-gradient step adds to the parameters (:func:`px.natural_gradient`).
@@ -90,7 +163,7 @@ class Family(Savable, ABC, namespace="families"):
         """The variational parameters of one component of a mixture."""
         return variational
 
-    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
         """The leaf as passed to the network in training: a draw, or a random array with the planned estimator."""
         return self.sample(variational, keys[0])
 
@@ -123,11 +196,11 @@ class Family(Savable, ABC, namespace="families"):
         """How the KL is estimated; empty if it has a closed form."""
         return ""
 
-    def plan_note(self, plan: Plan) -> str:
+    def plan_note(self, plan: EstimatorPlan) -> str:
         """Why examples share a draw although the requested estimator avoids that; empty if the estimator applies."""
         return ""
 
-    def check_plan(self, leaf: Leaf, plan: Plan) -> None:
+    def check_plan(self, leaf: Leaf, plan: EstimatorPlan) -> None:
         """Raise if the family does not support this plan."""
         return
 
@@ -167,10 +240,10 @@ class Gaussian(Family):
     def kl_note(self, prior: dist.Distribution) -> str:
         return cross_entropy_note(prior)
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         """The parameter that `mean` returns unchanged, if there is one, in units of the standard deviations."""
         means = _same(variational, self.mean(variational))
-        return Units({name: jnp.sqrt(self.variance(variational)) for name in means}, inferred=True)
+        return ParameterUnits({name: jnp.sqrt(self.variance(variational)) for name in means}, inferred=True)
 
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
         return  # every prior has a density, or a closed-form cross-entropy with a Gaussian
@@ -189,7 +262,7 @@ class DiagonalGaussian(Gaussian):
         """Log of the standard deviations; override it if they are learned in the log domain."""
         return jnp.log(self.moments(variational)[1])
 
-    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
         if plan.estimator == "weight":
             return self.sample(variational, keys[0])
         mean, scale = self.moments(variational)
@@ -209,14 +282,14 @@ class DiagonalGaussian(Gaussian):
         # from the family: avoids one log per weight, which is expensive
         return gaussian_entropy(self.log_scale(variational))
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         """Known for a parameter that `moments` returns as the mean, or `log_scale` as the log scales, unchanged."""
         mean, scale = self.moments(variational)
         means = dict.fromkeys(_same(variational, mean), scale)
         logs = _same(variational, self.log_scale(variational))
-        return Units(means, dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0), inferred=True)
+        return ParameterUnits(means, dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0), inferred=True)
 
-    def plan_note(self, plan: Plan) -> str:
+    def plan_note(self, plan: EstimatorPlan) -> str:
         return plan.note
 
 

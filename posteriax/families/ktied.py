@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count, check_positive
-from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.gaussian import VarianceFactors
-from posteriax.families.family import DiagonalGaussian, Variational, rows_and_columns
+from posteriax.families.family import DiagonalGaussian, ParameterUnits, Variational, rows_and_columns
 from posteriax.families.normal import Normal
-from posteriax.families.units import Units
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 
 @dataclass(frozen=True)
@@ -90,13 +89,15 @@ class KTied(DiagonalGaussian):
         known = variational if "scale" in variational else self.precompute(variational)
         return known["mean"], known["scale"]
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         _, scale = self.moments(variational)
         (rows, k), columns = variational["log_u"].shape[-2:], variational["log_v"].shape[-2]
         # k products share a weight
-        return Units({"mean": scale}, {"log_u": 0.5, "log_v": 0.5}, {"log_u": 2 * columns / k, "log_v": 2 * rows / k})
+        return ParameterUnits(
+            {"mean": scale}, {"log_u": 0.5, "log_v": 0.5}, {"log_u": 2 * columns / k, "log_v": 2 * rows / k}
+        )
 
-    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
         array = super().array(variational, keys, plan, examples)
         if variational["log_u"].ndim > 2:  # the blocks of a loop
             return array

@@ -14,13 +14,19 @@ import numpy as np
 
 from posteriax._internal import triangular
 from posteriax._internal.checks import check_positive
-from posteriax.families.arrays.estimators import Plan
+from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.kronecker import KroneckerArray
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import DiagonalGaussian, Gaussian, Variational, gaussian_entropy, rows_and_columns
+from posteriax.families.family import (
+    DiagonalGaussian,
+    Gaussian,
+    ParameterUnits,
+    Variational,
+    gaussian_entropy,
+    rows_and_columns,
+)
 from posteriax.families.normal import Normal
-from posteriax.families.units import Units
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 LARGEST = 10_000  # rows or columns of one factor
 
@@ -63,13 +69,13 @@ class MatrixNormal(Gaussian):
         log_left, log_right = rows_and_columns(variance, shape)
         return {**variational, "log_left": log_left, "log_right": log_right}
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         log_left, log_right = variational["log_left"], variational["log_right"]
         # the diagonals of the factors stand for their rows
         scale = jnp.exp(log_left[:, None] + log_right).reshape(variational["mean"].shape)
         rates = {"left": triangular.rate(log_left.size), "right": triangular.rate(log_right.size)}
         fisher = {"log_left": 2.0 * log_right.size, "log_right": 2.0 * log_left.size}
-        return Units({"mean": scale}, {"log_left": 0.5, "log_right": 0.5, **rates}, fisher)
+        return ParameterUnits({"mean": scale}, {"log_left": 0.5, "log_right": 0.5, **rates}, fisher)
 
     def variance(self, variational: Variational) -> jax.Array:
         left, right = (jnp.square(factor).sum(axis=1) for factor in factors(variational))
@@ -90,13 +96,13 @@ class MatrixNormal(Gaussian):
         # log determinant of a Kronecker product: the sum over all pairs of row and column scales
         return gaussian_entropy(log_left[:, None] + log_right)
 
-    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
         mean = variational["mean"]
         if plan.estimator != "local" or mean.ndim != 2 or plan.example_axis is None:
             return self.sample(variational, keys[0])
         return KroneckerArray(mean, *factors(variational), keys, plan.example_axis)
 
-    def plan_note(self, plan: Plan) -> str:
+    def plan_note(self, plan: EstimatorPlan) -> str:
         return plan.note
 
     def natural_step(

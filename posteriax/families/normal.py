@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from posteriax._internal.checks import check_positive
 from posteriax.families.family import DiagonalGaussian, Variational
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 
 @dataclass(frozen=True)

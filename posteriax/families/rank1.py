@@ -1,4 +1,14 @@
-"""Rank-1 posteriors: one shared matrix, with noise on its inputs and outputs.
+"""The noise of rank-1 factors: draws from a location and a log scale, and the KL to the prior.
+
+| noise | factor | prior | KL |
+| --- | --- | --- | --- |
+| normal | location + scale N | N(mean, s^2) | closed form |
+| cauchy | location + scale C, within +-10 | Cauchy(mean, s) | closed form |
+| log_normal | exp(location + scale N) | LogNormal(log mean, s^2) | closed form |
+| half_cauchy | exp(location) + scale abs(C), up to 10 | HalfCauchy(s) | estimated with one draw |
+| point | location | none | 0 |
+
+Rank-1 posteriors: one shared matrix, with noise on its inputs and outputs.
 
     W' = W * r s',   q(s) = 1/K sum_k q_k(s),   the same for r;   W is a point estimate under its own prior
 
@@ -15,12 +25,113 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax._internal.checks import check_choice, check_count, check_positive
-from posteriax.families.arrays.estimators import Plan
+from posteriax._internal.cpu_tuning import computed_once
+from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.factor import FactorArray, along
-from posteriax.families.factor_noise import NOISES, Noise
-from posteriax.families.family import Family, Variational
-from posteriax.families.units import Units
-from posteriax.priors import Leaf
+from posteriax.families.arrays.noise import standard_normal
+from posteriax.families.family import Family, ParameterUnits, Variational
+from posteriax.networks.leaf import Leaf
+
+LARGEST = 10.0  # without a limit, heavy tails overflow in deep networks
+
+
+class Noise:
+    """The distribution of a factor: a Gaussian, unless a subclass says otherwise.
+
+    Draws for one component have a leading axis of examples. The kernel, shared by all components, is what the noise
+    will be multiplied with (see `computed_once`).
+    """
+
+    positive: bool = False
+    kl_note: str = ""
+    unit_entropy: float = 0.5 * math.log(2 * math.pi * math.e)  # at a scale of 1
+
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        return location + jnp.exp(log_scale) * standard_normal(key, (examples, *location.shape), location.dtype, kernel)
+
+    def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
+        """The mean of a factor, or its median if it has no mean."""
+        return location
+
+    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
+        """KL to the prior, summed over the factors."""
+        own = dist.Normal(location, jnp.exp(log_scale))
+        return dist.kl_divergence(own, dist.Normal(prior_mean, prior_scale)).sum()
+
+    def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        """Summed over the factors."""
+        return (log_scale + self.unit_entropy).sum()
+
+
+class _LogNormal(Noise):
+    positive = True
+
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        return jnp.exp(super().draw(key, location, log_scale, examples, kernel))
+
+    def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
+        return jnp.exp(location + 0.5 * jnp.exp(2 * log_scale))
+
+    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
+        return super().kl(key, location, log_scale, math.log(prior_mean), prior_scale)  # invariant under exp
+
+    def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        return super().entropy(location, log_scale) + location.sum()
+
+
+class _Cauchy(Noise):
+    unit_entropy = math.log(4 * math.pi)
+
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        noise = _cauchy(key, (examples, *location.shape), location.dtype, kernel)
+        return jnp.clip(location + jnp.exp(log_scale) * noise, -LARGEST, LARGEST)
+
+    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
+        # log[((s + s_p)^2 + (m - m_p)^2) / (4 s s_p)], in closed form (Chyzak and Nielsen 2019); the paper estimates it
+        scale = jnp.exp(log_scale)
+        squares = jnp.square(scale + prior_scale) + jnp.square(location - prior_mean)
+        return (jnp.log(squares) - math.log(4 * prior_scale) - log_scale).sum()
+
+
+class _HalfCauchy(Noise):
+    positive = True
+    kl_note = "KL estimated with one draw per step (half-Cauchy factors)"
+    unit_entropy = math.log(2 * math.pi)
+
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        noise = jnp.abs(_cauchy(key, (examples, *location.shape), location.dtype, kernel))
+        return jnp.minimum(jnp.exp(location) + jnp.exp(log_scale) * noise, LARGEST)
+
+    def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
+        return jnp.exp(location) + jnp.exp(log_scale)
+
+    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
+        # the prior starts at 0: its support must cover that of the posterior for the KL to exist
+        noise = jnp.abs(jax.random.cauchy(key, location.shape, location.dtype))
+        value = jnp.exp(location) + jnp.exp(log_scale) * noise
+        log_q = dist.HalfCauchy(1.0).log_prob(noise) - log_scale
+        return (log_q - dist.HalfCauchy(prior_scale).log_prob(value)).sum()
+
+
+class _Point(Noise):
+    """No noise: Rank1 asks for neither its KL nor its entropy."""
+
+    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
+        return location[None]
+
+
+def _cauchy(key: jax.Array, shape: Any, dtype: Any, kernel: jax.Array) -> jax.Array:
+    return computed_once(lambda: jax.random.cauchy(key, shape, dtype), key, unless_nan=kernel)
+
+
+NOISES: dict[str, Noise] = {
+    "normal": Noise(),
+    "cauchy": _Cauchy(),
+    "log_normal": _LogNormal(),
+    "half_cauchy": _HalfCauchy(),
+    "point": _Point(),
+}
+
 
 VARIANCE_SHAPE, VARIANCE_SCALE = 2.01, 0.101  # of the inverse-gamma prior: a mean of 0.1 for the factors' variance
 PLACES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
@@ -167,12 +278,12 @@ class Rank1(Family):
     def component(self, variational: Variational, index: Any) -> Variational:
         return {name: value if name == "kernel" else value[index] for name, value in variational.items()}
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         """Those of the factors; the shared matrix is a point."""
         logs = {place: f"log_scale_{place}" for place in self._by_place if self.random}
         learned = [f"log_prior_scale_{place}" for place in self._by_place if self.prior_scale == "learned"]
         means = {place: jnp.exp(variational[log]) for place, log in logs.items()}
-        return Units(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
+        return ParameterUnits(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
 
     def _factors(self, variational: Variational, keys: Any, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""
@@ -182,7 +293,7 @@ class Rank1(Family):
             for place, key in zip(self._by_place, keys, strict=False)
         )
 
-    def array(self, variational: Variational, keys: jax.Array, plan: Plan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
         each = examples if plan.factors == "per example" and self.random else 1
@@ -233,7 +344,7 @@ class Rank1(Family):
         each = (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]) for place in places)
         return sum(each, jnp.zeros(()))
 
-    def check_plan(self, leaf: Leaf, plan: Plan) -> None:
+    def check_plan(self, leaf: Leaf, plan: EstimatorPlan) -> None:
         if self.additive and plan.factors == "drawn":
             why = plan.note or 'estimator="weight" was asked for'
             raise ValueError(
@@ -241,7 +352,7 @@ class Rank1(Family):
                 f'form="multiplicative" or another estimator'
             )
 
-    def plan_note(self, plan: Plan) -> str:
+    def plan_note(self, plan: EstimatorPlan) -> str:
         return plan.note if plan.factors == "drawn" else ""
 
 

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 
 from posteriax._internal.checks import check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, Variational, gaussian_entropy
+from posteriax.families.family import Gaussian, ParameterUnits, Variational, gaussian_entropy
 from posteriax.families.normal import Normal
-from posteriax.families.units import Units
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,9 @@ class RotatedNormal(Gaussian):
         rows, columns = variational["log_scale"].shape
         return gaussian_entropy(variational["log_scale"]) + columns * left + rows * right
 
-    def units(self, variational: Variational) -> Units:
+    def units(self, variational: Variational) -> ParameterUnits:
         scale = jnp.sqrt(self.variance(variational))
-        return Units({"mean": scale}, {"log_scale": 1.0}, {"log_scale": 2.0})
+        return ParameterUnits({"mean": scale}, {"log_scale": 1.0}, {"log_scale": 2.0})
 
 
 def rotations(variational: Variational) -> tuple[jax.Array, jax.Array]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax.families.family import Family, Variational
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 
 @dataclass(frozen=True)

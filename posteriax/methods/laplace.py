@@ -18,14 +18,17 @@ from jax.flatten_util import ravel_pytree
 
 from posteriax._internal.checks import check_choice, check_count
 from posteriax._internal.leaf_paths import select_paths
-from posteriax.data import Batch
-from posteriax.methods import mode
+from posteriax.data.batches import Batch
+from posteriax.methods.curvature import mode
+from posteriax.methods.curvature.structures import Collected, Structure, gaussian_of, structure_of
 from posteriax.methods.ensemble import same_for_all_members
-from posteriax.methods.laplace_gaussian import Collected, Structure, gaussian_of, structure_of
 from posteriax.methods.map import MAP, MAPKernel
 from posteriax.methods.method import Kernel, Method, Task
 from posteriax.methods.vi_start import why_no_mode
-from posteriax.posterior import DrawsPosterior, Posterior, Trace, linearised
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.linearisation import linearised
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
 

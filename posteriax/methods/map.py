@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from posteriax.data import Batch
+from posteriax.data.batches import Batch
 from posteriax.methods.method import Method, OptimizingKernel, Task
-from posteriax.methods.optimizer import falling_adam, optimize
-from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.methods.optimizers import falling_adam, optimize
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
 

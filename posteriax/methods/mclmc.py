@@ -26,12 +26,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_positive
-from posteriax.data import Batch
-from posteriax.methods.diagonal import Diagonal, learn, start_diagonal, stretch
-from posteriax.methods.full_batch import FullBatchKernel, FullBatchSampler
+from posteriax.data.batches import Batch
 from posteriax.methods.method import Task
-from posteriax.methods.standardised import Standardised
-from posteriax.posterior import Trace
+from posteriax.methods.sampling.full_batch import FullBatchKernel, FullBatchSampler
+from posteriax.methods.sampling.units import Diagonal, Standardised, learn, start_diagonal, stretch
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
 UNBOUNDED = 1e30  # a step size that is never reached
@@ -99,7 +98,7 @@ class MCLMCKernel(FullBatchKernel):
         chain = blackjax.mclmc.init(position, self.log_joint_of_vector(batch), key_direction)
         zero = jnp.zeros((), position.dtype)
         first = self.method.step_size or 0.25 * position.size**0.5
-        tuning = Tuning(zero + first, zero + UNBOUNDED, excess=zero, weight=zero)
+        tuning = StepSizeTuning(zero + first, zero + UNBOUNDED, excess=zero, weight=zero)
         if self.method.step_size is not None:
             variances = jnp.ones_like(variances)
         return State(chain, tuning, start_diagonal(variances), jnp.int32(0))
@@ -149,7 +148,7 @@ class MCLMCKernel(FullBatchKernel):
             )
 
 
-class Tuning(NamedTuple):
+class StepSizeTuning(NamedTuple):
     step_size: jax.Array
     largest: jax.Array  # step size that has not led to infinities
     excess: jax.Array  # running sum of squared energy errors at the current step size, over the wanted one
@@ -158,7 +157,7 @@ class Tuning(NamedTuple):
 
 class State(NamedTuple):
     chain: Any  # BlackJAX's: position as one vector, direction, log density, gradient
-    tuning: Tuning
+    tuning: StepSizeTuning
     diagonal: Diagonal
     step: jax.Array
 
@@ -181,8 +180,8 @@ def forget(step: jax.Array) -> jax.Array:
 
 
 def tune_step_size(
-    tuning: Tuning, energy_change: jax.Array, finite: jax.Array, wanted: jax.Array, keep: jax.Array
-) -> Tuning:
+    tuning: StepSizeTuning, energy_change: jax.Array, finite: jax.Array, wanted: jax.Array, keep: jax.Array
+) -> StepSizeTuning:
     """The step size at which the squared energy error would be `wanted`, which grows as its sixth power.
 
     A running average over steps, in which errors that are far too large or too small count less. It is kept relative
@@ -196,4 +195,4 @@ def tune_step_size(
     largest = jnp.where(finite, jnp.minimum(1.02 * tuning.largest, UNBOUNDED), 0.8 * tuning.step_size)
     change = jnp.where(weight > 0, (excess / jnp.maximum(weight, 1e-30)) ** (-1 / 6), 1.0)
     step_size = jnp.minimum(change * tuning.step_size, largest)
-    return Tuning(step_size, largest, excess * (step_size / tuning.step_size) ** 6, weight)
+    return StepSizeTuning(step_size, largest, excess * (step_size / tuning.step_size) ** 6, weight)

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import optax
 
-from posteriax.data import Batch
-from posteriax.posterior import DrawsPosterior, Posterior, Trace
+from posteriax.data.batches import Batch
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents, Problem
 
 State = Any  # a pytree: all that the next step needs

@@ -12,12 +12,16 @@ import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count, check_positive
-from posteriax.data import Batch
-from posteriax.methods.diagonal import Diagonal, learn, start_diagonal
-from posteriax.methods.full_batch import FullBatchKernel, FullBatchSampler, check_acceptance, refuse_stuck_chains
+from posteriax.data.batches import Batch
 from posteriax.methods.method import Task
-from posteriax.methods.standardised import Standardised
-from posteriax.posterior import Trace
+from posteriax.methods.sampling.full_batch import (
+    FullBatchKernel,
+    FullBatchSampler,
+    check_acceptance,
+    refuse_stuck_chains,
+)
+from posteriax.methods.sampling.units import Diagonal, Standardised, learn, start_diagonal
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
 

@@ -18,10 +18,10 @@ import numpy as np
 import optax
 
 from posteriax._internal.checks import check_positive
-from posteriax.data import Batch
+from posteriax.data.batches import Batch
+from posteriax.methods.ensemble import check_start
 from posteriax.methods.method import Kernel, Method, RunLength, Task
-from posteriax.methods.starts import check_start
-from posteriax.posterior import Posterior
+from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents
 
 DECAY, OFFSET = 0.99, 1e-7  # of the running mean square of gradients, and added to its root

@@ -20,12 +20,17 @@ from jax.flatten_util import ravel_pytree
 
 from posteriax._internal.checks import check_positive
 from posteriax._internal.running_moments import add_value
-from posteriax.data import Batch
-from posteriax.families import Family, LowRank, Normal
+from posteriax.data.batches import Batch
+from posteriax.families.family import Family
+from posteriax.families.low_rank import LowRank
+from posteriax.families.normal import Normal
 from posteriax.methods.ensemble import same_for_all_members
 from posteriax.methods.method import Kernel, Method, Task
-from posteriax.methods.optimizer import optimize
-from posteriax.posterior import DrawsPosterior, Posterior, Trace, VariationalPosterior
+from posteriax.methods.optimizers import optimize
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
+from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Latents, Problem
 
 SMALLEST_VARIANCE = 1e-30  # of a weight that never moved: its logarithm must stay finite
@@ -139,7 +144,7 @@ class State(NamedTuple):
     latents: Latents
     optimizer: Any
     step: jax.Array
-    moments: "Moments"
+    moments: "SnapshotMoments"
 
 
 class Info(NamedTuple):
@@ -148,7 +153,7 @@ class Info(NamedTuple):
     snapshots: jax.Array  # taken so far
 
 
-class Moments(NamedTuple):
+class SnapshotMoments(NamedTuple):
     """Moments of the snapshots so far; a snapshot is all latent variables as one vector of D numbers."""
 
     taken: jax.Array  # how many
@@ -157,13 +162,13 @@ class Moments(NamedTuple):
     deviations: jax.Array  # (rank, D), a ring: snapshot i is in row i modulo rank
 
 
-def no_moments(latents: Latents, rank: int) -> Moments:
+def no_moments(latents: Latents, rank: int) -> SnapshotMoments:
     flat = ravel_pytree(latents)[0]
     zeros = jnp.zeros_like(flat, jnp.promote_types(flat.dtype, jnp.float32))  # half precision cannot count to 300
-    return Moments(jnp.zeros((), jnp.int32), zeros, zeros, jnp.zeros((rank, flat.size), zeros.dtype))
+    return SnapshotMoments(jnp.zeros((), jnp.int32), zeros, zeros, jnp.zeros((rank, flat.size), zeros.dtype))
 
 
-def add_snapshot(moments: Moments, latents: Latents) -> Moments:
+def add_snapshot(moments: SnapshotMoments, latents: Latents) -> SnapshotMoments:
     """The papers' E[w^2] - E[w]^2 would cancel where the spread is small relative to the weight."""
     w = ravel_pytree(latents)[0].astype(moments.mean.dtype)
     count = moments.taken + 1
@@ -171,7 +176,7 @@ def add_snapshot(moments: Moments, latents: Latents) -> Moments:
     deviations, rank = moments.deviations, moments.deviations.shape[0]
     if rank:
         deviations = deviations.at[moments.taken % rank].set(w - mean)
-    return Moments(count, mean, variance, deviations)
+    return SnapshotMoments(count, mean, variance, deviations)
 
 
 class Snapshots(NamedTuple):
@@ -205,7 +210,7 @@ def make_optimizer(method: SWAG, begin: int) -> optax.GradientTransformation:
     return optax.sgd(rate, momentum=method.momentum)
 
 
-def _gaussian(problem: Problem, moments: Moments, rank: int) -> tuple[dict[str, Family], dict[str, Any]]:
+def _gaussian(problem: Problem, moments: SnapshotMoments, rank: int) -> tuple[dict[str, Family], dict[str, Any]]:
     """The Gaussian of the snapshots, as families by leaf and their parameters, for all members."""
     flat, unravel = ravel_pytree(problem.latents)
     count, names = int(moments.taken[0]), problem.leaf_names

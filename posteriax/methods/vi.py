@@ -1,4 +1,28 @@
-"""Variational inference: the member of a family that is closest to the posterior.
+"""Schedules for the weight of the KL term in VI: small at first, so that the means fit before the scales; 1 at the end.
+
+    linear:     min(1, (step + 1) / steps)
+    staircase:  min(1, slope * every * floor(step / every)),   constant for `every` steps at a time
+
+A weight below 1 at the end has a different optimum from the ELBO: px.VI refuses it unless the schedule allows it.
+
+Has variational inference converged? Gradients of its last steps, in the posterior's own units.
+
+Of the last fifth of the steps, the first half sums whitened gradients g (see :mod:`posteriax.methods.whitened`),
+and each step of the second half is compared with their mean:
+
+    stationarity_t = g_t . mean(g before) / size,   on average |E g|^2 / size: the squared distance to the optimum in sd
+
+The noise of g_t is independent of that of the mean, so the product averages to 0 at the optimum. A learning rate that
+has decayed to 0 stops the parameters but not their gradients, so it cannot hide that they are off.
+
+The objective of variational inference, for one draw of the weights.
+
+    -E_q[log p(D | w)] / T + KL(q || p) / T + (1/T - 1) H(q)
+
+The draw enters the network leaf by leaf, as a plain array or as a random array that the network's own operations
+dispatch on (:mod:`posteriax.families.arrays`).
+
+Variational inference: the member of a family that is closest to the posterior.
 
     minimise  E_q[-log_joint(w)] - H(q)  =  -E_q[log p(D | w)] / T + KL(q || p) / T + (1/T - 1) H(q)
 
@@ -6,6 +30,7 @@ At T = 1 this is the negative ELBO. The expectation over w is estimated from one
 several.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -14,29 +39,255 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import quax
 
-from posteriax._internal.checks import check_count
-from posteriax.data import Batch
-from posteriax.families import Family, Normal, Variational
-from posteriax.families.arrays import ESTIMATORS, Estimator
-from posteriax.methods.kl_schedules import KLSchedule, check_last_weight, kl_weight
+from posteriax._internal.checks import check_count, check_positive
+from posteriax.data.batches import Batch
+from posteriax.families.arrays.estimators import ESTIMATORS, Estimator
+from posteriax.families.arrays.random_array import KEYS_PER_LEAF
+from posteriax.families.family import Family, Variational
+from posteriax.families.normal import Normal
+from posteriax.methods.ensemble import check_start, same_for_all_members
 from posteriax.methods.method import Method, OptimizingKernel, Task
-from posteriax.methods.optimizer import FamilyOptimizer, optimize
-from posteriax.methods.starts import check_start
-from posteriax.methods.stationarity import PARTS, no_gradients, track_stationarity
+from posteriax.methods.optimizers import FamilyOptimizer, count, optimize, plain_notes, whiten, whitened_adam
 from posteriax.methods.vi_blocks import (
+    BlockPlan,
     Blocks,
+    Mixture,
     check_blocks,
     families_by_name,
     mixture_of,
     parameter_shapes,
     plan_blocks,
 )
-from posteriax.methods.vi_objective import block_keys, objective
 from posteriax.methods.vi_start import StartPlan, plan_start, starting_parameters
-from posteriax.methods.whitened import plain_notes, whitened_adam
-from posteriax.posterior import Posterior, Trace, VariationalPosterior
-from posteriax.problem import Latents
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.priors.improper import has_density
+from posteriax.problem import Latents, Problem
+
+
+class KLSchedule(ABC):
+    """A schedule that knows how long an epoch of the run is."""
+
+    end_below_one: bool = False  # whether a run may end before the weight is 1
+
+    @abstractmethod
+    def weight(self, step: Any, steps_per_epoch: int) -> Any:
+        """The KL's weight at a step."""
+
+
+def kl_weight(schedule: Any, step: Any, steps_per_epoch: int) -> Any:
+    """The KL's weight at a step by a :class:`KLSchedule`, a function of the step, or None: always 1."""
+    if schedule is None:
+        return 1.0
+    return schedule(step) if callable(schedule) else schedule.weight(step, steps_per_epoch)
+
+
+def check_last_weight(schedule: Any, steps: int, steps_per_epoch: int) -> tuple[str, ...]:
+    """A note if the weight ends below 1, for schedules that allow it; an error for all others."""
+    last = float(kl_weight(schedule, steps, steps_per_epoch))
+    if abs(last - 1.0) <= 1e-6:
+        return ()
+    if not (isinstance(schedule, KLSchedule) and schedule.end_below_one):
+        raise ValueError(f"kl_schedule must end at 1, but is {last:.4g} at the last step ({steps})")
+    return (f"the KL's weight was only {last:.4g} at the end: this is not the optimum of the ELBO",)
+
+
+@dataclass(frozen=True)
+class LinearKL(KLSchedule):
+    """The KL's weight grows linearly to 1 over `epochs` epochs, and stays there.
+
+    >>> import posteriax as px
+    >>> schedule = px.LinearKL(epochs=10)
+    >>> float(schedule.weight(step=499, steps_per_epoch=100))
+    0.5
+    """
+
+    epochs: float
+
+    def __post_init__(self) -> None:
+        check_positive("epochs", self.epochs)
+
+    def weight(self, step: Any, steps_per_epoch: int) -> Any:
+        return jnp.minimum(1.0, (step + 1) / (self.epochs * steps_per_epoch))
+
+
+@dataclass(frozen=True)
+class StaircaseKL(KLSchedule):
+    """The KL's weight grows by `slope` per step on average, in jumps every `every` steps, up to 1.
+
+    The k-tied paper (Swiatkowski et al. 2020) uses slopes of 5e-5 and 5e-6, which reach 1 after 20,000 and 200,000
+    steps; its runs on MNIST, 300 epochs of 49 steps, end at 0.73 and 0.07:
+    ``px.StaircaseKL(5e-5, end_below_one=True)``.
+
+    Args:
+        slope: the average increase of the weight per step.
+        every: steps between two jumps.
+        end_below_one: allow runs that end before the weight reaches 1. The posterior's trace notes it.
+
+    >>> import posteriax as px
+    >>> schedule = px.StaircaseKL(slope=5e-5, every=100)
+    >>> round(float(schedule.weight(step=10_050, steps_per_epoch=49)), 6)
+    0.5
+    """
+
+    slope: float = 5e-5
+    every: int = 100
+    end_below_one: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive("slope", self.slope)
+        check_count("every", self.every)
+
+    def weight(self, step: Any, steps_per_epoch: int) -> Any:
+        return jnp.minimum(1.0, self.slope * self.every * (step // self.every))
+
+
+PARTS = 10  # of a run: the second to last sums gradients, the last one compares with them
+
+
+def no_gradients(families: Mapping[str, Family], variational: Mapping[str, Any]) -> dict[str, Any]:
+    """A sum of no gradients."""
+
+    def none(own: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: whiten(families[name], leaf, leaf) for name, leaf in own.items()}
+
+    shapes = jax.eval_shape(none, variational)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def track_stationarity(
+    families: Mapping[str, Family],
+    step: jax.Array,
+    steps: int,
+    variational: Mapping[str, Any],
+    gradient: Mapping[str, Any],
+    total: dict[str, Any],
+) -> tuple[dict[str, Any], jax.Array]:
+    """The new sum, and the step's stationarity: 0 before the last part of the run."""
+    part = steps // PARTS
+    size = sum(count(families[name], leaf) for name, leaf in variational.items())
+    if part == 0 or size == 0:
+        return total, jnp.zeros(())
+
+    def own() -> dict[str, Any]:
+        return {name: whiten(families[name], leaf, gradient[name]) for name, leaf in variational.items()}
+
+    def compare() -> tuple[dict[str, Any], jax.Array]:
+        products = jax.tree.map(lambda a, b: jnp.vdot(a, b).astype(jnp.float32), own(), total)
+        return total, sum(jax.tree.leaves(products), jnp.zeros(())) / (float(part) * size)
+
+    place = same_for_all_members(step - (steps - 2 * part))
+    return jax.lax.switch(
+        (place >= 0).astype(int) + (place >= part),
+        [lambda: (total, jnp.zeros(())), lambda: (jax.tree.map(jnp.add, total, own()), jnp.zeros(())), compare],
+    )
+
+
+def block_keys(key: jax.Array, blocks: Blocks) -> jax.Array:
+    """A row of keys for every block of leaves, and one for all other randomness, from a single split."""
+    return jax.random.split(key, (len(blocks) + 1, KEYS_PER_LEAF))
+
+
+def random_outputs(problem: Problem, blocks: Blocks, variational: Any, keys: jax.Array, x: Any) -> tuple[Latents, Any]:
+    """The network's outputs with every leaf drawn by its own estimator, and the leaves as they were drawn.
+
+    With families of a mixture, the outputs of all components in a leading axis; other leaves are the same in all.
+    `keys` has a row for every block of leaves, and one for the network's own randomness.
+    """
+    examples = jax.tree.leaves(x)[0].shape[0]
+    mixture = mixture_of(blocks)
+
+    def drawn(block: BlockPlan, keys: jax.Array, component: Any = None) -> list[Any]:
+        own = variational[block.name]
+        if component is not None:
+            own, keys = block.family.component(own, component), jax.vmap(jax.random.fold_in, (0, None))(keys, component)
+        return block.leaves.split(block.family.array(own, keys, block.plan, examples))
+
+    shared = {block.name: drawn(block, keys[i]) for i, block in enumerate(blocks) if not block.family.components}
+
+    def outputs(component: Any = None) -> tuple[Any, Any]:
+        arrays: list[Any] = [None] * len(problem.leaf_names)
+        for i, block in enumerate(blocks):
+            parts = shared[block.name] if block.name in shared else drawn(block, keys[i], component)
+            for index, array in zip(block.leaves.indices, parts, strict=True):
+                arrays[index] = array
+        latents: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), arrays)
+        apply = problem.network.apply
+        if any(isinstance(array, quax.Value) for array in arrays):  # plain draws need no dispatch
+            apply = quax.quaxify(apply)
+        return latents, apply(latents.network, x, key=keys[-1, 0])
+
+    if mixture is None:
+        return outputs()
+    own = jax.tree.unflatten(jax.tree.structure(problem.latents), range(len(problem.leaf_names))).likelihood
+    likelihood = jax.tree.map(lambda i: shared[problem.leaf_names[i]][0], own)
+    return Latents(None, likelihood), jax.vmap(lambda k: outputs(k)[1])(jnp.arange(mixture.components))
+
+
+def objective(
+    problem: Problem, blocks: Blocks, kl_weight: Any, learned: Any, keys: jax.Array, batch: Batch
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """The objective to minimise, for one draw; and its log-likelihood and KL."""
+    variational = {block.name: block.family.precompute(learned[block.name]) for block in blocks}
+    latents, outputs = random_outputs(problem, blocks, variational, keys, batch.x)
+    log_likelihood = _log_likelihood(problem, mixture_of(blocks), latents, outputs, batch)
+    kl, complexity = complexity_of(problem, blocks, variational, keys[-1, 1])
+    if mixture_of(blocks) is None:
+        complexity += _path_correction(problem, blocks, variational, latents)
+    return -log_likelihood / problem.temperature + kl_weight * complexity, (log_likelihood, kl)
+
+
+def _log_likelihood(
+    problem: Problem, mixture: Mixture | None, latents: Latents, outputs: Any, batch: Batch
+) -> jax.Array:
+    if mixture is None:
+        return problem.log_likelihood_of_outputs(latents, outputs, batch)
+    each = jax.vmap(lambda o: problem.likelihood.log_prob(latents.likelihood, o, batch.y))(outputs)
+    if mixture.likelihood == "average":
+        return jnp.vdot(batch.weight, each.mean(axis=0))
+    return jnp.vdot(batch.weight, jax.nn.logsumexp(each, axis=0) - jnp.log(mixture.components))
+
+
+def complexity_of(problem: Problem, blocks: Blocks, variational: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """KL(q || p), and the full term of the objective in q and p: the same at T = 1."""
+    priors = problem.leaf_priors
+    keys = jax.random.split(key, len(blocks))
+    kl = sum(
+        block.family.kl(variational[block.name], block.leaves.prior(priors), block_key)
+        for block, block_key in zip(blocks, keys, strict=True)
+    )
+    t = problem.temperature
+    if t == 1.0:
+        return kl, kl  # type: ignore[return-value]
+    entropy = sum(block.family.entropy(variational[block.name]) for block in blocks)
+    return kl, kl / t + (1.0 / t - 1.0) * entropy  # type: ignore[return-value]
+
+
+def _path_correction(problem: Problem, blocks: Blocks, variational: Any, latents: Latents) -> jax.Array:
+    """A term whose value is 0 and whose gradient has mean 0 and cancels the noise of the draw if q is the posterior.
+
+    It turns the gradient of -H(q) - E_q[log p(w)] / T into that of log q(w) - log p(w) / T at the draw w, with the
+    parameters of q in log q held fixed. Together with the likelihood's gradient this is 0 for every w if q is the
+    posterior. (Roeder et al. 2017)
+    """
+    priors, drawn, t = problem.leaf_priors, jax.tree.leaves(latents), problem.temperature
+    correction = jnp.zeros(())
+    for block in blocks:
+        own, prior = variational[block.name], block.leaves.prior(priors)
+        if not has_density(prior) or block.family.kl_note(prior):
+            continue
+        w = block.leaves.join(drawn) if block.family.joint else drawn[block.leaves.indices[0]]
+        at_draw = block.family.log_density(jax.lax.stop_gradient(own), w) if isinstance(w, jax.Array) else None
+        if at_draw is None:
+            continue
+        at_draw -= prior.log_prob(w).sum() / t
+        entropy = block.family.entropy(own)
+        exact = (block.family.kl(own, prior, jax.random.key(0)) + entropy) / t - entropy
+        correction += (at_draw - exact) - jax.lax.stop_gradient(at_draw - exact)
+    return correction
 
 
 @dataclass(frozen=True, eq=False)

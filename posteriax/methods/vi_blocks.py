@@ -9,10 +9,13 @@ from typing import NamedTuple
 import jax
 
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
-from posteriax.families import Block, Family, Normal, Variational, blocks_of, misfit_notes
-from posteriax.families.arrays import Estimator, Plan, find_uses, plan_estimators
+from posteriax.families.arrays.estimators import Estimator, EstimatorPlan, plan_estimators
+from posteriax.families.blocks import Block, blocks_of, misfit_notes
+from posteriax.families.family import Family, Variational
+from posteriax.families.normal import Normal
 from posteriax.methods.method import Task
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
+from posteriax.networks.tracing.uses import find_uses
 from posteriax.problem import Latents, Problem
 
 
@@ -20,7 +23,7 @@ class BlockPlan(NamedTuple):
     """How one block of latent variables is inferred."""
 
     leaves: Block
-    plan: Plan
+    plan: EstimatorPlan
 
     @property
     def name(self) -> str:
@@ -48,7 +51,7 @@ class Mixture(NamedTuple):
 def plan_blocks(family: Family | Mapping[str, Family], estimator: Estimator, task: Task) -> Blocks:
     """Family and estimator of every latent variable."""
     problem = task.problem
-    plans: list[Plan] = []
+    plans: list[EstimatorPlan] = []
     if estimator != "weight":
         uses = find_uses(problem.network.apply, problem.network.params, task.example)
         plans = plan_estimators("factor" if task.couples_examples else estimator, uses)
@@ -56,8 +59,12 @@ def plan_blocks(family: Family | Mapping[str, Family], estimator: Estimator, tas
         note = "the network's outputs couple the examples of a batch"
         plans = [plan._replace(note=note) for plan in plans]
     blocks = blocks_of(families_of(family, problem), problem.leaf_infos)
-    plans += [Plan()] * (len(problem.leaf_names) - len(plans))  # the likelihood's latents never enter the network
-    return tuple(BlockPlan(block, plans[block.indices[0]] if not block.family.joint else Plan()) for block in blocks)
+    plans += [EstimatorPlan()] * (
+        len(problem.leaf_names) - len(plans)
+    )  # the likelihood's latents never enter the network
+    return tuple(
+        BlockPlan(block, plans[block.indices[0]] if not block.family.joint else EstimatorPlan()) for block in blocks
+    )
 
 
 def check_blocks(blocks: Blocks, family: Family | Mapping[str, Family], problem: Problem) -> tuple[str, ...]:

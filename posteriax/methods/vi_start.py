@@ -1,4 +1,6 @@
-"""Where variational inference starts: at the network's own weights, at the mode of a small model, or at a posterior.
+"""Means, variances and covariances of a posterior of any kind, from its draws.
+
+Where variational inference starts: at the network's own weights, at the mode of a small model, or at a posterior.
 
 A network whose outputs are linear in its weights has a log joint with one mode. Newton steps find it whatever the
 units of the inputs, and the curvature there gives the initial scales. Other networks start at their own weights.
@@ -11,23 +13,73 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from posteriax.data import Batch
-from posteriax.families import Gaussian, Variational
-from posteriax.methods import mode
+from posteriax.data.batches import Batch
+from posteriax.families.family import Gaussian, Variational
+from posteriax.methods.curvature import mode
+from posteriax.methods.ensemble import check_same_network
 from posteriax.methods.method import Task
-from posteriax.methods.posterior_moments import Moments, moments_of
-from posteriax.methods.starts import check_same_network
 from posteriax.methods.vi_blocks import Blocks, initial_parameters, parameter_shapes
-from posteriax.posterior import Posterior
-from posteriax.priors import has_density
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.priors.improper import has_density
 from posteriax.problem import Latents, Problem
+
+MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of the posterior that are used
+
+
+class PosteriorMoments(NamedTuple):
+    """Moments of the latent variables under a posterior.
+
+    Args:
+        mean: None if the posterior may have several modes, so that its mean need not be near any of them.
+        variance: None if the posterior is a point.
+        covariance: of all latent variables as one vector, if there are few.
+    """
+
+    mean: Latents | None
+    variance: Latents | None
+    covariance: Any = None
+
+
+def moments_of(posterior: Posterior) -> PosteriorMoments:
+    """Means and variances of a posterior; within its chains or members, if it has several."""
+    if isinstance(posterior, DrawsPosterior):
+        chains, each = jax.tree.leaves(posterior.draws)[0].shape[:2]
+    else:
+        chains = posterior.members * posterior.components if isinstance(posterior, VariationalPosterior) else 1
+        each = MOST_DRAWS
+    if each == 1:
+        return PosteriorMoments(None, None)
+    size = sum(leaf.size for leaf in jax.tree.leaves(posterior.template))
+    count = int(np.clip(MOST_NUMBERS // (size * chains), 20, min(each, MOST_DRAWS)))
+    draws = _draws(posterior, chains, each, count)
+    mean = jax.tree.map(lambda leaf: leaf.mean(axis=(0, 1)).astype(np.float32), draws) if chains == 1 else None
+    variance = jax.tree.map(lambda leaf: leaf.var(axis=1, ddof=1).mean(axis=0).astype(np.float32), draws)
+    covariance = None
+    if count >= 4 * size:
+        flat = np.concatenate([leaf.reshape(chains, count, -1) for leaf in jax.tree.leaves(draws)], axis=2)
+        covariance = np.mean([np.atleast_2d(np.cov(chain.T)) for chain in flat], axis=0).astype(np.float32)
+    return PosteriorMoments(mean, variance, covariance)
+
+
+def _draws(posterior: Posterior, chains: int, each: int, count: int) -> Latents:
+    """(chains, count, ...) draws, in float64."""
+    if isinstance(posterior, DrawsPosterior):
+        chosen = np.arange(count) * each // count
+        return jax.tree.map(lambda leaf: np.asarray(leaf[:, chosen], np.float64), posterior.draws)
+    flat = posterior.draw(jax.random.key(0), np.arange(chains * count), chains * count)
+    # draws cycle through the members and their components
+    return jax.tree.map(
+        lambda leaf: np.swapaxes(np.asarray(leaf, np.float64).reshape(count, chains, *leaf.shape[1:]), 0, 1), flat
+    )
 
 
 class StartPlan(NamedTuple):
     """Where a run starts: at the mode, at a posterior with these moments, or else at the network's own weights."""
 
     at_mode: bool = False
-    moments: Moments | None = None
+    moments: PosteriorMoments | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -88,7 +140,7 @@ def _is_small_linear_model(blocks: Blocks, task: Task) -> bool:
     return mode.is_linear(task.problem.network, task.example)
 
 
-def _moments_notes(moments: Moments, blocks: Blocks, problem: Problem) -> tuple[str, ...]:
+def _moments_notes(moments: PosteriorMoments, blocks: Blocks, problem: Problem) -> tuple[str, ...]:
     """The blocks that take only the means of the start; an error for those that have none."""
     for block in blocks:
         if not block.family.has_mean:
@@ -130,7 +182,9 @@ def _spread_by_hessian(
     return spread
 
 
-def _spread_by_moments(blocks: Blocks, variational: dict[str, Variational], moments: Moments) -> dict[str, Variational]:
+def _spread_by_moments(
+    blocks: Blocks, variational: dict[str, Variational], moments: PosteriorMoments
+) -> dict[str, Variational]:
     """Scales of a posterior, for the families that take them."""
     if moments.variance is None:
         return variational

@@ -17,10 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_count
+from posteriax.metrics.arrays import Values, as_probs, keeps_precision, labels_of, probs_of, score_classes
 from posteriax.metrics.classification import is_right
-from posteriax.metrics.inputs import Values, as_probs, keeps_precision, labels_of, probs_of, score_classes
-from posteriax.metrics.reductions import Gaps, Reduction
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Gaps, Reduction, Score
 
 BLOCK = 256  # examples summed in float32 before the blocks' sums are added up
 BINS = 15

@@ -10,8 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import Values, as_numbers, as_probs, keeps_precision, labels_of, probs_of, score_classes
+from posteriax.metrics.arrays import (
+    Values,
+    as_numbers,
+    as_probs,
+    fraction_true,
+    keeps_precision,
+    labels_of,
+    probs_of,
+    score_classes,
+)
 from posteriax.metrics.score import Score
 
 

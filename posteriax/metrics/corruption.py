@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.metrics.inputs import Values, as_numbers, is_concrete, keeps_precision
+from posteriax.metrics.arrays import Values, as_numbers, is_concrete, keeps_precision
 
 # AlexNet's error rates on ImageNet-C, means over the five severities: the baseline that papers use there
 ALEXNET_IMAGENET_C = {

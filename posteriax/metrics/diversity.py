@@ -10,9 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from posteriax.metrics.arrays import Values, as_probs, fraction_true, keeps_precision
 from posteriax.metrics.classification import accuracy
-from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import Values, as_probs, keeps_precision
 
 
 @keeps_precision

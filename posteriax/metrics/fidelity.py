@@ -7,9 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.diagnostics import rhat as split_rhat
-from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import Values, as_numbers, as_probs, keeps_precision, mean_per_example, probs_of
+from posteriax.diagnostics.chains import rhat as split_rhat
+from posteriax.metrics.arrays import (
+    Values,
+    as_numbers,
+    as_probs,
+    fraction_true,
+    keeps_precision,
+    mean_per_example,
+    probs_of,
+)
 from posteriax.metrics.score import Score
 
 
@@ -55,10 +62,10 @@ def total_variation(probs: Any, reference: Any) -> Values:
     """
     probs, reference = as_probs("probs", probs), as_probs("reference", reference)
     _check_shapes(probs, reference)
-    return total_variation_of_each(probs, reference).mean()
+    return total_variation_by_example(probs, reference).mean()
 
 
-def total_variation_of_each(probs: Any, reference: Any) -> Any:
+def total_variation_by_example(probs: Any, reference: Any) -> Any:
     """The total variation distance of each example. NumPy or JAX arrays."""
     return 0.5 * abs(probs - reference).sum(axis=-1)
 
@@ -68,7 +75,7 @@ TOTAL_VARIATION = Score(
     meaning="How far the predicted probabilities are from the reference's: the share of probability that would have to "
     "move to other labels.",
     better="lower",
-    per_example=lambda predictive, reference: total_variation_of_each(
+    per_example=lambda predictive, reference: total_variation_by_example(
         probs_of(predictive).astype(np.float64), probs_of(reference).astype(np.float64)
     ),
     needs=("probs",),

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.metrics.fraction import fraction_true
-from posteriax.metrics.inputs import (
+from posteriax.metrics.arrays import (
     Values,
     as_numbers,
     check_same_shape,
+    fraction_true,
     is_concrete,
     keeps_precision,
     mean_per_example,

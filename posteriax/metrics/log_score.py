@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 
-from posteriax.metrics.inputs import Values, as_gaussians, as_probs, keeps_precision, score_classes
+from posteriax.likelihoods.predictive import log_mean
+from posteriax.metrics.arrays import Values, as_gaussians, as_probs, keeps_precision, score_classes
 from posteriax.metrics.score import Score
-from posteriax.posterior import log_mean
 
 NLL = Score(
     name="nll",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import Values, as_binary, as_numbers, keeps_precision
+from posteriax.metrics.arrays import Values, as_binary, as_numbers, keeps_precision
 from posteriax.metrics.score import Score
 
 

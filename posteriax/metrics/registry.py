@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from posteriax.metrics import calibration, classification, fidelity, intervals, log_score, ranking
-from posteriax.metrics.ranked_probability import CRPS
-from posteriax.metrics.regression import RMSE
+from posteriax.metrics.regression import CRPS, RMSE
 from posteriax.metrics.score import Score, names_of
 
 SCORES: Mapping[str, Score] = {

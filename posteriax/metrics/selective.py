@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import Values, as_numbers, check_same_shape, keeps_precision
+from posteriax.metrics.arrays import Values, as_numbers, check_same_shape, keeps_precision
 from posteriax.metrics.ranking import runs_of_equals
 
 

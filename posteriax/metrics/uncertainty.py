@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from posteriax.metrics.inputs import as_numbers, keeps_precision, scales_like
+from posteriax.metrics.arrays import as_numbers, keeps_precision, scales_like
 
 
 class VarianceParts(NamedTuple):

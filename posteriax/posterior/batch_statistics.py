@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.checks import check_count, check_inputs
-from posteriax.families.arrays import RandomArray
-from posteriax.posterior.posterior import Posterior
-from posteriax.posterior.wrapped import WrappedPosterior
-from posteriax.problem import Latents, Network, Params, Statistics
+from posteriax.families.arrays.random_array import RandomArray
+from posteriax.networks.adapters.adapted import Statistics
+from posteriax.networks.network import Network, Params
+from posteriax.posterior.posterior import Posterior, WrappedPosterior
+from posteriax.problem import Latents
 
 
 def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128) -> Posterior:

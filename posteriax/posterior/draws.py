@@ -1,5 +1,9 @@
-"""A posterior given by draws."""
+"""A posterior given by draws.
 
+Draws that stay on disk: array-likes over the shards of a checkpoint, read on access.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal.memory import BLOCK_BYTES, IN_MEMORY_BYTES, fitting
+from posteriax._internal.tensor_file import FileArray
+from posteriax.networks.network import Params
 from posteriax.posterior.posterior import Posterior
-from posteriax.posterior.stored_draws import blocks_of_draws
-from posteriax.problem import Latents, Params
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,3 +52,123 @@ class DrawsPosterior(Posterior):
 def _mean_of_draws(leaf: Any) -> jax.Array:
     total = sum(block.sum(axis=(0, 1), dtype=np.float64) for block in blocks_of_draws(leaf))
     return jnp.asarray(total / (leaf.shape[0] * leaf.shape[1]), leaf.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredDraws:
+    """The draws of one leaf, (chains, draws, ...), stored in parts of shape (draws, chains, ...).
+
+    Index it by chain and draw (integers or integer arrays, as in NumPy), or read everything with ``np.asarray``.
+
+    Args:
+        parts: the files.
+        skipped: how many of the first draws to leave out.
+    """
+
+    parts: tuple[FileArray, ...]
+    skipped: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        _, chains, *rest = self.parts[0].shape
+        return (chains, sum(part.shape[0] for part in self.parts) - self.skipped, *rest)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.parts[0].dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        whole = np.empty(self.shape, self.dtype)
+        done = 0
+        for block in self.blocks():
+            whole[:, done : done + block.shape[1]] = block
+            done += block.shape[1]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        if not isinstance(index, tuple) or len(index) < 2 or any(isinstance(one, slice) for one in index[:2]):
+            raise TypeError("draws on disk are indexed by chain and draw, [chains, draws]; np.asarray(...) reads all")
+        chains, draws = np.broadcast_arrays(np.asarray(index[0]), np.asarray(index[1]) % self.shape[1])
+        taken = np.empty((*draws.shape, *self.shape[2:]), self.dtype)
+        for draw in np.unique(draws):
+            here = draws == draw
+            taken[here] = self._row(int(draw))[chains[here]]
+        return taken[(..., *index[2:])] if len(index) > 2 else taken
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All draws in order, a bounded number of bytes at a time: arrays (chains, some draws, ...)."""
+        step, skip = fitting(BLOCK_BYTES, self.nbytes // max(self.shape[1], 1)), self.skipped
+        for part in self.parts:
+            for first in range(min(skip, part.shape[0]), part.shape[0], step):
+                yield np.swapaxes(part.read(first, min(first + step, part.shape[0])), 0, 1)
+            skip = max(skip - part.shape[0], 0)
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All draws of the first chain, then of the next: the order of an array's bytes."""
+        for chain in range(self.shape[0]):
+            for block in self.blocks():
+                yield block[chain]
+
+    def _row(self, draw: int) -> np.ndarray:
+        draw += self.skipped
+        for part in self.parts:
+            if draw < part.shape[0]:
+                return part.read(draw, draw + 1)[0]
+            draw -= part.shape[0]
+        raise IndexError(f"draw {draw} is beyond the last one")
+
+
+def blocks_of_draws(leaf: Any) -> Iterator[np.ndarray]:
+    """The draws of a leaf, in memory or on disk, as arrays (chains, some draws, ...)."""
+    if isinstance(leaf, StoredDraws):
+        yield from leaf.blocks()
+    else:
+        yield np.asarray(leaf)
+
+
+def join_draws(chunks: list[Any], skipped: int = 0) -> Any:
+    """One leaf's draws, (chains, draws, ...), from chunks (draws, chains, ...) in memory or in files.
+
+    The first `skipped` draws of each chain are left out.
+    """
+    size = sum(int(np.prod(chunk.shape, dtype=np.int64)) * chunk.dtype.itemsize for chunk in chunks)
+    if size > IN_MEMORY_BYTES and all(isinstance(chunk, FileArray) for chunk in chunks):
+        return StoredDraws(tuple(chunks), skipped)
+    arrays = [chunk.read(0, chunk.shape[0]) if isinstance(chunk, FileArray) else chunk for chunk in chunks]
+    return np.swapaxes(np.concatenate(arrays)[skipped:], 0, 1)
+
+
+def take_draws(chunks: Sequence[Any], indices: np.ndarray) -> np.ndarray:
+    """Some draws of one leaf, (chains, indices, ...), from chunks (draws, chains, ...) in memory or in files.
+
+    Args:
+        chunks: in order.
+        indices: ascending; they count from the first draw of the first chunk.
+
+    >>> take_draws([np.array([[0], [1]]), np.array([[2], [3], [4]])], np.array([1, 2, 4, 4]))
+    array([[1, 2, 4, 4]])
+    """
+    taken, before = [], 0
+    for chunk in chunks:
+        here = indices[(indices >= before) & (indices < before + chunk.shape[0])] - before
+        if here.size and isinstance(chunk, FileArray):
+            taken.append(chunk.read(here[0], here[-1] + 1)[here - here[0]])
+        elif here.size:
+            taken.append(chunk[here])
+        before += chunk.shape[0]
+    return np.swapaxes(np.concatenate(taken), 0, 1)

@@ -15,14 +15,16 @@ import numpy as np
 from posteriax._internal.leaf_paths import leaf_paths
 from posteriax._internal.settings import from_plain, to_plain
 from posteriax._internal.tensor_file import read_tensors, write_tensors
-from posteriax.families import blocks_of
+from posteriax.families.blocks import blocks_of
+from posteriax.networks.fixed_leaves import fix_leaves
+from posteriax.networks.leaf import Axes
+from posteriax.networks.network import Network, couples_examples, network
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.linearisation import LinearisedPosterior, linearised
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.priors import Axes
-from posteriax.problem import Latents, Network, Problem, couples_examples, fix_leaves, network
+from posteriax.problem import Latents, Problem
 
 FORMAT = "posterior file"
 VERSION = 3  # the first with linearised posteriors; 2 is the first with fixed leaves; others are still of version 1

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax.networks.network import Network, Params
+from posteriax.posterior.posterior import WrappedPosterior
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.posterior.wrapped import WrappedPosterior
-from posteriax.problem import Latents, Network, Params
+from posteriax.problem import Latents
 
 
 def linearised(posterior: VariationalPosterior) -> "LinearisedPosterior":

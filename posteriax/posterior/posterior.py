@@ -2,6 +2,8 @@
 
 Two kinds cover all methods: one given by draws (MAP, HMC, deep ensembles), in draws.py, and one given by variational
 parameters, in variational.py. Both have a leading axis of members, so an ensemble needs no third kind.
+
+A posterior that draws its weights from another one and predicts with them in its own way.
 """
 
 from abc import abstractmethod
@@ -14,16 +16,17 @@ from jax.sharding import Mesh
 
 from posteriax import distributed
 from posteriax._internal.checks import as_key, check_count, check_inputs
-from posteriax._internal.memory import Plan
+from posteriax._internal.memory import ChunkPlan
 from posteriax._internal.pickling import dumps
-from posteriax.families.arrays import RandomArray
-from posteriax.posterior.prediction import apply_draws, plan_program, sum_draws
-from posteriax.posterior.spreading import Spread
+from posteriax.families.arrays.random_array import RandomArray
+from posteriax.likelihoods.predictive import Predictive
+from posteriax.networks.network import Network, Params
+from posteriax.posterior.prediction import Spread, apply_draws, plan_program, sum_draws
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Latents, Network, Params, Predictive, Problem
+from posteriax.problem import Latents, Problem
 
 if TYPE_CHECKING:
-    from posteriax.diagnostics import Diagnosis
+    from posteriax.diagnostics.diagnosis import Diagnosis
 
 DEFAULT_DRAWS = 100
 
@@ -142,13 +145,13 @@ class Posterior:
             x: test inputs, to compare chains by their predictions; without them only weights can be compared.
             draws: how many draws of each chain to examine, evenly spaced; all by default.
         """
-        from posteriax.diagnostics import diagnose  # imports all kinds of posteriors, so it cannot come first
+        from posteriax.diagnostics.diagnosis import diagnose  # imports all kinds of posteriors, so it cannot come first
 
         return diagnose(self, x, draws)
 
     def to_arviz(self) -> Any:
         """Draws and sampler statistics as ArviZ's InferenceData, for its plots. Needs ArviZ, and chains of draws."""
-        from posteriax.diagnostics import to_arviz
+        from posteriax.diagnostics.arviz_data import to_arviz
 
         return to_arviz(self)
 
@@ -178,7 +181,9 @@ class Posterior:
     def _all_params(self, draws: Latents, n: int) -> Params:
         return self.problem.network.all_params(draws.network, (n,))
 
-    def _outputs(self, plan: Plan, x: Any, spec: Any, total: int, key: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
+    def _outputs(
+        self, plan: ChunkPlan, x: Any, spec: Any, total: int, key: jax.Array
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         outputs = np.empty((total, *spec.shape), spec.dtype)
         own = []
         for first in range(0, total, plan.draws):
@@ -190,7 +195,7 @@ class Posterior:
                 outputs[first : first + kept, start : start + plan.rows] = computed[:kept, : spec.shape[0] - start]
         return outputs, jax.tree.map(lambda *parts: np.concatenate(parts), *own)
 
-    def _sums(self, plan: Plan, x: Any, total: int, key: jax.Array) -> Any:
+    def _sums(self, plan: ChunkPlan, x: Any, total: int, key: jax.Array) -> Any:
         n = jax.tree.leaves(x)[0].shape[0]
         parts: dict[int, Any] = {}
         for first in range(0, total, plan.draws):
@@ -204,3 +209,38 @@ class Posterior:
 
 def _leaves(tree: Any) -> list[Any]:
     return jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, RandomArray))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WrappedPosterior(Posterior):
+    """Subclasses define `draw`: what their problem's network takes in place of params.
+
+    Args:
+        weights: the posterior of the weights.
+    """
+
+    weights: Posterior
+
+    @property
+    def drawn_from(self) -> Posterior:
+        return self.weights
+
+    @property
+    def support(self) -> int | None:
+        return self.weights.support
+
+    @property
+    def mean(self) -> Params:
+        return self.weights.mean
+
+    @property
+    def num_parameters(self) -> int:
+        return self.weights.num_parameters
+
+    @property
+    def template(self) -> Latents:
+        draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
+
+    def sample(self, key: Any, n: int) -> Params:
+        return self.weights.sample(key, n)

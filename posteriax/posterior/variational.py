@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax.families import Block, Family, Variational, blocks_of
+from posteriax.families.blocks import Block, blocks_of
+from posteriax.families.family import Family, Variational
+from posteriax.networks.network import Params
 from posteriax.posterior.posterior import Posterior
-from posteriax.problem import Latents, Params
+from posteriax.problem import Latents
 
 
 @dataclass(frozen=True, eq=False, repr=False)

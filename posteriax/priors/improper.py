@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax.priors.leaf import Leaf
+from posteriax.networks.leaf import Leaf
 from posteriax.priors.prior import Prior
 
 LOG_UNIFORM = (0.63576, 1.87320, 1.48695)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax._internal.settings import Savable, to_plain
-from posteriax.priors.leaf import Leaf
+from posteriax.networks.leaf import Leaf
 
 
 class Prior(Savable, ABC, namespace="priors"):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax._internal.checks import check_positive
-from posteriax.priors.leaf import Leaf
+from posteriax.networks.leaf import Leaf
 from posteriax.priors.prior import Prior
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from posteriax.methods import TunedProblem
+    from posteriax.methods.curvature.tuning import TunedProblem
 
 
 def tune(
@@ -46,6 +46,6 @@ def tune(
     >>> sorted(tuned.prior)
     ['layers/0/bias', 'layers/0/weight', 'layers/1/bias', 'layers/1/weight']
     """
-    from posteriax.methods import tune_prior  # a room above this one
+    from posteriax.methods.curvature.tuning import tune_prior  # a room above this one
 
     return tune_prior(problem, data, per=per, structure=structure, noise=noise, start=start, rounds=rounds, key=key)

@@ -9,20 +9,35 @@ the two leaves a shard that no state names, and the next run overwrites it.
 
 Of several processes that make a run together, the first writes and all read, so that the folder must be on storage that
 they share. Files hold whole arrays: how a run was spread over devices and processes does not show in them.
+
+What a run's result depends on: a checkpoint is resumed only by the run that wrote it.
+
+The observer that writes checkpoints, and resumes a run from one.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from posteriax import distributed
+from posteriax import __about__, distributed
+from posteriax._internal.leaf_paths import describe_leaves
+from posteriax._internal.memory import UNSAVED_BYTES
+from posteriax._internal.settings import to_plain
 from posteriax._internal.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
+from posteriax.data.augmentation import Augmentation
+from posteriax.methods.ensemble import Members
+from posteriax.problem import Problem
+from posteriax.run.loop import Observer, Run
+from posteriax.run.program import Program
 
 KIND = "checkpoint"
 SHARD = "checkpoint shard"
@@ -185,3 +200,135 @@ def _explained(folder: Path) -> Iterator[None]:
         raise CheckpointError(
             f"cannot write the checkpoint to {folder}: {error.strerror}. The previous checkpoint is intact."
         ) from error
+
+
+def run_identity(
+    members: Members, key: jax.Array, data: Any, batch: Any, augment: Augmentation | None = None
+) -> dict[str, str]:
+    """What a run's result depends on, by name. Functions are identified by the computation of one step."""
+    kernel, task = members.kernel, members.kernel.task
+    problem = task.problem
+    if task.data_axis is not None:  # the axis exists only on the devices
+        kernel = kernel.method.bind(replace(task, data_axis=None))
+    start = jax.eval_shape(kernel.init, key, problem.latents, batch)
+    step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
+    # a sampler's run may be extended later: its steps do not depend on how many follow
+    length = {} if kernel.method.samples else {"steps": str(task.steps)}
+    if augment is not None:
+        length["augmentation"] = str(augment)
+        step += str(jax.make_jaxpr(augment)(key, batch.x))
+    return length | {
+        "method": kernel.method.name,
+        "members": str(members.count),
+        "warm-up": str(task.warmup),
+        "steps from draw to draw": str(task.thin),
+        "batch size": str(len(batch.weight)),
+        "examples": str(task.num_examples),
+        "key": str(np.asarray(jax.random.key_data(key)).tolist()),
+        "temperature": str(problem.temperature),
+        "prior": _plain(problem),
+        "network": ", ".join(describe_leaves(problem.network.params)),
+        "starting weights": digest((problem.network.params, members.starts.draws)),
+        **({} if problem.network.fixed is None else {"fixed leaves": digest(problem.network.fixed.values)}),
+        "data": digest(data),
+        "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
+        "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
+    }
+
+
+def _plain(problem: Problem) -> str:
+    try:
+        text = str(to_plain(problem.prior))
+    except TypeError:  # a user's own prior: the computation of a step identifies it
+        return type(problem.prior).__name__
+    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest(tree: Any) -> str:
+    """A digest of all arrays of a tree, with their shapes and dtypes."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+class SaveCheckpoints(Observer):
+    """Saves the run at intervals, and at its end.
+
+    Args:
+        store: the folder.
+        every: seconds between checkpoints.
+        program: the compiled run.
+        others: the observers whose results a checkpoint stores.
+    """
+
+    def __init__(self, store: Checkpoint, every: float, program: Program, others: Sequence[Observer]):
+        self.store, self.every, self.program, self.others = store, every, program, others
+        self.step = self.chunks = self.draws = 0  # how much of the run is already stored
+        self.written = 0.0  # when, in seconds of the run
+        self.layouts = [self.layout]  # in which the run has been made, without repetition
+
+    @property
+    def layout(self) -> list[int]:
+        """Devices for members, devices for data, and processes."""
+        return [*self.program.mesh.devices.shape, jax.process_count()]
+
+    def load(self, key: jax.Array, batches: Any) -> Run | None:
+        """The run that the folder holds; None if it is new. `batches` are those of the first step."""
+        states, chunk = self.program.shapes(key, batches)
+        with distributed.together("reading the checkpoint"):
+            saved = self.store.load(states, type(chunk[3]), chunk[4])
+            if saved is not None:
+                self._check_not_longer(saved.step)
+        found = {"step in the checkpoint": "none" if saved is None else f"{saved.step}, {self.store.shards[-1:]}"}
+        distributed.check_same(found, "reading the checkpoint")  # a folder on one machine's own disk?
+        if saved is None:
+            return None
+        self.written = saved.seconds
+        before = saved.about.get("layouts", [])
+        self.layouts = before if self.layout in before[-1:] else [*before, self.layout]
+        for observer in self.others:
+            observer.restore(saved.about, saved.arrays)
+        self.step, self.chunks, self.draws = saved.step, len(saved.recorded), len(saved.drawn)
+        states = self.program.place_states(saved.states)
+        return Run(saved.step, states, saved.recorded, saved.drawn, saved.seconds)
+
+    def after_chunk(self, run: Run) -> None:
+        waiting = sum(leaf.nbytes for leaf in jax.tree.leaves(run.drawn[self.draws :]))
+        if not (run.ending or run.seconds - self.written > self.every or waiting > UNSAVED_BYTES):
+            return
+        more = {name: value for observer in self.others for name, value in observer.saved().items()}
+        more["layouts"] = self.layouts
+        arrays = {name: array for observer in self.others for name, array in observer.saved_arrays().items()}
+        recorded, drawn = run.recorded[self.chunks :], run.drawn[self.draws :]
+        states = distributed.to_host(run.states)
+        with distributed.together("writing the checkpoint"):
+            if distributed.is_first():
+                self.store.save(run.step, states, recorded, drawn, self.step, run.seconds, more, arrays)
+        # from now on the draws are read from the file
+        run.drawn[self.draws :] = self.store.stored(self.step, run.step, drawn)
+        self.step, self.chunks, self.draws = run.step, len(run.recorded), len(run.drawn)
+        self.written = run.seconds
+
+    def notes(self) -> tuple[str, ...]:
+        members_only = self.program.platform == "cpu" and all(data == 1 for _, data, _ in self.layouts)
+        if len(self.layouts) == 1 or members_only:  # the same bits
+            return ()
+        each = ", then ".join(
+            f"{members} x {data} devices of {processes} process{'es' * (processes > 1)}"
+            for members, data, processes in self.layouts
+        )
+        return (
+            f"resumed on another layout (members x data: {each}): equal to an uninterrupted run up to rounding, not "
+            f"bit for bit",
+        )
+
+    def _check_not_longer(self, done: int) -> None:
+        total = self.program.task.steps
+        if done > total:
+            held, asked = self.program.draws_until(done), self.program.draws_until(total)
+            raise CheckpointError(
+                f"the checkpoint already holds {held} draws, more than the {asked} requested: use draws={held} or more"
+            )

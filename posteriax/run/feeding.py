@@ -11,23 +11,13 @@ from jax.sharding import PartitionSpec as P
 
 from posteriax import distributed
 from posteriax._internal.checks import check_count
-from posteriax.data import (
-    Batch,
-    Examples,
-    Feed,
-    HostArrays,
-    Loader,
-    Minibatches,
-    TargetMoments,
-    full_batch,
-    is_large,
-    is_loader,
-)
-from posteriax.methods import Method
+from posteriax.data.batches import Batch, Examples, Minibatches, full_batch
+from posteriax.data.sources import Feed, HostArrays, Loader, is_large, is_loader
+from posteriax.data.target_scale import TargetMoments
+from posteriax.methods.method import Method
 from posteriax.problem import Problem
-from posteriax.run.device_mesh import Part, own_part
-from posteriax.run.keys import streams
-from posteriax.run.program import Program
+from posteriax.run.layout import Part, own_part
+from posteriax.run.program import Program, streams
 
 DEFAULT_BATCH_SIZE = 64
 

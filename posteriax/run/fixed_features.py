@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from posteriax._internal.memory import RESIDENT_BYTES, needed_bytes, plan
-from posteriax.problem import Features, FixedPart, Problem
+from posteriax._internal.memory import RESIDENT_BYTES, needed_bytes, plan_chunks
+from posteriax.networks.tracing.fixed_part import Features, FixedPart
+from posteriax.problem import Problem
 from posteriax.run.feeding import PreparedData
 
 
@@ -70,7 +71,7 @@ def compute_features(part: FixedPart, x: Any) -> Features:
         run = jax.jit(part.features).lower(specs).compile()
         return run, needed_bytes(run)
 
-    chunks = plan(compiled, draws=1, examples=n, draw_bytes=0, couples_examples=lambda: False)
+    chunks = plan_chunks(compiled, draws=1, examples=n, draw_bytes=0, couples_examples=lambda: False)
     kept = jax.tree.map(lambda spec: np.empty((n, *spec.shape), spec.dtype), part.spec)
     for start, chunk in chunks.chunks(x):
         values = jax.device_get(chunks.run(chunk))

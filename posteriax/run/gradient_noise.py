@@ -23,9 +23,11 @@ import optax
 
 from posteriax._internal.checks import check_count
 from posteriax._internal.running_moments import add_value
-from posteriax.data import Batch
-from posteriax.methods import Kernel, Method, OptimizingKernel, Task, same_for_all_members
-from posteriax.posterior import Posterior, Trace
+from posteriax.data.batches import Batch
+from posteriax.methods.ensemble import same_for_all_members
+from posteriax.methods.method import Kernel, Method, OptimizingKernel, Task
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
 FIELD = "gradient_noise"

@@ -1,4 +1,12 @@
-"""The loop that drives every run: compiled chunks of steps, with observers called between them."""
+"""The loop that drives every run: compiled chunks of steps, with observers called between them.
+
+Observers of every run: progress, Ctrl-C, and the check of a sampler's warm-up.
+
+What processes that make a run together must agree on after every chunk of steps.
+
+Each measures its own time, and a signal may reach one of them only. All go on with the times of process 0, which decide
+how long the next chunk is and when a checkpoint is due, and all stop if one of them was asked to.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from posteriax import distributed
+from posteriax._internal.interruption import Stop
 from posteriax._internal.leaf_paths import leaf_paths
-from posteriax.posterior import Trace
+from posteriax._internal.progress import Progress
+from posteriax.posterior.trace import Trace
 from posteriax.run.feeding import Supply
-from posteriax.run.keys import Streams
-from posteriax.run.program import Program
+from posteriax.run.program import Program, Streams
 
 SECONDS_PER_CHUNK = 0.5  # how often observers are called
 
@@ -165,3 +174,62 @@ def _what_went_wrong(program: Program, states: Any, reached: int, infos: Any) ->
         f"{program.method.name} stopped at step {reached} of {program.task.steps}: {infos._fields[0]} is not finite, "
         f"and {where}. A smaller learning rate or step size, scaled inputs or a narrower prior usually help."
     )
+
+
+class ShowProgress(Observer):
+    """Shows the rate, the remaining time, the first quantity that steps record, and what other observers have found."""
+
+    def __init__(self, bar: Progress, others: Sequence[Observer] = ()):
+        self.bar, self.others = bar, others
+
+    def after_chunk(self, run: Run) -> None:
+        infos = run.recorded[-1]
+        recorded = f"{infos._fields[0]} {float(np.mean(infos[0][-100:])):.4g}"
+        found = [headline for observer in self.others if (headline := observer.headline())]
+        self.bar.update(run.step, run.rate, ", ".join([recorded, *found]))
+
+
+class StopOnInterrupt(Observer):
+    """Ends the run after the chunk in which Ctrl-C was pressed."""
+
+    def __init__(self, stop: Stop):
+        self.stop = stop
+
+    def asks_to_stop(self) -> bool:
+        return self.stop.asked
+
+
+class CheckWarmup(Observer):
+    """Lets the sampler check its own warm-up, and raise if it has failed."""
+
+    def __init__(self, program: Program):
+        self.program, self.warmup = program, program.task.warmup
+
+    def next_stop(self, step: int) -> int | None:
+        return self.warmup if step < self.warmup else None
+
+    def after_chunk(self, run: Run) -> None:
+        if self.warmup and run.step == self.warmup:
+            self.program.kernel.check_warmup(trace_of(self.program, run.recorded))
+
+
+class SyncProcesses:
+    """Settles rate, time and requests to stop after every chunk.
+
+    Args:
+        stop: whether this process was asked to stop.
+
+    Attributes:
+        stop: whether the run should stop; the same in all processes.
+    """
+
+    def __init__(self, stop: Stop):
+        self._own = stop
+        self.stop = Stop() if distributed.several() else stop
+
+    def __call__(self, run: Run) -> None:
+        if not distributed.several():
+            return
+        said = distributed.exchange([self._own.asked, run.rate, run.seconds], f"taking steps to {run.step}")
+        self.stop.asked = any(asked for asked, _, _ in said)
+        _, run.rate, run.seconds = said[0]

@@ -1,4 +1,6 @@
-"""The compiled parts of a run: starting all members, and a chunk of steps of all members.
+"""The random streams of a run: each member has its own, whatever device it runs on.
+
+The compiled parts of a run: starting all members, and a chunk of steps of all members.
 
 The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
 how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
@@ -15,7 +17,7 @@ has the same values however the batch is split, since JAX derives it from the ke
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +28,30 @@ from jax.sharding import PartitionSpec as P
 from posteriax import distributed
 from posteriax._internal import cpu_tuning
 from posteriax._internal.memory import CHUNK_BYTES
-from posteriax.data import Augmentation, Batch, Minibatches, full_batch
-from posteriax.methods import Members
-from posteriax.run.keys import Streams, streams
-from posteriax.run.sharding import split_state
+from posteriax.data.augmentation import Augmentation
+from posteriax.data.batches import Batch, Minibatches, full_batch
+from posteriax.methods.ensemble import Members
+from posteriax.run.layout import split_state
+
+AUGMENT = 0x617567
+
+
+class Streams(NamedTuple):
+    """Independent keys of one member: for its start, its steps, the order of its data, and their augmentation."""
+
+    start: jax.Array
+    steps: jax.Array
+    order: jax.Array
+    augment: jax.Array
+
+
+def streams(key: jax.Array, member: Any) -> Streams:
+    """The streams of one member of a run, from the run's key."""
+    own = jax.random.fold_in(key, member)
+    # folded in, not split off: the other streams are the same with and without augmentation
+    start, steps, order = jax.random.split(own, 3)
+    return Streams(start, steps, order, jax.random.fold_in(own, AUGMENT))
+
 
 STEPS_PER_CHUNK = 1000  # at the most
 

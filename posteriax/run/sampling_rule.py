@@ -15,9 +15,10 @@ import jax
 import numpy as np
 
 from posteriax._internal.checks import check_positive
-from posteriax.posterior import DrawsPosterior, Trace, take_draws
+from posteriax.posterior.draws import DrawsPosterior, take_draws
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Problem
-from posteriax.run.identity import digest_of
+from posteriax.run.checkpoint import digest
 from posteriax.run.loop import Observer, Run
 from posteriax.run.program import Program
 
@@ -27,7 +28,7 @@ WARMUP_CHUNK = 0.05  # seconds: steps may become a hundred times longer once a s
 EARLIEST = 0.25  # of the time: before, nothing is said about whether the rest suffices for the warm-up
 
 
-class Finding(NamedTuple):
+class DrawsVerdict(NamedTuple):
     """What a rule found in the draws so far.
 
     Args:
@@ -89,7 +90,7 @@ class SamplingRule(ABC):
         """What each draw is judged by, (draws, columns), all draws of a chain before those of the next."""
 
     @abstractmethod
-    def judge(self, values: np.ndarray) -> Finding:
+    def judge(self, values: np.ndarray) -> DrawsVerdict:
         """What the examined draws say, (chains, draws, columns)."""
 
 
@@ -97,7 +98,7 @@ class Look(NamedTuple):
     """A look at a run: draws of each chain so far, what was found, and how many of each chain's first to leave out."""
 
     draws: int
-    found: Finding
+    found: DrawsVerdict
     left_out: int
 
 
@@ -175,7 +176,7 @@ class StopSampling(Observer):
 
     @property
     def _settings(self) -> str:
-        return f"{self.rule.settings}, {digest_of(self.rule.inputs)}"
+        return f"{self.rule.settings}, {digest(self.rule.inputs)}"
 
     def saved(self) -> dict[str, Any]:
         looks = {"due": self.due, "looks": self.looks, "final": self.final}
@@ -218,4 +219,4 @@ class StopSampling(Observer):
 
 def _restored(look: list[Any]) -> Look:
     draws, found, left_out = look
-    return Look(draws, Finding(*found), left_out)
+    return Look(draws, DrawsVerdict(*found), left_out)

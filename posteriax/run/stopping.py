@@ -15,10 +15,11 @@ import numpy as np
 
 from posteriax import distributed
 from posteriax._internal.checks import check_count, check_data, check_positive
-from posteriax.data import is_large, is_loader
-from posteriax.posterior import Posterior, Trace
+from posteriax.data.sources import is_large, is_loader
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
 from posteriax.problem import Problem
-from posteriax.run.identity import digest_of
+from posteriax.run.checkpoint import digest
 from posteriax.run.loop import Observer, Run
 from posteriax.run.program import Program
 
@@ -131,7 +132,7 @@ class StopEarly(Observer):
 
     def identity(self) -> dict[str, str]:
         """What the run's result depends on, for its checkpoint."""
-        data = digest_of((self.held_out.x, self.held_out.y))
+        data = digest((self.held_out.x, self.held_out.y))
         return {"early stopping": f"{self.rule.settings}, patience {self.rule.patience}, every {self.every}, {data}"}
 
     def next_stop(self, step: int) -> int:

@@ -8,7 +8,8 @@ import numpy as np
 
 from posteriax import distributed
 from posteriax._internal.checks import check_count
-from posteriax.posterior import Posterior, Trace
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
 from posteriax.run.loop import Observer, Run
 from posteriax.run.program import Program
 

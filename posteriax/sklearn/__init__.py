@@ -8,7 +8,17 @@
 True
 """
 
-from posteriax.sklearn.classifiers import BayesianMLPClassifier, BayesianNetClassifier
-from posteriax.sklearn.regressors import BayesianMLPRegressor, BayesianNetRegressor
+from posteriax.tabular.estimators import (
+    BayesianMLPClassifier as BayesianMLPClassifier,
+)
+from posteriax.tabular.estimators import (
+    BayesianMLPRegressor as BayesianMLPRegressor,
+)
+from posteriax.tabular.estimators import (
+    BayesianNetClassifier as BayesianNetClassifier,
+)
+from posteriax.tabular.estimators import (
+    BayesianNetRegressor as BayesianNetRegressor,
+)
 
 __all__ = ["BayesianMLPClassifier", "BayesianMLPRegressor", "BayesianNetClassifier", "BayesianNetRegressor"]

@@ -3,6 +3,7 @@
 import difflib
 
 from posteriax.studies.bnn_posteriors import STUDY as BNN_POSTERIORS
+from posteriax.studies.claims import Verdict as Verdict
 from posteriax.studies.k_tied import STUDY as K_TIED
 from posteriax.studies.liberty_or_depth import STUDY as LIBERTY_OR_DEPTH
 from posteriax.studies.page import counts_of as counts_of
@@ -21,7 +22,6 @@ from posteriax.studies.study import Claim as Claim
 from posteriax.studies.study import Study as Study
 from posteriax.studies.study import Table as Table
 from posteriax.studies.variance_networks import STUDY as VARIANCE_NETWORKS
-from posteriax.studies.verdict import Verdict as Verdict
 from posteriax.studies.workbench import Workbench as Workbench
 
 _ALL: tuple[Study, ...] = (LIBERTY_OR_DEPTH, K_TIED, RANK_1, BNN_POSTERIORS, VARIANCE_NETWORKS)

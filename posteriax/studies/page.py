@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from posteriax._internal.plot_style import pyplot
-from posteriax.comparison import format_estimate
-from posteriax.metrics import Estimate
+from posteriax.metrics.estimate import format_estimate
+from posteriax.metrics.score import Estimate
+from posteriax.studies.claims import CONFIDENCE, FAILS, HOLDS, UNDECIDED, Verdict
 from posteriax.studies.results import Results, read_results
 from posteriax.studies.running import verdicts
 from posteriax.studies.study import Study, Table
-from posteriax.studies.verdict import CONFIDENCE, FAILS, HOLDS, UNDECIDED, Verdict
 
 DPI = 120
 FRONT_TITLE = "What the papers claim, and what holds here"

@@ -9,31 +9,50 @@ Images are channels-last, (height, width, channels). Networks with batch normali
 274042
 """
 
-from posteriax.zoo.cnn_lstm import CNNLSTM, cnn_lstm
-from posteriax.zoo.lenet import LeNet, lenet, lenet5
-from posteriax.zoo.lstm_classifier import LSTMClassifier, lstm
-from posteriax.zoo.mlp import MLP, mlp, uci_mlp
-from posteriax.zoo.mortality_lstm import MortalityLSTM, mortality_lstm
-from posteriax.zoo.parts import (
-    LSTM,
-    BatchNorm,
-    Conv,
-    Dense,
-    Embedding,
-    FilterResponseNorm,
-    LayerNorm,
-    Repeated,
-    SelfAttention,
-    average_pool,
-    max_pool,
+from posteriax.zoo.lenet import LeNet as LeNet
+from posteriax.zoo.lenet import lenet as lenet
+from posteriax.zoo.lenet import lenet5 as lenet5
+from posteriax.zoo.lstm import CNNLSTM as CNNLSTM
+from posteriax.zoo.lstm import LSTMClassifier as LSTMClassifier
+from posteriax.zoo.lstm import MortalityLSTM as MortalityLSTM
+from posteriax.zoo.lstm import cnn_lstm as cnn_lstm
+from posteriax.zoo.lstm import lstm as lstm
+from posteriax.zoo.lstm import mortality_lstm as mortality_lstm
+from posteriax.zoo.mlp import MLP as MLP
+from posteriax.zoo.mlp import mlp as mlp
+from posteriax.zoo.mlp import uci_mlp as uci_mlp
+from posteriax.zoo.parts.convolution import Conv as Conv
+from posteriax.zoo.parts.convolution import average_pool as average_pool
+from posteriax.zoo.parts.convolution import max_pool as max_pool
+from posteriax.zoo.parts.dense import Dense as Dense
+from posteriax.zoo.parts.dense import Embedding as Embedding
+from posteriax.zoo.parts.normalisation import (
+    BatchNorm as BatchNorm,
 )
-from posteriax.zoo.preresnet import PreResNet, preresnet
-from posteriax.zoo.resnet18 import ResNet18, resnet18
-from posteriax.zoo.resnet20 import ResNetFRN, resnet20
-from posteriax.zoo.resnet50 import ResNet50, resnet50
-from posteriax.zoo.vgg import VGG, vgg_like
-from posteriax.zoo.vit import ViT, vit, vit_tiny
-from posteriax.zoo.wide_resnet import WideResNet, wide_resnet
+from posteriax.zoo.parts.normalisation import (
+    FilterResponseNorm as FilterResponseNorm,
+)
+from posteriax.zoo.parts.normalisation import (
+    LayerNorm as LayerNorm,
+)
+from posteriax.zoo.parts.repeated import Repeated as Repeated
+from posteriax.zoo.parts.sequences import LSTM as LSTM
+from posteriax.zoo.parts.sequences import SelfAttention as SelfAttention
+from posteriax.zoo.resnets import PreResNet as PreResNet
+from posteriax.zoo.resnets import ResNet18 as ResNet18
+from posteriax.zoo.resnets import ResNet50 as ResNet50
+from posteriax.zoo.resnets import ResNetFRN as ResNetFRN
+from posteriax.zoo.resnets import WideResNet as WideResNet
+from posteriax.zoo.resnets import preresnet as preresnet
+from posteriax.zoo.resnets import resnet18 as resnet18
+from posteriax.zoo.resnets import resnet20 as resnet20
+from posteriax.zoo.resnets import resnet50 as resnet50
+from posteriax.zoo.resnets import wide_resnet as wide_resnet
+from posteriax.zoo.vgg import VGG as VGG
+from posteriax.zoo.vgg import vgg_like as vgg_like
+from posteriax.zoo.vit import ViT as ViT
+from posteriax.zoo.vit import vit as vit
+from posteriax.zoo.vit import vit_tiny as vit_tiny
 
 __all__ = [
     "CNNLSTM",

@@ -6,10 +6,8 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.convolution import Conv
+from posteriax.zoo.parts.convolution import Conv, check_shape, max_pool
 from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
-from posteriax.zoo.parts.image_shape import check_shape
-from posteriax.zoo.parts.pooling import max_pool
 
 Activation = Callable[[jax.Array], jax.Array]
 

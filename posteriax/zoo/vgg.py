@@ -5,12 +5,10 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.batch_norm import BatchNorm
-from posteriax.zoo.parts.convolution import Conv
+from posteriax.zoo.parts.convolution import Conv, check_shape, max_pool
 from posteriax.zoo.parts.dense import Dense, glorot_uniform
-from posteriax.zoo.parts.image_shape import check_shape
-from posteriax.zoo.parts.pooling import max_pool
-from posteriax.zoo.wide_resnet import Stateful
+from posteriax.zoo.parts.normalisation import BatchNorm
+from posteriax.zoo.resnets import Stateful
 
 STAGES = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # channels over the width, convolutions; a pooling after each
 RATES = (0.3, 0.4, 0.4, 0.4, 0.0)  # of dropout between the convolutions of a stage

@@ -6,16 +6,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.zoo.parts.attention import SelfAttention
+from posteriax.zoo.parts.convolution import check_shape
 from posteriax.zoo.parts.dense import Dense, Initializer
-from posteriax.zoo.parts.image_shape import check_shape
-from posteriax.zoo.parts.layer_norm import LayerNorm
+from posteriax.zoo.parts.normalisation import LayerNorm
 from posteriax.zoo.parts.repeated import Repeated
+from posteriax.zoo.parts.sequences import SelfAttention
 
 narrow_normal: Initializer = jax.nn.initializers.truncated_normal(0.02)  # Touvron et al. 2021
 
 
-class Block(eqx.Module):
+class TransformerBlock(eqx.Module):
     """x + attention(norm(x)), then x + mlp(norm(x)), with a hidden layer of four times the features and GELU."""
 
     norms: list[LayerNorm]
@@ -67,7 +67,7 @@ class ViT(eqx.Module):
         self.patches = Dense(patch * patch * channels, features, init=narrow_normal, key=keys[0])
         self.token = narrow_normal(keys[1], (1, features))
         self.positions = narrow_normal(keys[2], (count + 1, features))
-        self.blocks = Repeated(lambda key: Block(features, heads, key=key), depth, remat=remat, key=keys[3])
+        self.blocks = Repeated(lambda key: TransformerBlock(features, heads, key=key), depth, remat=remat, key=keys[3])
         self.norm = LayerNorm(features)
         self.out = Dense(features, classes, init=narrow_normal, key=keys[4])
         self.shape, self.patch = shape, patch

@@ -83,7 +83,7 @@ def test_it_is_the_product_of_layers_and_slopes_and_the_pattern_tells_them():
 
 
 def test_both_kinks_of_a_clip_and_those_behind_a_checkpoint_are_seen():
-    from posteriax.analysis.activation_patterns import activation_pattern
+    from posteriax.analysis.local_product_matrix import activation_pattern
 
     x = jnp.array([-1.0, 0.5, 3.0])
     clipped, behind = (activation_pattern(f, x) for f in (lambda a: jnp.clip(a, 0, 1), jax.checkpoint(jax.nn.relu)))

@@ -8,8 +8,7 @@ from by_hand import drawn, variational
 from scipy.linalg import sqrtm
 
 import posteriax as px
-from posteriax.analysis.mean_field_cost import expected_null, interval, kl_cost, w_cost, without_dependence
-from posteriax.analysis.wasserstein import wasserstein
+from posteriax.analysis.mean_field_cost import expected_null, interval, kl_cost, w_cost, wasserstein, without_dependence
 
 
 def gaussian_wasserstein(mean_1, cov_1, mean_2, cov_2):

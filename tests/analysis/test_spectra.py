@@ -55,14 +55,14 @@ def test_draws_and_mixtures_have_moments_too():
 
 @pytest.mark.slow
 def test_draws_on_disk_serve_as_those_in_memory(moons, tmp_path, monkeypatch):
-    from posteriax.posterior import stored_draws
+    from posteriax.posterior import draws
 
     problem = px.Problem(NET, px.Categorical())
     run = {"draws": 12, "chains": 2, "key": 0}
     memory = px.fit(problem, moons[0], px.HMC(warmup=5), **run)
-    monkeypatch.setattr(stored_draws, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(draws, "IN_MEMORY_BYTES", 0)
     disk = px.fit(problem, moons[0], px.HMC(warmup=5), checkpoint=tmp_path / "run", **run)
-    assert isinstance(jax.tree.leaves(disk.draws)[0], stored_draws.StoredDraws)
+    assert isinstance(jax.tree.leaves(disk.draws)[0], draws.StoredDraws)
     spectra = [px.analysis.spectra(posterior)["layers/0/weight"].scale for posterior in (memory, disk)]
     np.testing.assert_allclose(*spectra, rtol=1e-6)
     costs = [px.analysis.mean_field_cost(posterior, points=5).w for posterior in (memory, disk)]

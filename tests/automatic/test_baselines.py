@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import posteriax as px
-from posteriax.automatic import baseline_rows, baselines, fit_baselines
-from posteriax.automatic.baselines import PENALTIES
+from posteriax.tabular import baseline_rows, baselines, fit_baselines
+from posteriax.tabular.baselines import PENALTIES
 
 TREES = 40
 

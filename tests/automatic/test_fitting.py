@@ -10,9 +10,9 @@ import optax
 import pytest
 
 import posteriax as px
-from posteriax.automatic import Budget, Circumstances, fit_until_converged, fitting, recipe_of, seconds_of, why_unusable
-from posteriax.automatic.recipes import RECIPES
-from posteriax.sklearn import BayesianMLPRegressor
+from posteriax.tabular import Budget, Circumstances, fit_until_converged, fitting, recipe_of, seconds_of, why_unusable
+from posteriax.tabular.estimators import BayesianMLPRegressor
+from posteriax.tabular.recipes import RECIPES
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (120, 2)).astype(np.float32)

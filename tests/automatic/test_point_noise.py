@@ -11,8 +11,8 @@ import scipy.stats
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.automatic import fit_until_converged
-from posteriax.automatic.point_noise import underestimates_noise, with_own_noise, with_settled_noise
+from posteriax.tabular import fit_until_converged
+from posteriax.tabular.point_noise import underestimates_noise, with_own_noise, with_settled_noise
 
 NOISE = 0.3
 RNG = np.random.default_rng(0)

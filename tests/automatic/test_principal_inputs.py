@@ -9,9 +9,9 @@ import pytest
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.automatic import sample_reference
-from posteriax.automatic.principal_inputs import along_principal_inputs
 from posteriax.posterior import DrawsPosterior, Trace
+from posteriax.tabular import sample_reference
+from posteriax.tabular.principal_inputs import along_principal_inputs
 
 
 def correlated(rows=60, columns=3):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.automatic import reference, sample_reference
 from posteriax.posterior.draws import DrawsPosterior
-from posteriax.problem.problem import Latents
+from posteriax.problem import Latents
 from posteriax.run import loop, sampling_rule
+from posteriax.tabular import reference, sample_reference
 
 EXACT = known.linear_regression()
 X = EXACT.data[0]

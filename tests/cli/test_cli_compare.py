@@ -14,23 +14,22 @@ import pytest
 from typer.testing import CliRunner
 
 import posteriax as px
-from posteriax.automatic import RECIPES
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
-from posteriax.cli.no_code import fitting
-from posteriax.cli.no_code.comparing import Settings
-from posteriax.cli.no_code.description import load_described
-from posteriax.cli.no_code.fitting import check_methods
-from posteriax.cli.no_code.networks import Architecture, choose_network, make_problem
-from posteriax.cli.no_code.predicting import _columns, as_csv
-from posteriax.cli.no_code.units import in_units_of
-from posteriax.cli.user_data import DataError
-from posteriax.cli.user_data.data_files import prepare_folds, read_data
-from posteriax.cli.user_data.table_files import read_table
-from posteriax.cli.user_data.table_preparation import preparation_from_plain
-from posteriax.cli.user_data.targets import Classes, Quantity
-from posteriax.comparison.report.page import page
-from posteriax.problem.likelihoods import Units
+from posteriax.evaluation.report.page import page
+from posteriax.likelihoods import TargetUnits
+from posteriax.tabular import RECIPES, method_runs
+from posteriax.tabular.compare_file import CompareSettings
+from posteriax.tabular.data_files import prepare_folds, read_data
+from posteriax.tabular.description import load_described
+from posteriax.tabular.messages import TableError
+from posteriax.tabular.method_runs import check_methods
+from posteriax.tabular.networks import Architecture, choose_network, make_problem
+from posteriax.tabular.predict_file import _columns, as_csv
+from posteriax.tabular.preparation import preparation_from_plain
+from posteriax.tabular.table_files import read_table
+from posteriax.tabular.targets import Classes, Quantity
+from posteriax.tabular.units import in_units_of
 
 
 @pytest.fixture
@@ -129,12 +128,12 @@ def test_a_large_mean_costs_no_digits(tmp_path):
     y = 1e7 + np.sin(3 * x) + rng.normal(0, 0.3, 300)
     path = tmp_path / "far.csv"
     path.write_text("\n".join(["x,y", *(f"{a:.6f},{b:.6f}" for a, b in zip(x, y, strict=True))]) + "\n")
-    (prepared,) = prepare_folds(read_data(path), Settings(target="y"))
+    (prepared,) = prepare_folds(read_data(path), CompareSettings(target="y"))
     target = prepared.preparation.target
     problem = make_problem(choose_network((1,), 1, 240), target, 0)
     plain = px.fit(problem, prepared.train, px.MAP(optax.adam(1e-2)), steps=500, key=0)
     posterior, (x_test, y_test) = in_units_of(target, plain), prepared.test
-    table = px.compare({"far": posterior}, (x_test, Units(target.mean, target.scale).restore(y_test)))
+    table = px.compare({"far": posterior}, (x_test, TargetUnits(target.mean, target.scale).restore(y_test)))
     standard = px.compare({"near": plain}, prepared.test)
     for score, per_unit in (("rmse", True), ("crps", True), ("coverage_90", False)):
         scale = target.scale if per_unit else 1.0
@@ -171,9 +170,9 @@ class Interrupting:
 
 
 def test_ctrl_c_keeps_what_is_done(run, tmp_path, monkeypatch):
-    real = fitting.estimator_of
+    real = method_runs.estimator_of
     chosen = lambda name, *rest: Interrupting() if name == "ensemble" else real(name, *rest)  # noqa: E731
-    monkeypatch.setattr(fitting, "estimator_of", chosen)
+    monkeypatch.setattr(method_runs, "estimator_of", chosen)
     result, out, folder = compare(run, write_trees(tmp_path / "trees.csv"), "old", "age", "map,ensemble,rank-1")
     assert "ensemble: interrupted" in result.stdout and "rank-1" not in result.stdout
     assert out.exists() and [path.name for path in folder.glob("*.posterior")] == ["map.posterior"]
@@ -206,7 +205,7 @@ def test_images_are_compared_and_predicted(run, tmp_path):
 
 def test_methods_are_chosen_by_name_and_all_are_documented(run):
     assert check_methods(["hmc", " MAP", "hmc"]) == ["hmc", "map"]
-    with pytest.raises(DataError, match="unknown method 'magic'; there are map, ensemble"):
+    with pytest.raises(TableError, match="unknown method 'magic'; there are map, ensemble"):
         check_methods(["map", "magic"])
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
     for name in RECIPES:
@@ -255,16 +254,16 @@ def test_a_posterior_without_its_description_or_with_another_is_refused(run, tmp
     beside = folder / "map.posterior.json"
     plain = json.loads(beside.read_text())
     beside.write_text(json.dumps(plain | {"posterior": "0" * 64}))
-    with pytest.raises(DataError, match="describes a different posterior"):
+    with pytest.raises(TableError, match="describes a different posterior"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 99}))
-    with pytest.raises(DataError, match=r"json has version 99, but this posteriax reads versions up to 3"):
+    with pytest.raises(TableError, match=r"json has version 99, but this posteriax reads versions up to 3"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 1}))  # of the version before: the same without dates and pooling
     load_described(folder / "map.posterior")
     for damaged in ("{", "[]", json.dumps(plain | {"network": {}}), json.dumps(plain | {"format": "cake"})):
         beside.write_text(damaged)
-        with pytest.raises(DataError, match="damaged, or not the description"):
+        with pytest.raises(TableError, match="damaged, or not the description"):
             load_described(folder / "map.posterior")
     beside.unlink()
     done = run("predict", folder / "map.posterior", data)

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posteriax.cli.user_data import DataError
-from posteriax.cli.user_data.array_files import Arrays
-from posteriax.cli.user_data.columns import Date, Number
-from posteriax.cli.user_data.data_files import prepare_folds, prepare_whole, read_data
-from posteriax.cli.user_data.number_formats import NumberFormat
-from posteriax.cli.user_data.preparation import preparation_from_plain
-from posteriax.cli.user_data.settings import DataSettings
-from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.targets import Classes, Counts, Quantity
-from posteriax.problem import Categorical, Normal, Poisson
+from posteriax.likelihoods import Categorical, Normal, Poisson
+from posteriax.tabular.array_files import Arrays
+from posteriax.tabular.columns import Date, Number
+from posteriax.tabular.data_files import prepare_folds, prepare_whole, read_data
+from posteriax.tabular.messages import TableError
+from posteriax.tabular.number_formats import NumberFormat
+from posteriax.tabular.preparation import preparation_from_plain
+from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.table import Table
+from posteriax.tabular.targets import Classes, Counts, Quantity
 
 pytestmark = pytest.mark.quick
 
@@ -358,7 +358,7 @@ BAD = {
 def test_what_cannot_be_done_is_one_line(read, target, settings, message):
     era = (np.arange(ROWS) >= 60) * 1
     table = read(trees(era=era, planet=3, old=np.where(era, "yes", "no")))
-    with pytest.raises(DataError, match=message) as found:
+    with pytest.raises(TableError, match=message) as found:
         prepare_folds(table, DataSettings(target=target, **settings))
     assert "\n" not in str(found.value)
 

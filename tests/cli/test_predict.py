@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 import posteriax as px
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
-from posteriax.cli.no_code.description import Description, load_described, path_beside, save_described
-from posteriax.cli.no_code.networks import choose_network, make_problem
-from posteriax.cli.user_data import DataError
-from posteriax.cli.user_data.data_files import prepare_whole, read_data
-from posteriax.cli.user_data.settings import DataSettings
+from posteriax.tabular.data_files import prepare_whole, read_data
+from posteriax.tabular.description import Description, load_described, path_beside, save_described
+from posteriax.tabular.messages import TableError
+from posteriax.tabular.networks import choose_network, make_problem
+from posteriax.tabular.settings import DataSettings
 
 ROWS = 64
 
@@ -181,7 +181,7 @@ def test_descriptions_of_earlier_versions_are_read(posterior, tmp_path):
     np.testing.assert_array_equal(found.preparation.inputs(table), new.preparation.inputs(table))
     assert found.preparation.ids == ()
     path_beside(tmp_path / "old.posterior").write_text(json.dumps(plain | {"version": 4}))
-    with pytest.raises(DataError, match="has version 4, but this posteriax reads versions up to 3"):
+    with pytest.raises(TableError, match="has version 4, but this posteriax reads versions up to 3"):
         load_described(tmp_path / "old.posterior")
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posteriax.cli.user_data import DataError
-from posteriax.cli.user_data.data_files import prepare_folds, read_data
-from posteriax.cli.user_data.prepared import join_tests
-from posteriax.cli.user_data.settings import DataSettings
-from posteriax.cli.user_data.splitting import make_splits, split_rows
-from posteriax.cli.user_data.table import Table
+from posteriax.tabular.data_files import prepare_folds, read_data
+from posteriax.tabular.messages import TableError
+from posteriax.tabular.prepared import join_tests
+from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.splitting import make_splits, split_rows
+from posteriax.tabular.table import Table
 
 pytestmark = pytest.mark.quick
 
@@ -206,6 +206,6 @@ BAD_TEST_FILES = {
 @pytest.mark.parametrize(("change", "target", "message"), BAD_TEST_FILES.values(), ids=BAD_TEST_FILES)
 def test_a_test_file_that_does_not_fit_is_one_line(files, change, target, message):
     train, test = files(train=trees(80, 0), test=change(trees(30, 1)))
-    with pytest.raises(DataError, match=message) as found:
+    with pytest.raises(TableError, match=message) as found:
         folds_of(read_data(train), target, test=test)
     assert "\n" not in str(found.value)

@@ -8,18 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posteriax.cli.user_data import DataError
-from posteriax.cli.user_data.array_files import joined, read_npz, table_of
-from posteriax.cli.user_data.columns import Category, Number
-from posteriax.cli.user_data.image_preparation import images_from_plain, prepare_images
-from posteriax.cli.user_data.new_rows import compare_with_training
-from posteriax.cli.user_data.settings import DataSettings
-from posteriax.cli.user_data.table import Table
-from posteriax.cli.user_data.table_files import read_table
-from posteriax.cli.user_data.table_preparation import preparation_from_plain
-from posteriax.cli.user_data.table_preparation import prepare as prepare_table
-from posteriax.cli.user_data.targets import Classes, Quantity
-from posteriax.cli.user_data.tasks import infer_task
+from posteriax.tabular.array_files import joined, read_npz, table_of
+from posteriax.tabular.columns import Category, Number
+from posteriax.tabular.image_preparation import images_from_plain, prepare_images
+from posteriax.tabular.messages import TableError
+from posteriax.tabular.preparation import compare_with_training, preparation_from_plain
+from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.table import Table
+from posteriax.tabular.table_files import read_table
+from posteriax.tabular.table_preparation import prepare as prepare_table
+from posteriax.tabular.targets import Classes, Quantity, infer_task
 
 pytestmark = pytest.mark.quick
 
@@ -121,7 +119,7 @@ def test_a_format_that_needs_another_package_says_so(write, monkeypatch, reader,
         raise ImportError(package)
 
     monkeypatch.setattr(pd, reader, missing)
-    with pytest.raises(DataError, match=rf"needs {package}: pip install 'posteriax\[tables\]'"):
+    with pytest.raises(TableError, match=rf"needs {package}: pip install 'posteriax\[tables\]'"):
         read_table(write(content))
 
 
@@ -243,7 +241,7 @@ def test_a_year_is_not_taken_for_a_row_number_and_what_is_can_be_kept(write):
     years = rows(header="year,y", row=lambda i: f"{1990 + i},{i % 2}")
     assert len(prepare(read_table(write(years)), "y").preparation.columns) == 1
     numbered = read_table(write(rows(header="height,y", row=lambda i: f"{i},{i % 2}")))
-    with pytest.raises(DataError, match=r"no usable columns.*numbers the rows.*--keep height"):
+    with pytest.raises(TableError, match=r"no usable columns.*numbers the rows.*--keep height"):
         prepare(numbered, "y")
     (column,) = prepare(numbered, "y", keep=["height"]).preparation.columns
     assert column.name == "height"
@@ -346,7 +344,7 @@ BAD = {
 
 @pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
 def test_a_bad_table_is_told_what_is_wrong(write, content, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(TableError, match=message):
         prepare(read_table(write(content)), "y")
 
 
@@ -354,7 +352,7 @@ def test_columns_can_be_left_out_or_made_categories(write):
     text = rows(row=lambda i: f"{i % 4},name {i},{i % 2}")
     prepared = prepare(read_table(write(text)), "y", drop=["kind"], categories=["height"])
     assert prepared.preparation.columns == (Category("height", ("0", "1", "2", "3")),)
-    with pytest.raises(DataError, match="no column 'colour'"):
+    with pytest.raises(TableError, match="no column 'colour'"):
         prepare(read_table(write(text)), "y", drop=["colour"])
 
 
@@ -407,11 +405,11 @@ BAD_ARRAYS = {
 @pytest.mark.parametrize(("arrays", "message"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
 def test_bad_arrays_are_told_what_is_wrong(tmp_path, arrays, message):
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(TableError, match=message):
         prepare_images(read_npz(tmp_path / "a.npz"))
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip at all", b"PK\x03\x04 broken"], ids=["empty", "text", "broken"])
 def test_a_file_that_is_no_npz_is_told_so(write, content):
-    with pytest.raises(DataError, match=r"empty|not an NPZ file|Python objects"):
+    with pytest.raises(TableError, match=r"empty|not an NPZ file|Python objects"):
         read_npz(write(content, "a.npz"))

@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 import posteriax as px
 from posteriax import families as q
 from posteriax._internal import memory
-from posteriax.comparison.attack_gradient import slope_of_draws
+from posteriax.evaluation.robustness.attack import slope_of_draws
 from posteriax.posterior import DrawsPosterior, VariationalPosterior, plan_program
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.comparison.report.page import page
+from posteriax.evaluation.report.page import page
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.comparison.column_effects import BAND
+from posteriax.evaluation.partial_dependence import BAND
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)).astype(np.float32)

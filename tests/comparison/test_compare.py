@@ -7,9 +7,9 @@ import pytest
 import scipy.special
 
 import posteriax as px
-from posteriax.comparison.recalibration import best_temperature
-from posteriax.comparison.report.page import page
-from posteriax.comparison.significance import best_and_ties
+from posteriax.evaluation.report.page import page
+from posteriax.evaluation.robustness.recalibration import best_temperature
+from posteriax.evaluation.significance import best_and_ties
 from posteriax.metrics import BinnedGaps
 
 RNG = np.random.default_rng(0)

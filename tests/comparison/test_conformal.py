@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm, poisson
 
 import posteriax as px
-from posteriax.problem import InUnits
+from posteriax.likelihoods import InUnits
 
 RNG = np.random.default_rng(0)
 

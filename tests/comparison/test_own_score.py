@@ -7,11 +7,11 @@ import pytest
 import scipy.stats
 
 import posteriax as px
-from posteriax.comparison import Comparison
-from posteriax.comparison.report import chart_data
-from posteriax.comparison.report.page import page
-from posteriax.comparison.report.wording import fidelity
-from posteriax.comparison.significance import significantly_differ
+from posteriax.evaluation import Comparison
+from posteriax.evaluation.report import chart_data
+from posteriax.evaluation.report.html_text import fidelity
+from posteriax.evaluation.report.page import page
+from posteriax.evaluation.significance import significantly_differ
 from posteriax.metrics import Estimate, Mean, Reduction, RootMean, Score
 
 CLASSES, N = 6, 400

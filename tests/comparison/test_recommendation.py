@@ -7,14 +7,13 @@ import pytest
 from scipy.stats import spearmanr
 
 import posteriax as px
-from posteriax.comparison import Comparison
-from posteriax.comparison.chart_summaries import ChartSummary, chart_summary
-from posteriax.comparison.comparison import Cost
-from posteriax.comparison.disagreements import find_disagreements
-from posteriax.comparison.recommendation import not_worse
-from posteriax.comparison.trust import trust_in
-from posteriax.comparison.uncertainty_tenths import tenths_of_classes, tenths_of_numbers
 from posteriax.diagnostics.reference import ReferenceCheck
+from posteriax.evaluation import Comparison
+from posteriax.evaluation.chart_summaries import ChartSummary, chart_summary, find_disagreements
+from posteriax.evaluation.comparison import Cost
+from posteriax.evaluation.recommend import not_worse
+from posteriax.evaluation.trust import trust_in
+from posteriax.evaluation.uncertainty_deciles import class_deciles, number_deciles
 from posteriax.metrics import Estimate
 
 pytestmark = pytest.mark.quick
@@ -31,7 +30,7 @@ def of_intervals(share, n=400):
     """A chart whose 90 % intervals hold this share in every tenth."""
     spread = np.linspace(1, 2, n)
     inside = np.tile(np.arange(20) < round(20 * share), n // 20).astype(float)
-    return ChartSummary(entropies=spread, tenths=tenths_of_numbers(spread, spread, inside))
+    return ChartSummary(entropies=spread, tenths=number_deciles(spread, spread, inside))
 
 
 def test_the_only_one_that_is_not_worse_is_clear():
@@ -137,7 +136,7 @@ def test_calibrated_intervals_are_seldom_called_wrong():
     for _ in range(400):
         spread = rng.gamma(5, 1, 500)
         error = rng.normal(size=500) * spread
-        verdicts.append(trust_in(ChartSummary(tenths=tenths_of_numbers(spread, error, np.abs(error) < 1.645 * spread))))
+        verdicts.append(trust_in(ChartSummary(tenths=number_deciles(spread, error, np.abs(error) < 1.645 * spread))))
     wrong = np.mean([not verdict.calibrated for verdict in verdicts])
     assert wrong < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
     where = np.mean([any("over-confident in" in text for text in verdict.sentences) for verdict in verdicts])
@@ -150,7 +149,7 @@ def test_over_confidence_is_found_where_it_is():
     spread = np.sort(rng.gamma(5, 1, 2000))
     error = rng.normal(size=2000) * spread
     error[:200] *= 3  # in the most certain tenth
-    found = trust_in(ChartSummary(tenths=tenths_of_numbers(spread, error, np.abs(error) < 1.645 * spread)))
+    found = trust_in(ChartSummary(tenths=number_deciles(spread, error, np.abs(error) < 1.645 * spread)))
     assert found.bias == "over-confident"
     assert any("It is over-confident in the most certain tenth of its predictions" in text for text in found.sentences)
 
@@ -174,14 +173,14 @@ def test_probabilities_that_boast_are_called_over_confident():
 def test_tenths_are_those_of_numpy():
     rng = np.random.default_rng(3)
     spread, error = rng.gamma(3, 1, 1000), rng.normal(size=1000)
-    found = tenths_of_numbers(spread, error, np.ones(1000))
+    found = number_deciles(spread, error, np.ones(1000))
     order = np.argsort(spread).reshape(10, 100)
     np.testing.assert_allclose(found.expected, np.sqrt((spread[order] ** 2).mean(axis=1)))
     np.testing.assert_allclose(found.observed, np.sqrt((error[order] ** 2).mean(axis=1)))
     assert found.rank_correlation == pytest.approx(spearmanr(spread, np.abs(error)).statistic)
-    few = tenths_of_classes(rng.uniform(0.5, 1, 37), rng.uniform(size=37) < 0.5)
+    few = class_deciles(rng.uniform(0.5, 1, 37), rng.uniform(size=37) < 0.5)
     assert few.count.tolist() == [13, 12, 12]
-    assert len(tenths_of_numbers(np.full(100, 2.0), error[:100], np.ones(100)).count) == 1
+    assert len(number_deciles(np.full(100, 2.0), error[:100], np.ones(100)).count) == 1
 
 
 # -- disagreements

@@ -9,9 +9,9 @@ from scipy.stats import chi2_contingency, ks_2samp
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import posteriax as px
-from posteriax.comparison.shift import SIGNIFICANT, Change, TwoSample, detection
-from posteriax.problem.predictive.classes import ClassSums, ReducedClassPredictive
-from posteriax.problem.predictive.numbers import NumberSums, ReducedNumberPredictive
+from posteriax.evaluation.robustness.shift import SIGNIFICANT, Change, TwoSample, detection
+from posteriax.likelihoods.classes import ClassSums, ReducedClassPredictive
+from posteriax.likelihoods.number_predictive import NumberSums, ReducedNumberPredictive
 
 
 def classes(seed, n=200, sharpness=3.0, tilt=0.0, draws=4):

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from posteriax.comparison.difference_of_gaps import compare_gaps
-from posteriax.comparison.difference_of_means import compare_means
-from posteriax.comparison.significance import best_and_ties, significantly_differ
+from posteriax.evaluation.significance import best_and_ties, calibration_test, paired_test, significantly_differ
 from posteriax.metrics import BinnedGaps
 
 pytestmark = pytest.mark.quick
@@ -52,7 +50,7 @@ def test_seeds_alone_would_not_do_where_methods_differ_by_example():
     for _ in range(300):
         side = np.sign(rng.normal(size=100))
         one, other = (0.01 * rng.normal(size=(3, 100)) + sign * side for sign in (1, -1))
-        called += compare_means(one, other).p_value < LEVEL
+        called += paired_test(one, other).p_value < LEVEL
         by_seeds += scipy.stats.ttest_ind(one.mean(axis=1), other.mean(axis=1)).pvalue < LEVEL
     assert called <= most(300, 0.07)
     assert by_seeds > 200
@@ -60,7 +58,7 @@ def test_seeds_alone_would_not_do_where_methods_differ_by_example():
 
 def test_one_run_each_is_the_paired_t_test_of_scipy():
     one, other = np.random.default_rng(3).normal(size=(2, 40))
-    found = compare_means(one[None], other[None])
+    found = paired_test(one[None], other[None])
     assert found.p_value == pytest.approx(scipy.stats.ttest_rel(one, other).pvalue)
     assert found.value == pytest.approx(one.mean() - other.mean())
 
@@ -69,7 +67,7 @@ def test_equal_methods_without_noise_of_examples_is_welchs_t_test_of_scipy():
     rng = np.random.default_rng(4)
     one, other = rng.normal(size=(3, 1)) + np.zeros((3, 50)), 2 * rng.normal(size=(5, 1)) + np.zeros((5, 50))
     truth = scipy.stats.ttest_ind(one[:, 0], other[:, 0], equal_var=False).pvalue
-    assert compare_means(one, other).p_value == pytest.approx(truth)
+    assert paired_test(one, other).p_value == pytest.approx(truth)
 
 
 def test_right_and_wrong_are_compared_by_the_mid_p_of_mcnemar():
@@ -77,7 +75,7 @@ def test_right_and_wrong_are_compared_by_the_mid_p_of_mcnemar():
     other = np.r_[np.zeros(9), np.ones(2), np.ones(80)]
     exact = scipy.stats.binomtest(2, 11).pvalue
     truth = exact - scipy.stats.binom.pmf(2, 11, 0.5)
-    assert compare_means(one[None], other[None]).p_value == pytest.approx(truth)
+    assert paired_test(one[None], other[None]).p_value == pytest.approx(truth)
 
 
 def honest(rng, low, high, n, off=0.0):
@@ -111,7 +109,9 @@ def test_calibration_over_seeds_is_seldom_called_different_for_unequal_sharpness
     rng, called = np.random.default_rng(7), 0
     for _ in range(60):
         one = [BinnedGaps().gaps(honest(rng, 0.5, 1.0, 500)) for _ in range(3)]
-        called += compare_gaps(one, [BinnedGaps().gaps(honest(rng, 0.94, 0.99, 500)) for _ in range(3)]).p_value < LEVEL
+        called += (
+            calibration_test(one, [BinnedGaps().gaps(honest(rng, 0.94, 0.99, 500)) for _ in range(3)]).p_value < LEVEL
+        )
     assert called <= most(60, 0.07)
 
 

@@ -12,9 +12,9 @@ from scipy import stats
 from test_sources import Batches, final
 
 import posteriax as px
+from posteriax._internal.tensor_file import write_tensors
 from posteriax.data import Augmentation, RandomCrop, RandomFlip
 from posteriax.run import checkpoint, loop
-from posteriax.run.checkpoint import write_tensors
 
 KEY = jax.random.key(0)
 

@@ -13,8 +13,8 @@ from PIL import Image
 from scipy import ndimage, stats
 
 import posteriax as px
-from posteriax.data.corruptions import axis_maps, blur, colour, jpeg, line_blur, plasma, poisson, suite
-from posteriax.data.corruptions import corrupt as corruptions_corrupt
+from posteriax.data import corrupt as corruptions_corrupt
+from posteriax.data.corruptions import blur, digital, image_operations, noise, suite, weather
 from posteriax.data.corruptions.uniforms import uniforms
 
 KINDS = px.data.CORRUPTIONS + px.data.EXTRA_CORRUPTIONS
@@ -171,7 +171,7 @@ def test_shot_noise_is_poisson():
 @pytest.mark.parametrize("rate", [0.0, 0.3, 4.0, 9.99, 10.0, 25.0, 500.0])
 def test_poisson_counts_are_quantiles(rate):
     u = (np.arange(2**18) + 0.5) / 2**18
-    counts = np.asarray(poisson.poisson(jnp.asarray(u, jnp.float32), jnp.full(u.shape, rate))).astype(int)
+    counts = np.asarray(noise.poisson(jnp.asarray(u, jnp.float32), jnp.full(u.shape, rate))).astype(int)
     share = np.bincount(counts) / u.size
     total_variation = 0.5 * np.abs(share - stats.poisson.pmf(np.arange(len(share)), rate)).sum()
     assert total_variation < 1e-3
@@ -220,7 +220,7 @@ def test_saturate_scales_the_saturation(severity, scale, shift):
 
 
 def test_luminance_of_grey_is_grey():
-    np.testing.assert_allclose(colour.luminance(jnp.full((3, 2, 2), 0.3)), np.full((1, 2, 2), 0.3), rtol=1e-6)
+    np.testing.assert_allclose(image_operations.luminance(jnp.full((3, 2, 2), 0.3)), np.full((1, 2, 2), 0.3), rtol=1e-6)
 
 
 @pytest.mark.parametrize("severity", [1, 4, 5])
@@ -261,7 +261,7 @@ def test_zoom_is_scipys_of_the_middle(zoom):
     start = (32 - kept) // 2
     enlarged = ndimage.zoom(image[start : start + kept, start : start + kept], zoom, order=1)
     trim = (len(enlarged) - 32) // 2
-    matrix = axis_maps.zoom_matrix(32, zoom)
+    matrix = image_operations.zoom_matrix(32, zoom)
     np.testing.assert_allclose(matrix @ image @ matrix.T, enlarged[trim:, trim:][:32, :32], atol=1e-5)
 
 
@@ -269,11 +269,11 @@ def test_motion_blur_of_a_point_is_a_line():
     image = np.zeros((1, 33, 33), np.float32)
     image[0, 16, 16] = 1
     # a pixel shows what lies ahead, so the point leaves a trace behind: at 0 degrees to its left
-    trace = np.asarray(line_blur.line_blur(jnp.asarray(image), 0.0, 6, 2.0))[0]
+    trace = np.asarray(blur.line_blur(jnp.asarray(image), 0.0, 6, 2.0))[0]
     weights = np.exp(-0.5 * (np.arange(9) / 2) ** 2)
     np.testing.assert_allclose(trace[16, 16:7:-1], weights / weights.sum(), atol=1e-6)
     assert trace.sum() == pytest.approx(1, abs=1e-5)
-    slanted = np.asarray(line_blur.line_blur(jnp.asarray(image), 45.0, 6, 2.0))[0]
+    slanted = np.asarray(blur.line_blur(jnp.asarray(image), 45.0, 6, 2.0))[0]
     rows, columns = np.nonzero(slanted)
     np.testing.assert_array_equal(rows, columns)
 
@@ -296,7 +296,7 @@ def test_fog_is_a_rescaled_cloud():
 
 def test_clouds_are_rougher_with_less_decay():
     u = uniforms(jax.random.key(0), 0, 64, 1024)
-    clouds = jax.jit(lambda decay: jax.vmap(lambda v: plasma.plasma(v, 32, 32, decay))(u))
+    clouds = jax.jit(lambda decay: jax.vmap(lambda v: weather.plasma(v, 32, 32, decay))(u))
     rough = [float(jnp.abs(jnp.diff(clouds(decay), axis=-1)).mean()) for decay in (1.5, 2.0, 3.0)]
     assert rough == sorted(rough, reverse=True)
 
@@ -333,10 +333,10 @@ def test_jpeg_is_pillows(channels, size):
 
 def test_jpeg_at_quality_100_loses_next_to_nothing():
     image = np.moveaxis(scenes(1)[0], -1, 0)
-    assert np.abs(255 * (jpeg.jpeg_compression(None, jnp.asarray(image[:1]), 100) - image[:1])).max() < 2.1
+    assert np.abs(255 * (digital.jpeg_compression(None, jnp.asarray(image[:1]), 100) - image[:1])).max() < 2.1
     ramp = np.linspace(0, 1, 32)
     smooth = np.stack([*np.meshgrid(ramp, ramp), np.full((32, 32), 0.5)])
-    assert np.abs(255 * (jpeg.jpeg_compression(None, jnp.asarray(smooth), 100) - smooth)).max() < 6
+    assert np.abs(255 * (digital.jpeg_compression(None, jnp.asarray(smooth), 100) - smooth)).max() < 6
 
 
 def test_snow_and_frost_brighten():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posteriax import diagnostics
-from posteriax.diagnostics import columns
+from posteriax.diagnostics import chains
 
 pytestmark = pytest.mark.quick
 
@@ -122,7 +122,7 @@ def test_blocks_of_columns_change_nothing(monkeypatch):
     draws = autoregressive(0.5, (4, 50, 3, 7)).astype(np.float32)
     functions = [getattr(diagnostics, name) for name in (*ARVIZ, "rhat_between")]
     whole = [function(draws) for function in functions]
-    monkeypatch.setattr(columns, "BLOCK_VALUES", 4 * 50 * 5)
+    monkeypatch.setattr(chains, "BLOCK_VALUES", 4 * 50 * 5)
     for function, expected in zip(functions, whole, strict=True):
         value = function(draws)
         assert value.shape == (3, 7)

@@ -12,8 +12,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.diagnostics import weights_and_predictions
-from posteriax.diagnostics.agreement import compare_chains, rhat_by_chance
+from posteriax.diagnostics import chain_agreement
+from posteriax.diagnostics.chain_agreement import compare_chains, rhat_by_chance
 from posteriax.posterior import DrawsPosterior
 from posteriax.problem import Latents
 
@@ -310,7 +310,7 @@ def test_low_acceptance_and_energy():
 
 
 def test_large_leaves_and_test_sets_are_sampled(monkeypatch):
-    monkeypatch.setattr(weights_and_predictions, "LOOKED_AT", 5)
+    monkeypatch.setattr(chain_agreement, "LOOKED_AT", 5)
     diagnosis = made_up().diagnose(X)
     assert (diagnosis.predictions.looked_at, diagnosis.predictions.size) == (5, 30)
     assert (diagnosis.leaves[2].looked_at, diagnosis.leaves[2].size) == (5, 6)
@@ -321,8 +321,8 @@ def test_large_leaves_and_test_sets_are_sampled(monkeypatch):
 def test_parts_change_nothing(monkeypatch):
     """Leaves are read and predictions made in parts; here one draw and a few test points at a time."""
     whole = made_up(move(2)).diagnose(X)
-    monkeypatch.setattr(weights_and_predictions, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(weights_and_predictions, "PREDICTION_BYTES", 4 * 2000 * 3 * 7)
+    monkeypatch.setattr(chain_agreement, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(chain_agreement, "PREDICTION_BYTES", 4 * 2000 * 3 * 7)
     parts = made_up(move(2)).diagnose(X)
     assert parts.leaves == whole.leaves
     assert parts.verdict == whole.verdict

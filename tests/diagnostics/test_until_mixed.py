@@ -7,9 +7,9 @@ import pytest
 
 import posteriax as px
 from posteriax.diagnostics import until_mixed
-from posteriax.posterior import stored_draws
+from posteriax.posterior import draws
 from posteriax.posterior.draws import DrawsPosterior
-from posteriax.problem.problem import Latents
+from posteriax.problem import Latents
 from posteriax.run import loop, sampling_rule
 
 EXACT = known.linear_regression()
@@ -76,10 +76,10 @@ def test_draws_on_the_way_to_the_posterior_count_as_warm_up(tmp_path, monkeypatc
     assert posterior.to_arviz().sample_stats["lp"].shape == (4, kept)
     assert posterior.diagnose(X).sampler.transitions == 2 * kept
     # draws that stay on disk
-    monkeypatch.setattr(stored_draws, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(draws, "IN_MEMORY_BYTES", 0)
     where = {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
     stored = fit(px.UntilMixed(X, rhat=1.15, effective_draws=20), slow, **where)
-    assert isinstance(stored.draws.network["w"], stored_draws.StoredDraws)
+    assert isinstance(stored.draws.network["w"], draws.StoredDraws)
     np.testing.assert_array_equal(draws_of(stored), draws_of(posterior))
     np.testing.assert_array_equal(stored.predict(X).per_draw(), posterior.predict(X).per_draw())
     np.testing.assert_array_equal(stored.mean["w"], posterior.mean["w"])
@@ -163,12 +163,12 @@ def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_does_not_change_where_a_run_ends(tmp_path, monkeypatch):
-    from posteriax.run import observers
+    from posteriax.run import loop
 
     rule, calls = {"rhat": 1.03, "effective_draws": 150}, iter(range(100))
     with monkeypatch.context() as patch, pytest.raises(px.Interrupted):
         patch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step
-        patch.setattr(observers.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 90)
+        patch.setattr(loop.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 90)
         fit(px.UntilMixed(X, **rule), checkpoint=tmp_path)
     resumed, plain = fit(px.UntilMixed(X, **rule), checkpoint=tmp_path), fit(px.UntilMixed(X, **rule))
     np.testing.assert_array_equal(draws_of(resumed), draws_of(plain))

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from posteriax.distributed import ProcessError, check_same, exchange, messages, together
+from posteriax.distributed import ProcessError, check_same, exchange, processes, together
 
 
 class Store:
@@ -33,11 +33,11 @@ class Store:
 def as_processes(count, work, monkeypatch, store=None):
     """Run `work(number)` in threads that take themselves for processes; what each returned or raised."""
     own, store = threading.local(), store or Store()
-    monkeypatch.setattr(messages.jax, "process_index", lambda: own.number)
-    monkeypatch.setattr(messages.jax, "process_count", lambda: count)
-    monkeypatch.setattr(messages, "is_first", lambda: own.number == 0)
-    monkeypatch.setattr(messages, "several", lambda: True)
-    monkeypatch.setattr(messages, "_client", lambda: store)
+    monkeypatch.setattr(processes.jax, "process_index", lambda: own.number)
+    monkeypatch.setattr(processes.jax, "process_count", lambda: count)
+    monkeypatch.setattr(processes, "is_first", lambda: own.number == 0)
+    monkeypatch.setattr(processes, "several", lambda: True)
+    monkeypatch.setattr(processes, "_client", lambda: store)
     ended = [None] * count
 
     def be(number):
@@ -48,7 +48,7 @@ def as_processes(count, work, monkeypatch, store=None):
             ended[number] = error
 
     rounds = {}
-    monkeypatch.setattr(messages, "_round", _PerThread(own, rounds))
+    monkeypatch.setattr(processes, "_round", _PerThread(own, rounds))
     threads = [threading.Thread(target=be, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
@@ -94,7 +94,7 @@ def test_the_error_of_one_process_is_raised_in_all(monkeypatch):
 
 
 def test_a_slow_process_is_reported_and_waited_for(monkeypatch, capfd):
-    monkeypatch.setattr(messages, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "SLOW_SECONDS", 0.0)
     ended = as_processes(2, lambda number: exchange(number, "saving"), monkeypatch, Store(slow=2))
     assert ended == [[0, 1]] * 2
     assert "s for process 1 when saving; it is alive, but slow or stopped" in capfd.readouterr().err

@@ -14,8 +14,9 @@ from scipy import stats
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.families.factor_noise import NOISES
-from posteriax.priors import Leaf, ard_kl, log_uniform_kl
+from posteriax.families.rank1 import NOISES
+from posteriax.networks.leaf import Leaf
+from posteriax.priors import ard_kl, log_uniform_kl
 
 KEY = jax.random.key(0)
 LEAF = Leaf("w", (3, 4))

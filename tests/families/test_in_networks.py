@@ -15,7 +15,7 @@ from posteriax import families as q
 from posteriax.families.arrays import KroneckerArray
 from posteriax.families.arrays.factor import FactorArray
 from posteriax.methods import Task
-from posteriax.methods.vi_objective import block_keys, random_outputs
+from posteriax.methods.vi import block_keys, random_outputs
 
 KEY = jax.random.key(0)
 BATCH = 3
@@ -230,8 +230,8 @@ def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_avera
     each = jax.vmap(lambda o: problem.likelihood.log_prob({}, o, y))(outputs)
     losses = {}
     from posteriax.data import Batch
+    from posteriax.methods.vi import _log_likelihood
     from posteriax.methods.vi_blocks import Mixture
-    from posteriax.methods.vi_objective import _log_likelihood
     from posteriax.problem import Latents
 
     batch = Batch(x, y, jnp.ones(BATCH))

@@ -9,7 +9,7 @@ from scipy import optimize, stats
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.priors.leaf import Leaf
+from posteriax.networks.leaf import Leaf
 
 RNG = np.random.default_rng(0)
 MEAN, LOG_SCALE = RNG.normal(1.0, 0.3, size=(2, 5)), RNG.normal(-1.0, 0.3, size=(2, 5))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import posteriax as px
+from posteriax import problem as problem_module
 from posteriax._internal import memory
 from posteriax.posterior import prediction
-from posteriax.problem import problem as problem_module
 
 
 def program(bytes_each):

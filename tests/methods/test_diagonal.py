@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posteriax.methods.bulk import disperse, find_bulk
-from posteriax.methods.diagonal import learn, start_diagonal, stretch
+from posteriax.methods.sampling.starts import find_typical_set, jitter_start
+from posteriax.methods.sampling.units import learn, start_diagonal, stretch
 
 SCALES = np.array([1e-3, 1.0, 1e3], np.float32)
 
@@ -66,7 +66,7 @@ def test_the_climb_finds_the_bulk_whatever_the_scales(spread):
     def log_density(w):
         return -0.5 * jnp.sum((half @ (w - center.astype(np.float32))) ** 2)
 
-    found = jax.jit(lambda start: find_bulk(log_density, start))(jnp.ones(10))
+    found = jax.jit(lambda start: find_typical_set(log_density, start))(jnp.ones(10))
     distance = np.asarray(found.position, np.float64) - center
     assert distance @ precision @ distance < 10  # nearer to the mode than a typical draw
     ratio = np.asarray(found.variances) / np.diag(covariance)
@@ -74,14 +74,14 @@ def test_the_climb_finds_the_bulk_whatever_the_scales(spread):
 
 
 def test_a_climb_that_leads_nowhere_stays():
-    found = find_bulk(lambda w: jnp.where(jnp.abs(w).max() > 1e-3, -jnp.inf, 0.0), jnp.zeros(2))
+    found = find_typical_set(lambda w: jnp.where(jnp.abs(w).max() > 1e-3, -jnp.inf, 0.0), jnp.zeros(2))
     np.testing.assert_array_equal(found.position, 0.0)
     np.testing.assert_array_equal(found.variances, 1.0)
 
 
 def test_chains_start_apart_but_no_further_than_their_priors():
     start = {"bias": jnp.zeros(1000), "weight": jax.random.normal(jax.random.key(0), (50, 20)) / 7}
-    noisy = disperse(jax.random.key(1), start, [0.01, 1.0])
+    noisy = jitter_start(jax.random.key(1), start, [0.01, 1.0])
     moved = jax.tree.map(lambda new, old: float(np.std(new - old)), noisy, start)
     # standard deviations of 1,000 numbers are off by 2.2 %
     assert moved["bias"] == pytest.approx(0.01, rel=0.1)

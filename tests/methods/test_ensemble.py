@@ -6,7 +6,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.methods.starts import member_starts, shuffle_weights
+from posteriax.methods.ensemble import member_starts, shuffle_weights
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_an_ensemble_of_variational_posteriors_draws_evenly_from_its_members(pro
 
 
 def test_members_are_placed_on_devices_first(problem):
-    from posteriax.run.device_mesh import members_mesh
+    from posteriax.run.layout import members_mesh
 
     assert len(jax.devices()) == 2
     assert [members_mesh(m, None).size for m in (1, 2, 3, 4)] == [1, 2, 1, 2]

@@ -15,7 +15,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax.data import full_batch
-from posteriax.methods import gauss_newton
+from posteriax.methods.curvature import gauss_newton
 
 PRIOR = 0.7
 

@@ -7,7 +7,7 @@ import pytest
 
 import posteriax as px
 from posteriax.diagnostics import ess_bulk
-from posteriax.posterior import stored_draws
+from posteriax.posterior import draws as draw_files
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +53,11 @@ def test_draws_on_disk_are_the_draws_in_memory(gaussian, tmp_path, monkeypatch):
     method = px.HMC(warmup=5)
     in_memory, expected = chain_of(gaussian, method, 40, chains=2)
     chain_of(gaussian, method, 17, chains=2, checkpoint=tmp_path / "run")  # two shards
-    monkeypatch.setattr(stored_draws, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(stored_draws, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(draw_files, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(draw_files, "BLOCK_BYTES", 100)
     posterior = px.fit(gaussian.problem, gaussian.data, method, draws=40, chains=2, key=0, checkpoint=tmp_path / "run")
     stored = posterior.draws.network["w"]
-    assert isinstance(stored, stored_draws.StoredDraws)
+    assert isinstance(stored, draw_files.StoredDraws)
     assert (stored.shape, stored.dtype, stored.size, len(stored)) == ((2, 40, 2, 1), np.float32, 160, 2)
     np.testing.assert_array_equal(np.asarray(stored)[..., 0], in_memory)
     chains, draws = np.array([1, 0, 1]), np.array([39, 3, 3])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import posteriax as px
 from posteriax import metrics
-from posteriax.metrics.ranked_probability import QUANTILE_LEVELS
+from posteriax.metrics.regression import QUANTILE_LEVELS
 
 pytestmark = pytest.mark.quick
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import posteriax as px
 from posteriax import metrics
-from posteriax.problem import InUnits
+from posteriax.likelihoods import InUnits
 
 RNG = np.random.default_rng(0)
 MEAN, SCALE = RNG.normal(size=(7, 5)), RNG.uniform(0.3, 2.0, size=(7, 5))

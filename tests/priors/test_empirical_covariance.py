@@ -15,9 +15,10 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax.methods import Task
-from posteriax.methods.mass import prior_metric, reference_scale
+from posteriax.methods.sampling.units import prior_metric, reference_scale
+from posteriax.networks.leaf import Leaf
 from posteriax.posterior.file import PosteriorFileError
-from posteriax.priors import Leaf, typical_scale
+from posteriax.priors import typical_scale
 from posteriax.priors.empirical_covariance import _symmetric_from_text, _symmetric_to_text
 
 RNG = np.random.default_rng(0)

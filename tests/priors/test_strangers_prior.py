@@ -16,8 +16,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.methods.mass import prior_metric, reference_scale
-from posteriax.methods.standardised import Standardised
+from posteriax.methods.sampling.units import Standardised, prior_metric, reference_scale
 
 
 class LaplaceInClosedForm(dist.Laplace):

@@ -18,9 +18,10 @@ from flax import linen as nn
 from flax import nnx
 
 import posteriax as px
-from posteriax.problem import adapters, couples_examples
-from posteriax.problem.adapters.adapted import Adapted
-from posteriax.problem.adapters.calling import Call
+from posteriax.networks import adapters
+from posteriax.networks.adapters.adapted import Adapted
+from posteriax.networks.adapters.calling import Call
+from posteriax.networks.network import couples_examples
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 3)))
 KEY = jax.random.key(7)

@@ -8,8 +8,8 @@ import pytest
 
 import posteriax as px
 from posteriax import priors as p
-from posteriax.problem.program_cut import find_cut
-from posteriax.problem.traced_program import trace_program
+from posteriax.networks.tracing.fixed_part import find_cut
+from posteriax.networks.tracing.traced_program import trace_program
 
 RNG = np.random.default_rng(0)
 PARAMS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.problem import InUnits
+from posteriax.likelihoods import InUnits
 
 RNG = np.random.default_rng(0)
 SIZES, DRAWS = (6, 3, 6), (4, 2, 4)  # two shapes to compile for

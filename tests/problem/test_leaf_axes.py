@@ -15,8 +15,8 @@ from scipy.stats import multivariate_normal
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.families.arrays import FactorArray, Plan
-from posteriax.priors.leaf import Axes, Leaf
+from posteriax.families.arrays import EstimatorPlan, FactorArray
+from posteriax.networks.leaf import Axes, Leaf
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 5, 6)))  # examples, positions, features
 TOKENS = np.arange(12).reshape(6, 2) % 7
@@ -274,7 +274,7 @@ def test_factors_on_the_data_are_factors_on_the_kernel(family, which):
     variational = own.init(jax.random.key(0), jax.random.normal(jax.random.key(1), leaf.shape), leaf)
     variational = own.component(variational, 1)
     keys = jax.random.split(jax.random.key(2), 3)
-    array = own.array(variational, keys, Plan(factors="per example", factor_axis=0), 4)
+    array = own.array(variational, keys, EstimatorPlan(factors="per example", factor_axis=0), 4)
     outputs = quax.quaxify(lambda w, x: jnp.einsum(equation, x, w))(array, x)
     for i in range(4):
         kernel = array.kernel

@@ -13,8 +13,8 @@ import scipy.stats
 
 import posteriax as px
 from posteriax._internal.settings import from_plain, to_plain
-from posteriax.problem import InUnits
-from posteriax.problem.predictive.numbers import NumberSums
+from posteriax.likelihoods import InUnits
+from posteriax.likelihoods.number_predictive import NumberSums
 
 RNG = np.random.default_rng(0)
 LOG_RATES = RNG.normal(1.0, 0.7, size=(7, 5, 1)).astype(np.float32)

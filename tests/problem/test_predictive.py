@@ -6,8 +6,8 @@ import scipy.special
 import scipy.stats
 
 import posteriax as px
-from posteriax.problem.predictive.classes import ClassSums, ReducedClassPredictive
-from posteriax.problem.predictive.numbers import NumberSums, ReducedNumberPredictive
+from posteriax.likelihoods.classes import ClassSums, ReducedClassPredictive
+from posteriax.likelihoods.number_predictive import NumberSums, ReducedNumberPredictive
 
 pytestmark = pytest.mark.quick
 

@@ -15,7 +15,7 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax.data.batches import Minibatches, full_batch
 from posteriax.methods import Task
-from posteriax.priors import Leaf
+from posteriax.networks.leaf import Leaf
 
 W = np.linspace(-2.0, 2.0, 7).astype(np.float32)
 SCIPY = {
@@ -136,7 +136,7 @@ def test_vi_tempers_the_whole_objective():
     batch = full_batch(jax.tree.map(jnp.asarray, data))
     kernel = method.bind(task)
     state = kernel.init(jax.random.key(0), problem.latents, batch)
-    from posteriax.methods.vi_objective import complexity_of
+    from posteriax.methods.vi import complexity_of
 
     _, complexity = complexity_of(problem, kernel.blocks, state.variational, jax.random.key(0))
     log_prior = -0.5 * np.log(2 * np.pi) - 0.5 * (1.0 + 0.3**2)

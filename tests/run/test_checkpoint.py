@@ -19,9 +19,10 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax._internal.tensor_file import write_tensors
 from posteriax.methods import Method
 from posteriax.run import checkpoint, loop
-from posteriax.run.checkpoint import open_checkpoint, write_tensors
+from posteriax.run.checkpoint import open_checkpoint
 
 
 @pytest.mark.slow

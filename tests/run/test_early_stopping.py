@@ -159,11 +159,11 @@ def test_a_fraction_is_split_off_by_the_key_and_not_trained_on():
 
 @pytest.mark.slow
 def test_ctrl_c_returns_the_best_so_far(monkeypatch):
-    from posteriax.run import observers
+    from posteriax.run import loop
 
     calls = iter(range(100))
     with monkeypatch.context() as patch, pytest.raises(px.Interrupted) as stopped:
-        patch.setattr(observers.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 9)
+        patch.setattr(loop.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 9)
         fit(Scripted(script=[3.0, 1.0, *[2.0] * 20], validation=VALID, patience=50))
     assert stopped.value.posterior.trace.notes[-1] == "best at epoch 2 of 60: validation script 1"
     np.testing.assert_array_equal(weights(stopped.value.posterior), weights(fit(epochs=2)))

@@ -9,8 +9,8 @@ import optax
 import pytest
 
 import posteriax as px
+from benchmarks.driver import Driver
 from posteriax import families as q
-from posteriax.cli.bench.driver import Driver
 
 NET = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
 ADAM = optax.adam(1e-2)
@@ -132,7 +132,7 @@ def test_augmented_batches_and_batches_from_the_host_are_split_too(problem, moon
 def test_a_split_batch_is_computed_on_both_devices_and_summed(problem, moons):
     """Each device multiplies only its part of the batch, and gradients are added across devices."""
     from posteriax.run.feeding import Supply
-    from posteriax.run.preparing import Length, prepare_run
+    from posteriax.run.fitting import Length, prepare_run
 
     prepared = prepare_run(problem, moons[0], px.MAP(ADAM), 0, Length(None, 5, None), None, 20, px.mesh(data=2), None)
     program = prepared.program

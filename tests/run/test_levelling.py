@@ -10,7 +10,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax._internal.trend import rise_and_error
-from posteriax.run.levelling import FallingState, _falling
+from posteriax.run.until_level import FallingState, _falling
 from tests import known
 
 NET = eqx.nn.MLP(2, 2, 16, 1, key=jax.random.key(0))

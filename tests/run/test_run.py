@@ -16,8 +16,8 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.run import fitting, loop
 from posteriax.run import program as program_module
-from posteriax.run.device_mesh import members_mesh
-from posteriax.run.observers import StopOnInterrupt
+from posteriax.run.layout import members_mesh
+from posteriax.run.loop import StopOnInterrupt
 from posteriax.run.program import Program
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.sklearn import (
+from posteriax.tabular.estimators import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianNetClassifier,

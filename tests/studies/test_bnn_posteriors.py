@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.studies.bnn_posteriors import STUDY, examples, measures, methods, regression, sampling, shift
-from posteriax.studies.bnn_posteriors.scales import LAPTOP, PAPER, SMOKE, TINY
-from posteriax.studies.bnn_posteriors.small_cnn import SmallCNN
-from posteriax.studies.bnn_posteriors.small_cnn_lstm import SmallCNNLSTM
-from posteriax.studies.bnn_posteriors.targets import prior_of, quarter_period
+from posteriax.studies.bnn_posteriors import STUDY, experiments, measures, methods, networks
+from posteriax.studies.bnn_posteriors.experiments import prior_of, quarter_period
+from posteriax.studies.bnn_posteriors.networks import SmallCNN, SmallCNNLSTM
+from posteriax.studies.bnn_posteriors.settings import LAPTOP, PAPER, SMOKE, TINY
 from posteriax.studies.results import CellResult, Results, plain
 from posteriax.studies.workbench import Workbench
 
@@ -52,19 +51,19 @@ def test_the_small_cnn_lstm_is_that_of_the_zoo():
 def test_held_out_examples_are_training_examples_that_are_not_trained_on():
     bench = Workbench()
     whole = {image.tobytes() for image in bench.load("fashion_small").train[0]}
-    chosen = examples.load_examples(bench, TINY, 100, held_out=True)
+    chosen = networks.load_examples(bench, TINY, 100, held_out=True)
     assert all(image.tobytes() in whole for image in chosen.images)
     trained = {image.tobytes() for image in chosen.train[0]}
     assert not any(image.tobytes() in trained for image in chosen.test[0])
-    others = [examples.load_examples(bench, TINY, seed) for seed in (0, 1)]
+    others = [networks.load_examples(bench, TINY, seed) for seed in (0, 1)]
     assert not np.array_equal(others[0].train[0], others[1].train[0])
     assert not any(image.tobytes() in whole for image in others[0].images)
 
 
 def test_reviews_keep_their_last_words():
     target = dataclasses.replace(TINY, words=50, length=3)
-    found = examples.prepare(target, np.array([[1, 60, 3, 49, 50]]))
-    assert found.tolist() == [[3, 49, examples.UNKNOWN]]
+    found = networks.prepare(target, np.array([[1, 60, 3, 49, 50]]))
+    assert found.tolist() == [[3, 49, networks.UNKNOWN]]
 
 
 def test_scores_of_the_reference_are_those_of_one_chain_against_the_others():
@@ -95,21 +94,21 @@ def test_energies_of_large_networks_are_in_double_precision(monkeypatch, large):
         seen.update(method=method, doubles=jnp.zeros(1).dtype == np.float64)
 
     monkeypatch.setattr(bench, "fit", fit)
-    monkeypatch.setattr(sampling, "LARGE", 5 if large else 6)
-    sampling.sample(bench, problem, None, SMOKE.short, 0)
+    monkeypatch.setattr(methods, "LARGE", 5 if large else 6)
+    methods.sample(bench, problem, None, SMOKE.short, 0)
     assert seen["method"].float64_accept == seen["doubles"] == large
 
 
 def test_mixing_statistics_tell_chains_that_agree_from_chains_that_do_not():
     values = np.random.default_rng(0).normal(size=(4, 200, 3))
-    assert sampling.mixing_of(values)["rhat_far"] == 0.0
+    assert methods.mixing_of(values)["rhat_far"] == 0.0
     values[0, :, 2] += 5
-    found = sampling.mixing_of(values)
+    found = methods.mixing_of(values)
     assert found["rhat_far"] == pytest.approx(1 / 3) and found["plain"] > 2
 
 
 def test_a_prior_of_any_family_has_the_variance_asked_for():
-    from posteriax.priors import Leaf
+    from posteriax.networks.leaf import Leaf
 
     for family in ("Normal", *LAPTOP.families):
         distribution = prior_of(family, 0.3).distribution(Leaf("w", (2, 3)))
@@ -124,7 +123,7 @@ def test_trajectories_of_the_paper():
 def test_regression_scores_are_in_the_units_of_the_data():
     data = Workbench().load("made-up/uci/concrete")
     unit = float(data.target_scaling.scale)
-    found = regression._in_units({"rmse": 0.5, "nll": 1.0}, data)
+    found = experiments._in_units({"rmse": 0.5, "nll": 1.0}, data)
     assert found == {"rmse": pytest.approx(0.5 * unit), "log_likelihood": pytest.approx(-1 - np.log(unit))}
 
 
@@ -166,7 +165,7 @@ def test_noise_is_averaged_over_its_levels():
     results = results_of(cells_of("shift", [rows]), noises=[0.0, 0.5, 1.0])
     assert measures.under_noise("MAP", "HMC", noisy=True)(results) == pytest.approx([0.3])
     assert measures.under_noise("MAP", "HMC", noisy=False)(results) == pytest.approx([0.1])
-    assert shift.noise_name(0.5) == "noise 0_5"
+    assert experiments.noise_name(0.5) == "noise 0_5"
 
 
 @pytest.mark.slow
@@ -177,9 +176,9 @@ def test_a_cell_gives_the_same_result_twice():
 
 
 def test_empcov_is_the_prior_of_the_incoming_weights_of_each_unit():
-    chosen = examples.load_examples(Workbench(), TINY, 0)
-    prior = {"**": px.priors.Normal(0.3), shift.FIRST_LAYER: px.priors.EmpCov(chosen.train[0], 0.3)}
-    problem = examples.problem_of(TINY, chosen, prior=prior)
+    chosen = networks.load_examples(Workbench(), TINY, 0)
+    prior = {"**": px.priors.Normal(0.3), experiments.FIRST_LAYER: px.priors.EmpCov(chosen.train[0], 0.3)}
+    problem = networks.problem_of(TINY, chosen, prior=prior)
     first = problem.priors.network.layers[0].weight
     assert first.event_shape == (49, 4)
     variances = np.asarray(first.variance)

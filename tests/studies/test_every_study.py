@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from posteriax import studies
+from posteriax.studies.claims import UNDECIDED
 from posteriax.studies.page import front_page, page
-from posteriax.studies.verdict import UNDECIDED
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 every_study = pytest.mark.parametrize("study", studies.STUDIES.values(), ids=lambda study: study.name)

@@ -10,7 +10,16 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.studies.liberty_or_depth import EXPERIMENTS, PAPER, SMOKE, STUDY, iris, product_matrices, swag, two_moons
+from posteriax.studies.liberty_or_depth import (
+    EXPERIMENTS,
+    PAPER,
+    SMOKE,
+    STUDY,
+    iris,
+    product_matrices,
+    swag,
+    two_moons,
+)
 from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.workbench import Workbench
 

@@ -12,15 +12,28 @@ from scipy.special import log_softmax, logsumexp
 import posteriax as px
 from posteriax import zoo
 from posteriax.studies.rank_1 import STUDY
-from posteriax.studies.rank_1 import names as n
+from posteriax.studies.rank_1 import settings as n
 from posteriax.studies.rank_1.comparisons import by_seed, less, parameter_ratio
-from posteriax.studies.rank_1.images import average_pixels, corrupted_images
-from posteriax.studies.rank_1.measuring import by_kind, by_severity, images_per_step, scores
-from posteriax.studies.rank_1.methods import falling_sgd
-from posteriax.studies.rank_1.mortality import clinical_scores, remove
-from posteriax.studies.rank_1.networks import layers_of, widths_for
+from posteriax.studies.rank_1.experiments import (
+    average_pixels,
+    by_kind,
+    by_severity,
+    clinical_scores,
+    corrupted_images,
+    falling_sgd,
+    images_per_step,
+    remove,
+    scores,
+)
+from posteriax.studies.rank_1.networks import (
+    layers_of,
+    lstm_layers,
+    mlp_layers,
+    parameters,
+    wide_resnet_layers,
+    widths_for,
+)
 from posteriax.studies.rank_1.settings import LAPTOP, PAPER, SMOKE
-from posteriax.studies.rank_1.sizes import lstm_layers, mlp_layers, parameters, wide_resnet_layers
 from posteriax.studies.results import CellResult, Results
 from posteriax.studies.study import Cell
 from posteriax.studies.workbench import Workbench, load_data

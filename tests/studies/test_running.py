@@ -12,7 +12,7 @@ import toy_study
 from toy_study import STUDY, Settings
 
 from posteriax import studies
-from posteriax.studies.verdict import FAILS, HOLDS, UNDECIDED, judge
+from posteriax.studies.claims import FAILS, HOLDS, UNDECIDED, judge
 
 
 @pytest.fixture(scope="module")

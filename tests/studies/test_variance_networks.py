@@ -12,10 +12,8 @@ import posteriax as px
 from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks import STUDY
-from posteriax.studies.variance_networks.accuracy import above_chance, elbo
-from posteriax.studies.variance_networks.attack import attacked, join
+from posteriax.studies.variance_networks.experiments import above_chance, attacked, elbo, four_gaussians, join
 from posteriax.studies.variance_networks.settings import PAPER, SMOKE, one_step
-from posteriax.studies.variance_networks.toy import four_gaussians
 from posteriax.studies.variance_networks.training import COARSE, lenet_problem, load_images, train
 from posteriax.studies.workbench import Workbench
 

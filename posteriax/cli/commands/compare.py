@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
-from posteriax.automatic import DEFAULT_METHODS, OTHER_METHODS
 from posteriax.cli.environment import console, one_line_errors
+from posteriax.tabular.recipes import DEFAULT_METHODS, OTHER_METHODS
 
 
 def command(
@@ -36,9 +36,9 @@ def command(
 ) -> None:
     """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""
     with one_line_errors():
-        from posteriax.cli.no_code.comparing import Settings, run_compare, seconds_of_option
+        from posteriax.tabular.compare_file import CompareSettings, run_compare, seconds_of_option
 
-        settings = Settings(
+        settings = CompareSettings(
             target=target,
             methods=methods.split(","),
             task=task,  # type: ignore[arg-type]

@@ -12,8 +12,7 @@ def command(
 ) -> None:
     """Does this installation compute correctly? Small compiled programs against float64 NumPy."""
     from posteriax.cli.doctor import examination
-    from posteriax.cli.doctor.installation import describe_installation
-    from posteriax.cli.doctor.report import print_report
+    from posteriax.cli.doctor.report import describe_installation, print_report
 
     found = examination.examine(unguarded)
     print_report(console(), describe_installation(), found)

@@ -13,6 +13,6 @@ def command(
 ) -> None:
     """Run a script in several processes on this machine; it calls px.distributed.initialize() first."""
     with one_line_errors():
-        from posteriax.distributed import launch
+        from posteriax.distributed.launcher import launch
 
         raise SystemExit(launch(command, processes, port=port, pin=pin))

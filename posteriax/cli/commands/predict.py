@@ -15,6 +15,6 @@ def command(
 ) -> None:
     """Predictions with uncertainty for new rows: class probabilities, or mean, std and quantiles."""
     with one_line_errors():
-        from posteriax.cli.no_code.predicting import run_predict
+        from posteriax.tabular.predict_file import run_predict
 
         run_predict(posterior, data, out, id)

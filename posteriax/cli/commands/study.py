@@ -41,7 +41,9 @@ def run(
 ) -> None:
     """Run a study, or resume one that was stopped; finished cells are not run again."""
     with one_line_study_errors():
-        from posteriax.studies import find_study, run_study, write_page
+        from posteriax.studies import find_study
+        from posteriax.studies.page import write_page
+        from posteriax.studies.running import run_study
 
         study = find_study(name)
         folder = out or Path("studies") / f"{name}-{scale}"
@@ -60,7 +62,9 @@ def run(
 def report(folder: Path = typer.Argument(help="A folder that `study run` wrote, or one that holds several.")) -> None:
     """Draw pages and figures again from the stored results; for several studies, a front page over all of them."""
     with one_line_study_errors():
-        from posteriax.studies import find_study, front_page, read_results, write_page
+        from posteriax.studies import find_study
+        from posteriax.studies.page import front_page, write_page
+        from posteriax.studies.results import read_results
 
         several = sorted(path.parent for path in folder.glob("*/results.json"))
         if (folder / "results.json").exists() or not several:
@@ -79,8 +83,9 @@ def report(folder: Path = typer.Argument(help="A folder that `study run` wrote, 
 @contextlib.contextmanager
 def one_line_study_errors() -> Iterator[None]:
     """Say what is missing or wrong, a line each on standard error, with exit code 2."""
-    from posteriax.run import CheckpointError
-    from posteriax.studies import MissingData, ResultsError
+    from posteriax.run.checkpoint import CheckpointError
+    from posteriax.studies.results import ResultsError
+    from posteriax.studies.running import MissingData
 
     try:
         yield
@@ -107,9 +112,10 @@ def _say(line: str) -> None:
 def _print_verdicts(study: Any, results: Any) -> None:
     from rich.table import Table
 
-    from posteriax.comparison import format_estimate
-    from posteriax.metrics import Estimate
-    from posteriax.studies import counts_of, verdicts
+    from posteriax.metrics.estimate import format_estimate
+    from posteriax.metrics.score import Estimate
+    from posteriax.studies.page import counts_of
+    from posteriax.studies.running import verdicts
 
     judged = verdicts(study, results)
     table = Table("claim", "measured", "holds if", "result", "verdict", title=f"{study.title} ({results.scale})")

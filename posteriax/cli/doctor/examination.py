@@ -14,7 +14,7 @@ LONGEST = 600  # seconds, many times as long as the checks take
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One program.
 
     Args:
@@ -42,8 +42,8 @@ class Examination:
         compiled_by: posteriax, or JAX by itself.
     """
 
-    findings: tuple[Finding, ...]
-    plain: tuple[Finding, ...] | None = None
+    findings: tuple[CheckResult, ...]
+    plain: tuple[CheckResult, ...] | None = None
     compiled_by: str = "posteriax"
 
     @property
@@ -64,7 +64,7 @@ def examine(unguarded: bool = False) -> Examination:
     return Examination(_run(dict(os.environ)), _run(plain) if jax_release.is_guarded() else None)
 
 
-def _run(environment: dict[str, str]) -> tuple[Finding, ...]:
+def _run(environment: dict[str, str]) -> tuple[CheckResult, ...]:
     # the same posteriax as here, wherever it was imported from
     root = str(Path(jax_release.__file__).parents[1])
     path = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH", "")) if part)
@@ -79,19 +79,19 @@ def _run(environment: dict[str, str]) -> tuple[Finding, ...]:
     return read_findings(lines, worker.returncode, errors)
 
 
-def read_findings(lines: str, code: int, errors: str = "") -> tuple[Finding, ...]:
+def read_findings(lines: str, code: int, errors: str = "") -> tuple[CheckResult, ...]:
     """What a worker wrote; the program during which it ended early is a finding too.
 
     >>> read_findings('{"starts": "sum"}', -11)
-    (Finding(name='sum', excess=inf, crash='SIGSEGV'),)
+    (CheckResult(name='sum', excess=inf, crash='SIGSEGV'),)
     """
     found, current = [], "starting JAX"
     for line in map(json.loads, lines.splitlines()):
         if "starts" in line:
             current = line["starts"]
         else:
-            found.append(Finding(**line))
+            found.append(CheckResult(**line))
     if code:
         reason = signal.Signals(-code).name if code < 0 else (errors.strip().splitlines() or [f"exit code {code}"])[-1]
-        found.append(Finding(current, float("inf"), crash=reason))
+        found.append(CheckResult(current, float("inf"), crash=reason))
     return tuple(found)

@@ -1,10 +1,18 @@
-"""The report on an examination: facts, a table, a verdict."""
+"""The report on an examination: facts, a table, a verdict.
 
+What is installed, and on what it runs.
+"""
+
+import importlib.metadata
+import os
+import platform
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from posteriax._internal.jax_release import FLAG
-from posteriax.cli.doctor.examination import Examination, Finding
+from posteriax.cli.doctor.examination import CheckResult, Examination
 
 
 def print_report(console: Any, facts: Mapping[str, str], found: Examination) -> None:
@@ -28,9 +36,9 @@ def print_report(console: Any, facts: Mapping[str, str], found: Examination) -> 
     console.print(verdict(found), highlight=False, soft_wrap=True)
 
 
-def describe(finding: Finding | None) -> str:
+def describe(finding: CheckResult | None) -> str:
     """
-    >>> describe(Finding("sum", 0.031)), describe(Finding("sum", 4e5)), describe(None)
+    >>> describe(CheckResult("sum", 0.031)), describe(CheckResult("sum", 4e5)), describe(None)
     ('0.031 ok', '4e+05 WRONG', 'not run')
     """
     if finding is None:
@@ -56,10 +64,53 @@ def verdict(found: Examination) -> str:
     )
 
 
-def names_of_wrong(findings: tuple[Finding, ...]) -> str:
+def names_of_wrong(findings: tuple[CheckResult, ...]) -> str:
     """
-    >>> names_of_wrong((Finding("sum", 1e6), Finding("scan", 0.5), Finding("sorting", float("inf"))))
+    >>> names_of_wrong((CheckResult("sum", 1e6), CheckResult("scan", 0.5), CheckResult("sorting", float("inf"))))
     '2 of 3 programs are wrong (sum; sorting)'
     """
     wrong = [finding.name for finding in findings if not finding.correct]
     return f"{len(wrong)} of {len(findings)} programs are wrong ({'; '.join(wrong)})" if wrong else ""
+
+
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "quax", "optax", "blackjax", "numpyro", "safetensors", "flax", "scipy")
+
+
+def describe_installation() -> dict[str, str]:
+    """Versions, devices, cores and memory, as text. Starts JAX's backend."""
+    import jax
+    import jaxlib.version
+
+    from posteriax.__about__ import __version__
+    from posteriax._internal import jax_release
+
+    kinds = Counter(device.device_kind for device in jax.devices())
+    facts = {
+        "posteriax": __version__,
+        "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
+        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "devices": ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
+        "cores": str(os.cpu_count()),
+        "memory": memory(),
+    }
+    flags = jax_release.environment_without_guard()["XLA_FLAGS"]
+    guard = f"posteriax switches off the YNN fusion, which is wrong on CPUs in jaxlib {jaxlib.version.__version__}"
+    facts |= {"XLA_FLAGS": flags} if flags else {}
+    return facts | ({"guard": guard} if jax_release.is_guarded() else {})
+
+
+def versions() -> dict[str, str]:
+    """Versions of the installed packages that results depend on."""
+    installed = {package.name: package.version for package in importlib.metadata.distributions()}
+    return {name: installed[name] for name in PACKAGES if name in installed}
+
+
+def memory() -> str:
+    """The machine's memory, total and free."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None
+    if total is None:
+        return "unknown"
+    table = Path("/proc/meminfo")
+    lines = table.read_text().splitlines() if table.exists() else []
+    free = [int(line.split()[1]) / 2**20 for line in lines if line.startswith("MemAvailable")]
+    return f"{total:.1f} GB" + (f", {free[0]:.1f} GB free" if free else "")

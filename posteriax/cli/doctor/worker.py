@@ -8,10 +8,10 @@ import json
 import jax
 import numpy as np
 
-from posteriax.cli.doctor import convolutions, reductions
+from posteriax.cli.doctor import checks
 from posteriax.cli.doctor.checks import Check, excess
 
-CHECKS = (*reductions.CHECKS, *convolutions.CHECKS, reductions.LAST)
+CHECKS = (*checks.REDUCTION_CHECKS, *checks.CONVOLUTION_CHECKS, checks.LAST)
 REPEATS = 3  # with different inputs: errors may vary from run to run
 
 

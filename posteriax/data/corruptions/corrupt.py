@@ -1,19 +1,83 @@
-"""Corrupting a set of images: in chunks of bounded size, with a separate key for each image."""
+"""Images as users hold them, checked: which axes they have, and which values.
 
+Corrupting a set of images: in chunks of bounded size, with a separate key for each image.
+
+A test set and its corruptions, each generated when it is accessed.
+"""
+
+import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.checks import as_key
-from posteriax._internal.memory import IMAGE_VALUES, fitting
-from posteriax.data.corruptions.images import Channels, as_images
+from posteriax._internal.checks import as_key, check_count, check_data
+from posteriax._internal.memory import IMAGE_VALUES, SCANNED_VALUES, fitting
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
 from posteriax.data.corruptions.uniforms import uniforms
+
+Channels = Literal["first", "last"]
+
+SMALLEST = 4  # pixels along a side: below that, blocks and borders make no sense
+
+
+def as_images(images: Any, channels: Channels) -> np.ndarray:
+    """`images` as an array of (N, height, width) or with 1 or 3 channels, uint8 or floats in [0, 1].
+
+    >>> as_images(np.zeros((2, 3, 8, 8), np.uint8), "first").shape
+    (2, 3, 8, 8)
+    """
+    if channels not in ("first", "last"):
+        raise ValueError(f'channels must be "first" or "last", got {channels!r}')
+    if isinstance(images, (str, bytes, os.PathLike)):
+        raise TypeError(f"images must be an array of numbers, got {type(images).__name__}")
+    array = images if isinstance(images, np.ndarray) else np.asarray(images)
+    is_float = jnp.issubdtype(array.dtype, jnp.floating)
+    if not (is_float or array.dtype == np.uint8):
+        advice = ": use .astype(np.uint8) if the values are 0 to 255" if array.dtype.kind in "iu" else ""
+        raise TypeError(f"images must be uint8 (0 to 255) or floats in [0, 1], got dtype {array.dtype}{advice}")
+    _check_shape(array.shape, channels)
+    if is_float:
+        _check_range(array)
+    return array
+
+
+def _check_shape(shape: tuple[int, ...], channels: Channels) -> None:
+    last = channels == "last"
+    form = "(N, height, width, channels)" if last else "(N, channels, height, width)"
+    if len(shape) not in (3, 4):
+        one = " For one image, give images[None]." if len(shape) == 2 else ""
+        raise ValueError(f"images must have the axes (N, height, width) or {form}, got shape {shape}.{one}")
+    if 0 in shape:
+        raise ValueError(f"images are empty: shape {shape}")
+    if len(shape) == 4 and shape[-1 if last else 1] not in (1, 3):
+        other = "first" if last else "last"
+        swapped = shape[1 if last else -1] in (1, 3)
+        advice = f'. Are the channels {other}? Give channels="{other}"' if swapped else ""
+        raise ValueError(f"images must have 1 or 3 channels, got shape {shape}, read as {form}{advice}")
+    height, width = shape[1:3] if len(shape) == 3 or last else shape[2:]
+    if min(height, width) < SMALLEST:
+        one = f" For one colour image {shape}, give images[None]." if len(shape) == 3 and shape[-1] in (1, 3) else ""
+        raise ValueError(f"images must be at least {SMALLEST} x {SMALLEST} pixels, got {height} x {width}.{one}")
+
+
+def _check_range(array: np.ndarray) -> None:
+    rows = fitting(SCANNED_VALUES, array[0].size)  # in chunks: the set may be a memory map
+    for start in range(0, len(array), rows):
+        part = array[start : start + rows].astype(np.float32)
+        low, high = float(part.min()), float(part.max())
+        if not np.isfinite([low, high]).all():
+            place = np.argwhere(~np.isfinite(part))[0]
+            index = (int(place[0]) + start, *(int(i) for i in place[1:]))
+            raise ValueError(f"images have non-finite values, the first at index {index}")
+        if low < 0 or high > 1:
+            advice = " Divide by 255, or give uint8." if high > 2 and low >= 0 else ""
+            raise ValueError(f"images of floats must lie in [0, 1], got values from {low:.4g} to {high:.4g}.{advice}")
 
 
 def check_corruption(kind: str, severity: int) -> None:
@@ -104,3 +168,102 @@ def _chunk_size(count: int, values: int) -> int:
     """A power of 2, so that sets of different sizes share programs."""
     most = fitting(IMAGE_VALUES, values)
     return min(1 << (most.bit_length() - 1), 1 << (count - 1).bit_length())
+
+
+class Corruption(NamedTuple):
+    """What was done to a test set.
+
+    >>> Corruption("fog", 3).severity
+    3
+    """
+
+    kind: str
+    severity: int
+
+
+class CorruptedSet(tuple[Any, Any]):
+    """A corrupted test set ``(x, y)``: :func:`px.compare` averages such sets by severity.
+
+    :func:`px.corrupted` makes them; make your own for other corruptions. What counts is this type, never the name of a
+    test set.
+
+    Args:
+        x, y: inputs as the network takes them, and targets.
+        kind: the corruption.
+        severity: from 1; 0 is the main test set.
+
+    >>> x, y = worse = CorruptedSet(np.zeros((5, 2)), np.zeros(5, int), kind="fog", severity=3)
+    >>> worse.corruption, x.shape
+    (Corruption(kind='fog', severity=3), (5, 2))
+    """
+
+    corruption: Corruption
+
+    def __new__(cls, x: Any, y: Any, *, kind: str, severity: int) -> "CorruptedSet":
+        made = super().__new__(cls, (x, y))
+        made.corruption = Corruption(str(kind), check_count("severity", severity))
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
+    """Test sets by name: "clean", and a :class:`CorruptedSet` "kind severity" for each kind and severity.
+
+    Made by :func:`corrupted`.
+    """
+
+    images: np.ndarray
+    y: np.ndarray
+    kinds: tuple[str, ...]
+    severities: tuple[int, ...]
+    key: Any
+    prepare: Callable[[np.ndarray], Any]
+    channels: Literal["first", "last"] = field(default="last")
+
+    def __getitem__(self, name: str) -> tuple[Any, np.ndarray]:
+        if name == "clean":
+            return self.prepare(self.images), self.y
+        kind, _, severity = name.rpartition(" ")
+        if kind not in self.kinds or severity not in map(str, self.severities):
+            raise KeyError(name)
+        x = self.prepare(corrupt(self.images, kind, int(severity), self.key, channels=self.channels))
+        return CorruptedSet(x, self.y, kind=kind, severity=int(severity))
+
+    def __iter__(self) -> Iterator[str]:
+        yield "clean"
+        yield from (f"{kind} {severity}" for kind in self.kinds for severity in self.severities)
+
+    def __len__(self) -> int:
+        return 1 + len(self.kinds) * len(self.severities)
+
+
+def corrupted(
+    data: Any,
+    kinds: Sequence[str] = CORRUPTIONS,
+    severities: Sequence[int] = (1, 2, 3, 4, 5),
+    *,
+    key: Any = 0,
+    prepare: Callable[[np.ndarray], Any] | None = None,
+    channels: Literal["first", "last"] = "last",
+) -> Corrupted:
+    """A test set of images, clean and corrupted, for :func:`px.compare`.
+
+    Args:
+        data: ``(images, y)`` with images as :func:`px.corrupt` takes them.
+        kinds, severities: which corruptions.
+        key: for the random part of corruptions.
+        prepare: preprocessing of the images for the network (scaling, flattening); none by default.
+        channels: "first" for images (N, channels, height, width).
+
+    >>> import posteriax as px
+    >>> _, test = px.data.fashion_small()
+    >>> sets = px.corrupted(test, ["contrast"], [1, 5], prepare=lambda images: images.reshape(len(images), -1))
+    >>> list(sets), sets["contrast 5"][0].shape
+    (['clean', 'contrast 1', 'contrast 5'], (1000, 784))
+    """
+    images, y = check_data(data)
+    sets = Corrupted(images, y, tuple(kinds), tuple(severities), key, prepare or (lambda a: a), channels)
+    for kind in sets.kinds:  # a wrong name should fail now, not after minutes of predictions
+        for severity in sets.severities:
+            check_corruption(kind, severity)
+    return sets

@@ -1,4 +1,14 @@
-"""Pixel-wise noise.
+"""Poisson counts from one uniform number each.
+
+For rates below 10, the smallest k with u < P(count <= k), by summing probabilities. Above, the Cornish-Fisher expansion
+of the quantile in powers of 1 / sqrt(rate) at z, the normal quantile of u,
+
+    k = floor( r + sqrt(r) z + 1/3 + z^2 / 6 - (2 z + z^3) / (72 sqrt(r)) )
+
+whose distribution is within 0.001 of the Poisson distribution in total variation. JAX's own sampler is exact, but
+uses rejection on whole arrays and takes tens of times as long.
+
+Pixel-wise noise.
 
 Here and in the neighbouring files, an image is (channels, height, width) in [0, 1], `u` holds as many uniform numbers
 as the suite states for the kind, and results are clipped afterwards.
@@ -7,8 +17,35 @@ as the suite states for the kind, and results are clipped afterwards.
 import jax
 import jax.numpy as jnp
 
-from posteriax.data.corruptions.poisson import poisson
 from posteriax.data.corruptions.uniforms import cut, normal
+
+FEW = 10.0
+MOST_OF_FEW = 32  # P(count > 32 | rate 10) < 1e-8
+
+
+def poisson(u: jax.Array, rate: jax.Array) -> jax.Array:
+    """Counts with these rates, as floats, from uniform numbers strictly between 0 and 1.
+
+    >>> poisson(jnp.array([0.5, 0.5, 0.975]), jnp.array([0.0, 100.0, 100.0])).tolist()
+    [0.0, 100.0, 120.0]
+    """
+    return jnp.where(rate < FEW, _by_summing(u, jnp.minimum(rate, FEW)), _by_expansion(u, jnp.maximum(rate, FEW)))
+
+
+def _by_summing(u: jax.Array, rate: jax.Array) -> jax.Array:
+    probability = jnp.exp(-rate)
+    below, count = probability, jnp.zeros_like(rate)
+    for k in range(1, MOST_OF_FEW + 1):
+        count = count + (u >= below)
+        probability = probability * rate / k
+        below = below + probability
+    return count
+
+
+def _by_expansion(u: jax.Array, rate: jax.Array) -> jax.Array:
+    z, root = normal(u), jnp.sqrt(rate)
+    count = jnp.floor(rate + root * z + 1 / 3 + z**2 / 6 - (2 * z + z**3) / (72 * root))
+    return jnp.maximum(count, 0.0)  # the expansion undershoots for u < 1e-5
 
 
 def gaussian_noise(u: jax.Array, image: jax.Array, std: float) -> jax.Array:

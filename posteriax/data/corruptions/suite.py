@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from posteriax.data.corruptions import blur, digital, elastic, jpeg, noise, weather
-from posteriax.data.corruptions.plasma import plasma_numbers
+from posteriax.data.corruptions import blur, digital, noise, weather
+from posteriax.data.corruptions.weather import plasma_numbers
 
 
 @dataclass(frozen=True)
-class Corruption:
+class CorruptionKind:
     """One kind of corruption.
 
     Args:
@@ -38,26 +38,26 @@ def _for_values(channels: int, height: int, width: int) -> int:
     return channels * height * width
 
 
-_arithmetic = partial(Corruption, arithmetic=True)
+_arithmetic = partial(CorruptionKind, arithmetic=True)
 
 
 _BENCHMARK = {
     "gaussian_noise": _arithmetic(noise.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10), _for_values),
     "shot_noise": _arithmetic(noise.shot_noise, (500, 250, 100, 75, 50), _for_values),
     "impulse_noise": _arithmetic(noise.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07), _for_values),
-    "defocus_blur": Corruption(blur.defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))),
-    "glass_blur": Corruption(
+    "defocus_blur": CorruptionKind(blur.defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))),
+    "glass_blur": CorruptionKind(
         blur.glass_blur,
         ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
         lambda channels, height, width: 4 * height * width,  # two offsets in each of up to two passes
     ),
-    "motion_blur": Corruption(
+    "motion_blur": CorruptionKind(
         blur.motion_blur,
         ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
         lambda channels, height, width: 1,
     ),
-    "zoom_blur": Corruption(blur.zoom_blur, (1.05, 1.10, 1.15, 1.20, 1.25)),
-    "snow": Corruption(
+    "zoom_blur": CorruptionKind(blur.zoom_blur, (1.05, 1.10, 1.15, 1.20, 1.25)),
+    "snow": CorruptionKind(
         weather.snow,
         (
             (0.1, 0.2, 1.0, 0.6, 8, 3, 0.95),
@@ -80,18 +80,18 @@ _BENCHMARK = {
     ),
     "brightness": _arithmetic(weather.brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
     "contrast": _arithmetic(digital.contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
-    "elastic_transform": Corruption(
-        elastic.elastic_transform,
+    "elastic_transform": CorruptionKind(
+        digital.elastic_transform,
         ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
         lambda channels, height, width: 6 + 2 * height * width,
     ),
-    "pixelate": Corruption(digital.pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
-    "jpeg_compression": Corruption(jpeg.jpeg_compression, (80, 65, 58, 50, 40)),
+    "pixelate": CorruptionKind(digital.pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
+    "jpeg_compression": CorruptionKind(digital.jpeg_compression, (80, 65, 58, 50, 40)),
 }
 
 _EXTRA = {
     "speckle_noise": _arithmetic(noise.speckle_noise, (0.06, 0.1, 0.12, 0.16, 0.2), _for_values),
-    "gaussian_blur": Corruption(blur.gaussian_blur, (0.4, 0.6, 0.7, 0.8, 1.0)),
+    "gaussian_blur": CorruptionKind(blur.gaussian_blur, (0.4, 0.6, 0.7, 0.8, 1.0)),
     "saturate": _arithmetic(digital.saturate, ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))),
 }
 

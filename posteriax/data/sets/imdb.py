@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax.data.sets.archive import damaged, read_archive
-from posteriax.data.sets.data_set import DataSet
-from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch, find_arrays
-from posteriax.data.sets.registry import register
+from posteriax.data.sets.data_set import DataSet, register
+from posteriax.data.sets.fetching import DataError, Remote, damaged, data_folder, fetch, find_arrays, read_archive
 
 ARCHIVE = Remote(
     "aclImdb_v1.tar.gz",

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from posteriax.data.sets.archive import damaged, read_archive
-from posteriax.data.sets.data_set import DataSet, Scaling
-from posteriax.data.sets.fetching import DataError, Remote, data_folder, fetch_all, find_arrays
-from posteriax.data.sets.registry import register
+from posteriax.data.sets.data_set import DataSet, Scaling, register
+from posteriax.data.sets.fetching import DataError, Remote, damaged, data_folder, fetch_all, find_arrays, read_archive
 
 ADDRESS = "https://physionet.org/files/challenge-2012/1.0.0"
 CHECKSUMS = {

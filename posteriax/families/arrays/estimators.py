@@ -16,13 +16,13 @@ lose their correlation.
 
 from typing import Literal, NamedTuple
 
-from posteriax.families.arrays.uses import Use
+from posteriax.networks.tracing.uses import Use
 
 Estimator = Literal["auto", "weight", "factor", "flipout", "local"]
 ESTIMATORS: tuple[Estimator, ...] = ("auto", "weight", "factor", "flipout", "local")
 
 
-class Plan(NamedTuple):
+class EstimatorPlan(NamedTuple):
     """The estimator of one leaf, the axis of examples it needs, and the reason if it had to be a plain draw.
 
     `factors` says how the factors of a family of products are drawn: "drawn" (as a plain draw of the leaf), "shared" by
@@ -36,30 +36,32 @@ class Plan(NamedTuple):
     factor_axis: int | None = None
 
 
-def plan_estimators(estimator: Estimator, uses: list[Use]) -> list[Plan]:
+def plan_estimators(estimator: Estimator, uses: list[Use]) -> list[EstimatorPlan]:
     """An estimator for every leaf.
 
     >>> plan_estimators("auto", [Use("dot_general", example_axis=0), Use(None, reason="it is used 2 times")])
-    [Plan(estimator='local', example_axis=0, ...), Plan(estimator='weight', ... note='it is used 2 times', ...)]
+    [EstimatorPlan(estimator='local', example_axis=0, ...), EstimatorPlan(estimator='weight', ... 2 times', ...)]
     """
     return [_plan_factors(estimator, use, _plan(estimator, use)) for use in uses]
 
 
-def _plan(estimator: Estimator, use: Use) -> Plan:
+def _plan(estimator: Estimator, use: Use) -> EstimatorPlan:
     if estimator in ("weight", "factor"):
-        return Plan()
+        return EstimatorPlan()
     if use.primitive is None:
-        return Plan(note=use.reason)
+        return EstimatorPlan(note=use.reason)
     if use.example_axis is not None:
         by_sign = use.primitive == "add"  # for a bias flipout is as good as local, and a sign is cheaper than a draw
-        return Plan("flipout" if by_sign else _least_noisy(use) if estimator == "auto" else estimator, use.example_axis)
+        return EstimatorPlan(
+            "flipout" if by_sign else _least_noisy(use) if estimator == "auto" else estimator, use.example_axis
+        )
     by_output = use.primitive in ("dot_general", "conv_general_dilated") and use.meets_examples
     if estimator == "local" and by_output:  # examples and positions share an axis: only if requested by name
-        return Plan("local")
-    return Plan(note="the array it is multiplied with has no separate axis of examples")
+        return EstimatorPlan("local")
+    return EstimatorPlan(note="the array it is multiplied with has no separate axis of examples")
 
 
-def _plan_factors(estimator: Estimator, use: Use, plan: Plan) -> Plan:
+def _plan_factors(estimator: Estimator, use: Use, plan: EstimatorPlan) -> EstimatorPlan:
     """Factors, once drawn, may be used repeatedly, even in a loop, provided Quax can pass them through the program."""
     if estimator == "weight" or not use.dispatchable:
         return plan

@@ -12,25 +12,48 @@ how close cheaper methods come. One file here for each:
     shift.py         noise on pixels, and the EmpCov prior
     regression.py    UCI sets
 
-Settings are in settings.py and scales.py, claims with their bounds in claims.py.
+PosteriorsSettings are in settings.py and scales.py, claims with their bounds in claims.py.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from posteriax.studies.bnn_posteriors.claims import CLAIMS
-from posteriax.studies.bnn_posteriors.figures import FIGURES
-from posteriax.studies.bnn_posteriors.methods import run_methods
-from posteriax.studies.bnn_posteriors.mixing import run_mixing
-from posteriax.studies.bnn_posteriors.regression import run_regression
-from posteriax.studies.bnn_posteriors.remarks import SUMMARY
-from posteriax.studies.bnn_posteriors.scales import LAPTOP, PAPER, SMOKE, one_step
-from posteriax.studies.bnn_posteriors.settings import Settings
-from posteriax.studies.bnn_posteriors.shift import run_shift
-from posteriax.studies.bnn_posteriors.tables import tables
-from posteriax.studies.bnn_posteriors.targets import AUGMENTATIONS, run_augmentation, run_prior, run_temperature
-from posteriax.studies.study import Cell, Study
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.bnn_posteriors.claims import CLAIMS as CLAIMS
+from posteriax.studies.bnn_posteriors.experiments import (
+    AUGMENTATIONS as AUGMENTATIONS,
+)
+from posteriax.studies.bnn_posteriors.experiments import (
+    run_augmentation as run_augmentation,
+)
+from posteriax.studies.bnn_posteriors.experiments import run_mixing as run_mixing
+from posteriax.studies.bnn_posteriors.experiments import (
+    run_prior as run_prior,
+)
+from posteriax.studies.bnn_posteriors.experiments import run_regression as run_regression
+from posteriax.studies.bnn_posteriors.experiments import run_shift as run_shift
+from posteriax.studies.bnn_posteriors.experiments import (
+    run_temperature as run_temperature,
+)
+from posteriax.studies.bnn_posteriors.methods import run_methods as run_methods
+from posteriax.studies.bnn_posteriors.page import FIGURES as FIGURES
+from posteriax.studies.bnn_posteriors.page import tables as tables
+from posteriax.studies.bnn_posteriors.remarks import SUMMARY as SUMMARY
+from posteriax.studies.bnn_posteriors.settings import (
+    LAPTOP as LAPTOP,
+)
+from posteriax.studies.bnn_posteriors.settings import (
+    PAPER as PAPER,
+)
+from posteriax.studies.bnn_posteriors.settings import (
+    SMOKE as SMOKE,
+)
+from posteriax.studies.bnn_posteriors.settings import PosteriorsSettings as PosteriorsSettings
+from posteriax.studies.bnn_posteriors.settings import (
+    one_step as one_step,
+)
+from posteriax.studies.study import Cell as Cell
+from posteriax.studies.study import Study as Study
+from posteriax.studies.workbench import Workbench as Workbench
 
 RUN = {
     "methods": run_methods,
@@ -43,7 +66,7 @@ RUN = {
 }
 
 
-def cells(settings: Settings, seeds: int) -> list[Cell]:
+def cells(settings: PosteriorsSettings, seeds: int) -> list[Cell]:
     """All cells, seed by seed: a run that is cut short has whole repetitions. A seed of UCI is a split."""
     every = []
     for seed in range(seeds):
@@ -74,20 +97,20 @@ def cells(settings: Settings, seeds: int) -> list[Cell]:
     ]
 
 
-def swept(settings: Settings) -> list[tuple[float, float]]:
+def swept(settings: PosteriorsSettings) -> list[tuple[float, float]]:
     """Pairs of trajectory length and step size: one varies at a time."""
     mixing = settings.mixing
     lengths = [(trajectory, mixing.steps[0]) for trajectory in mixing.trajectories]
     return lengths + [(1.0, step) for step in mixing.steps[1:]]
 
 
-def priors(settings: Settings) -> list[tuple[str, float]]:
+def priors(settings: PosteriorsSettings) -> list[tuple[str, float]]:
     """Pairs of family and variance: one varies at a time."""
     usual = settings.varied.prior_variance
     return [("Normal", v) for v in settings.variances] + [(family, usual) for family in settings.families]
 
 
-def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
+def run(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> Mapping[str, Any]:
     return RUN[str(cell.settings["experiment"])](cell, settings, bench)
 
 

@@ -1,5 +1,6 @@
 """Claims on temperatures, priors, noise and regression; bounds fixed before the run."""
 
+from posteriax.studies.bnn_posteriors.experiments import AUGMENTATIONS
 from posteriax.studies.bnn_posteriors.measures import (
     above_own,
     against_one,
@@ -12,8 +13,7 @@ from posteriax.studies.bnn_posteriors.measures import (
     worst_prior_minus_map,
 )
 from posteriax.studies.bnn_posteriors.methods import HMC_ROW
-from posteriax.studies.bnn_posteriors.scales import SETS
-from posteriax.studies.bnn_posteriors.targets import AUGMENTATIONS
+from posteriax.studies.bnn_posteriors.settings import SETS
 from posteriax.studies.study import Claim
 
 SLIGHT = 0.01  # nats: a gain that does not count

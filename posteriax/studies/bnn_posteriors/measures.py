@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from posteriax.studies.bnn_posteriors.experiments import noise_name
 from posteriax.studies.bnn_posteriors.methods import ENSEMBLE_ROW, HMC_ROW, MAP_ROW, SG_MCMC, VI_ROW
-from posteriax.studies.bnn_posteriors.shift import noise_name
 from posteriax.studies.results import CellResult, Results, look_up
 
 Measure = Callable[[Results], np.ndarray]

@@ -18,11 +18,35 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from posteriax.studies.k_tied import figures, measuring, networks
-from posteriax.studies.k_tied.claims import CLAIMS
-from posteriax.studies.k_tied.networks import HE, LENET, LSTM, MEAN_FIELD, MLP, TIED, Sizes, Training
-from posteriax.studies.k_tied.tables import make_tables
-from posteriax.studies.study import Cell, Study
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.k_tied.claims import CLAIMS as CLAIMS
+from posteriax.studies.k_tied.networks import (
+    HE as HE,
+)
+from posteriax.studies.k_tied.networks import (
+    LENET as LENET,
+)
+from posteriax.studies.k_tied.networks import (
+    LSTM as LSTM,
+)
+from posteriax.studies.k_tied.networks import (
+    MEAN_FIELD as MEAN_FIELD,
+)
+from posteriax.studies.k_tied.networks import (
+    MLP as MLP,
+)
+from posteriax.studies.k_tied.networks import (
+    TIED as TIED,
+)
+from posteriax.studies.k_tied.networks import (
+    Sizes as Sizes,
+)
+from posteriax.studies.k_tied.networks import (
+    Training as Training,
+)
+from posteriax.studies.k_tied.tables import make_tables as make_tables
+from posteriax.studies.study import Cell as Cell
+from posteriax.studies.study import Study as Study
+from posteriax.studies.workbench import Workbench as Workbench
 
 POINT = "point estimate"  # trained for the time of a step only
 ALL = (MEAN_FIELD, *TIED)

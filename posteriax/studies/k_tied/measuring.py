@@ -16,11 +16,14 @@ import optax
 
 from posteriax import analysis
 from posteriax import families as q
-from posteriax.comparison import evaluate
-from posteriax.methods import MAP, VI
-from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.evaluation.evaluate import evaluate
+from posteriax.methods.map import MAP
+from posteriax.methods.vi import VI
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Problem
-from posteriax.run import GradientNoise, Watch
+from posteriax.run.gradient_noise import GradientNoise
+from posteriax.run.watch import Watch
 from posteriax.studies.k_tied.networks import LEAVES, MEAN_FIELD, RANKS, Training, family_of
 from posteriax.studies.workbench import Workbench
 

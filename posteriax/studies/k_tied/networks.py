@@ -17,9 +17,10 @@ import numpy as np
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.data import DataSet
-from posteriax.problem import Bernoulli, Categorical, Problem
-from posteriax.problem import network as with_example
+from posteriax.data.sets.data_set import DataSet
+from posteriax.likelihoods.classes import Bernoulli, Categorical
+from posteriax.networks.network import network as with_example
+from posteriax.problem import Problem
 from posteriax.studies.workbench import Workbench
 
 MLP, LENET, LSTM, HE = "MLP", "LeNet", "LSTM", "MLP with He prior"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posteriax.comparison import format_estimate
-from posteriax.metrics import Estimate
+from posteriax.metrics.estimate import format_estimate
+from posteriax.metrics.score import Estimate
 from posteriax.studies.k_tied.networks import HE, LENET, LSTM, MEAN_FIELD, MLP, RANKS, TIED
 from posteriax.studies.results import Results
 from posteriax.studies.study import Table

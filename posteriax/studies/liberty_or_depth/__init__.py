@@ -17,9 +17,11 @@ from types import ModuleType
 from typing import Any
 
 from posteriax.studies.liberty_or_depth import figures, iris, product_matrices, swag, two_moons
-from posteriax.studies.results import Results
-from posteriax.studies.study import Cell, Study, Table
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.results import Results as Results
+from posteriax.studies.study import Cell as Cell
+from posteriax.studies.study import Study as Study
+from posteriax.studies.study import Table as Table
+from posteriax.studies.workbench import Workbench as Workbench
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,18 @@ import optax
 
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.comparison import EarlyStopping, evaluate
-from posteriax.methods import VI, Ensemble
-from posteriax.posterior import VariationalPosterior
-from posteriax.problem import Categorical, Problem
+from posteriax.evaluation.early_stopping import EarlyStopping
+from posteriax.evaluation.evaluate import evaluate
+from posteriax.likelihoods.classes import Categorical
+from posteriax.methods.ensemble import Ensemble
+from posteriax.methods.vi import VI
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.problem import Problem
 from posteriax.studies.liberty_or_depth.product_matrices import leaky_relu
 from posteriax.studies.results import Results
 from posteriax.studies.study import Cell, Claim, Table
 from posteriax.studies.workbench import Workbench
-from posteriax.zoo import MLP
+from posteriax.zoo.mlp import MLP
 
 NAME = "iris"
 SCALE = 0.0025  # initial standard deviation, softplus(-6)

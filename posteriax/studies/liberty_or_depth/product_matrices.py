@@ -20,14 +20,15 @@ from posteriax import analysis
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax._internal.running_moments import mean_and_covariance
-from posteriax.analysis import ProductMatrix
-from posteriax.methods import VI
-from posteriax.posterior import VariationalPosterior
-from posteriax.problem import Categorical, Problem
+from posteriax.analysis.product_matrix import ProductMatrix
+from posteriax.likelihoods.classes import Categorical
+from posteriax.methods.vi import VI
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.problem import Problem
 from posteriax.studies.results import Results
 from posteriax.studies.study import Cell, Claim, Table
 from posteriax.studies.workbench import Workbench
-from posteriax.zoo import MLP
+from posteriax.zoo.mlp import MLP
 
 NAME = "product matrix"
 ACTIVATIONS = ("linear", "leaky ReLU")

@@ -18,11 +18,14 @@ from jax.flatten_util import ravel_pytree
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.comparison import evaluate
-from posteriax.data import RandomCrop, RandomFlip
-from posteriax.methods import SWAG
-from posteriax.posterior import Posterior, VariationalPosterior, with_batch_statistics
-from posteriax.problem import Categorical, Problem
+from posteriax.data.augmentation import RandomCrop, RandomFlip
+from posteriax.evaluation.evaluate import evaluate
+from posteriax.likelihoods.classes import Categorical
+from posteriax.methods.swag import SWAG
+from posteriax.posterior.batch_statistics import with_batch_statistics
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.problem import Problem
 from posteriax.studies.liberty_or_depth.iris import with_error
 from posteriax.studies.results import Results
 from posteriax.studies.study import Cell, Claim, Table

@@ -18,13 +18,14 @@ import numpy as np
 
 from posteriax import analysis
 from posteriax import priors as p
-from posteriax.comparison import evaluate
-from posteriax.methods import NUTS
-from posteriax.problem import Bernoulli, Problem
+from posteriax.evaluation.evaluate import evaluate
+from posteriax.likelihoods.classes import Bernoulli
+from posteriax.methods.nuts import NUTS
+from posteriax.problem import Problem
 from posteriax.studies.results import Results
 from posteriax.studies.study import Cell, Claim, Table
 from posteriax.studies.workbench import Workbench
-from posteriax.zoo import MLP
+from posteriax.zoo.mlp import MLP
 
 NAME = "two moons"
 SLOPES = {"ReLU": 0.0, "LeakyReLU 0.5": 0.5, "LeakyReLU 0.95": 0.95, "linear": 1.0}  # for negative inputs

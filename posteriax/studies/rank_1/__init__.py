@@ -16,19 +16,34 @@ One deep ensemble gives two rows of a table: its average, and the mean over its 
 from collections.abc import Mapping
 from typing import Any
 
-from posteriax.studies.rank_1.claims import CLAIMS
-from posteriax.studies.rank_1.figures import FIGURES
-from posteriax.studies.rank_1.measuring import run_images
-from posteriax.studies.rank_1.mortality import run_mortality
-from posteriax.studies.rank_1.names import size_name
-from posteriax.studies.rank_1.remarks import SUMMARY
-from posteriax.studies.rank_1.settings import LAPTOP, PAPER, SMOKE, Settings, one_step
-from posteriax.studies.rank_1.tables import tables
-from posteriax.studies.study import Cell, Study
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.rank_1.claims import CLAIMS as CLAIMS
+from posteriax.studies.rank_1.experiments import run_images as run_images
+from posteriax.studies.rank_1.experiments import run_mortality as run_mortality
+from posteriax.studies.rank_1.page import FIGURES as FIGURES
+from posteriax.studies.rank_1.page import tables as tables
+from posteriax.studies.rank_1.remarks import SUMMARY as SUMMARY
+from posteriax.studies.rank_1.settings import (
+    LAPTOP as LAPTOP,
+)
+from posteriax.studies.rank_1.settings import (
+    PAPER as PAPER,
+)
+from posteriax.studies.rank_1.settings import (
+    SMOKE as SMOKE,
+)
+from posteriax.studies.rank_1.settings import (
+    Rank1Settings as Rank1Settings,
+)
+from posteriax.studies.rank_1.settings import (
+    one_step as one_step,
+)
+from posteriax.studies.rank_1.settings import size_name as size_name
+from posteriax.studies.study import Cell as Cell
+from posteriax.studies.study import Study as Study
+from posteriax.studies.workbench import Workbench as Workbench
 
 
-def cells(settings: Settings, seeds: int) -> list[Cell]:
+def cells(settings: Rank1Settings, seeds: int) -> list[Cell]:
     """All cells, seed by seed: a run that is cut short has whole repetitions. Costs are seconds at laptop scale."""
     last = settings.tables[-1]
     plan = [
@@ -43,7 +58,7 @@ def cells(settings: Settings, seeds: int) -> list[Cell]:
     return [Cell(dict(zip(names, own, strict=True)), seed, cost) for seed in range(seeds) for *own, cost in plan]
 
 
-def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
+def run(cell: Cell, settings: Rank1Settings, bench: Workbench) -> Mapping[str, Any]:
     """Train one method, and measure it."""
     return (run_mortality if cell.settings["experiment"] == "mortality" else run_images)(cell, settings, bench)
 

@@ -7,15 +7,9 @@ import math
 
 import numpy as np
 
-from posteriax.studies.rank_1.comparisons import (
-    CLOTHES,
-    IMAGES,
-    RECORDS,
-    less,
-    less_than_best,
-    parameter_ratio,
-)
-from posteriax.studies.rank_1.names import (
+from posteriax.studies.rank_1.comparisons import CLOTHES, IMAGES, RECORDS, less, less_than_best, parameter_ratio
+from posteriax.studies.rank_1.remarks import REMARKS
+from posteriax.studies.rank_1.settings import (
     BATCH_ENSEMBLE,
     CAUCHY,
     DEEP,
@@ -31,7 +25,6 @@ from posteriax.studies.rank_1.names import (
     OUTPUT,
     size_name,
 )
-from posteriax.studies.rank_1.remarks import REMARKS
 from posteriax.studies.study import Claim, with_remarks
 
 SAME_PARAMETERS = 0.01

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from posteriax.studies.rank_1.names import DEEP, DETERMINISTIC
+from posteriax.studies.rank_1.settings import DEEP, DETERMINISTIC
 from posteriax.studies.results import Results, look_up
 
 Measure = Callable[[Results], Sequence[float]]

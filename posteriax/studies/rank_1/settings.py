@@ -1,10 +1,39 @@
-"""Settings of the study at each scale."""
+"""The methods that the study compares, by the name that the tables have.
+
+    deep ensemble                    K networks of the same size; one of them is the deterministic baseline
+    deep ensemble, equal parameters  K smaller networks with as many parameters together as the rank-1 network
+    BatchEnsemble                    rank-1 factors without noise
+    MC dropout, mean-field           one network with random weights
+
+All others are rank-1 mixtures.
+
+Settings of the study at each scale.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posteriax.data import CORRUPTIONS
-from posteriax.studies.rank_1.names import ABLATIONS, DEEP, GAUSSIAN, MORTALITY, TABLE
+from posteriax.data.corruptions.suite import CORRUPTIONS
+
+DETERMINISTIC = "deterministic"  # no run of its own: one member of the deep ensemble
+DEEP, EQUAL = "deep ensemble", "deep ensemble, equal parameters"
+BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD = "BatchEnsemble", "MC dropout", "mean-field"
+GAUSSIAN, CAUCHY = "rank-1 Gaussian", "rank-1 Cauchy"
+INPUT, OUTPUT = "factors on inputs", "factors on outputs"
+MIXTURE = "log-mixture likelihood"
+LOG_NORMAL, HALF_CAUCHY = "log-normal factors", "half-Cauchy factors"
+TABLE = (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY)
+ABLATIONS = (INPUT, OUTPUT, MIXTURE, LOG_NORMAL, HALF_CAUCHY)
+MORTALITY = (DEEP, BATCH_ENSEMBLE, MEAN_FIELD, GAUSSIAN, CAUCHY)
+
+
+def size_name(components: int) -> str:
+    """The name of the mixture of another size.
+
+    >>> size_name(8)
+    'K = 8'
+    """
+    return f"K = {components}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +115,7 @@ class Mortality:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Rank1Settings:
     """Settings of a scale.
 
     Args:
@@ -121,7 +150,7 @@ class Settings:
 
 
 _FEW: dict[str, Any] = {"kinds": ("contrast",), "severities": (1, 5)}
-SMOKE = Settings(
+SMOKE = Rank1Settings(
     seeds=1,
     data=("fashion_small",),
     tables=(
@@ -137,7 +166,7 @@ SMOKE = Settings(
 )
 _WIDE: dict[str, Any] = {"prior_scale": 0.3, "batch_scale": 0.3, "rank_1_scale": 0.3, "mean_field_scale": 0.4}
 _MLP: dict[str, Any] = {"prior_scale": 0.2, "batch_scale": 0.2, "rank_1_scale": 0.2, "mean_field_scale": 0.4}
-LAPTOP = Settings(
+LAPTOP = Rank1Settings(
     seeds=3,
     data=("cifar10", "fashion_mnist", "physionet2012"),
     tables=(
@@ -153,7 +182,7 @@ LAPTOP = Settings(
 # KL annealing over 200 epochs, and weight decay of 2e-4 (deterministic), 3e-4 (BatchEnsemble) and 1e-4 (rank-1) times
 # the sum of squares, which for 50,000 images is a prior of these scales. Fashion-MNIST and the records of PhysioNet are
 # not in the paper: larger networks and longer runs than above.
-PAPER = Settings(
+PAPER = Rank1Settings(
     seeds=10,
     data=("cifar10", "fashion_mnist", "physionet2012"),
     tables=(
@@ -180,7 +209,7 @@ PAPER = Settings(
 )
 
 
-def one_step(settings: Settings) -> Settings:
+def one_step(settings: Rank1Settings) -> Rank1Settings:
     """The same networks, for one step each, and measurements on a few examples."""
     tables = tuple(replace(one, steps=1, batch_size=4, examples=8, tests=8, corrupted=1) for one in settings.tables)
     mortality = replace(settings.mortality, steps=1, batch_size=4, examples=16, tests=16)

@@ -17,16 +17,31 @@ ICLR; the figures are those of its first version (arXiv 1803.03764), the toy pro
 from collections.abc import Mapping
 from typing import Any
 
-from posteriax.studies.study import Cell, Study
-from posteriax.studies.variance_networks.accuracy import run_accuracy
-from posteriax.studies.variance_networks.attack import run_attack
-from posteriax.studies.variance_networks.claims import CLAIMS
-from posteriax.studies.variance_networks.curvature import run_curvature
-from posteriax.studies.variance_networks.figures import FIGURES
-from posteriax.studies.variance_networks.settings import LAPTOP, PAPER, SMOKE, Settings, one_step
-from posteriax.studies.variance_networks.tables import tables
-from posteriax.studies.variance_networks.toy import run_toy
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.study import Cell as Cell
+from posteriax.studies.study import Study as Study
+from posteriax.studies.variance_networks.claims import CLAIMS as CLAIMS
+from posteriax.studies.variance_networks.experiments import run_accuracy as run_accuracy
+from posteriax.studies.variance_networks.experiments import run_attack as run_attack
+from posteriax.studies.variance_networks.experiments import run_curvature as run_curvature
+from posteriax.studies.variance_networks.experiments import run_toy as run_toy
+from posteriax.studies.variance_networks.page import FIGURES as FIGURES
+from posteriax.studies.variance_networks.page import tables as tables
+from posteriax.studies.variance_networks.settings import (
+    LAPTOP as LAPTOP,
+)
+from posteriax.studies.variance_networks.settings import (
+    PAPER as PAPER,
+)
+from posteriax.studies.variance_networks.settings import (
+    SMOKE as SMOKE,
+)
+from posteriax.studies.variance_networks.settings import (
+    VarianceSettings as VarianceSettings,
+)
+from posteriax.studies.variance_networks.settings import (
+    one_step as one_step,
+)
+from posteriax.studies.workbench import Workbench as Workbench
 
 SUMMARY = """\
 LeNet-5 on MNIST, with pixels in [0, 1] and without augmentation or batch normalisation; only its first dense layer
@@ -56,7 +71,7 @@ RUN = {
 }
 
 
-def cells(settings: Settings, seeds: int) -> list[Cell]:
+def cells(settings: VarianceSettings, seeds: int) -> list[Cell]:
     """All cells, seed by seed: a run that is cut short has whole repetitions."""
     first, large = settings.data[0], settings.vgg_width > 0
     one = [("accuracy", "LeNet-5", first, method, 10.0) for method in settings.table]
@@ -70,7 +85,7 @@ def cells(settings: Settings, seeds: int) -> list[Cell]:
     return [Cell(dict(zip(names, own, strict=True)), seed, cost) for seed in range(seeds) for *own, cost in one]
 
 
-def run(cell: Cell, settings: Settings, bench: Workbench) -> Mapping[str, Any]:
+def run(cell: Cell, settings: VarianceSettings, bench: Workbench) -> Mapping[str, Any]:
     return RUN[str(cell.settings["experiment"])](cell, settings, bench)
 
 

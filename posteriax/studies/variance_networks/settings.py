@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Settings:
+class VarianceSettings:
     """What is trained, on how much, and how it is measured.
 
     Args:
@@ -77,7 +77,7 @@ class Settings:
     vgg_epochs: int = 0
 
 
-SMOKE = Settings(
+SMOKE = VarianceSettings(
     data=("fashion_small",),
     seeds=1,
     channels=(4, 8),
@@ -108,8 +108,8 @@ SMOKE = Settings(
     toy_width=20,
     toy_points=50,
 )
-LAPTOP = Settings(data=("mnist",), seeds=3)
-PAPER = Settings(
+LAPTOP = VarianceSettings(data=("mnist",), seeds=3)
+PAPER = VarianceSettings(
     data=("mnist", "cifar10", "cifar100"),
     seeds=5,
     variance_layers="**/weight",
@@ -146,7 +146,7 @@ PAPER = Settings(
 )
 
 
-def one_step(settings: Settings) -> Settings:
+def one_step(settings: VarianceSettings) -> VarianceSettings:
     """The same networks, for one step each, and measurements on a few examples."""
     return replace(
         settings,

@@ -19,12 +19,13 @@ import optax
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.data import RandomCrop, RandomFlip
-from posteriax.methods import VI
-from posteriax.posterior import VariationalPosterior
-from posteriax.problem import Categorical, Problem
-from posteriax.run import Watch
-from posteriax.studies.variance_networks.settings import Settings
+from posteriax.data.augmentation import RandomCrop, RandomFlip
+from posteriax.likelihoods.classes import Categorical
+from posteriax.methods.vi import VI
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.problem import Problem
+from posteriax.run.watch import Watch
+from posteriax.studies.variance_networks.settings import VarianceSettings
 from posteriax.studies.workbench import Workbench
 
 Examples = tuple[np.ndarray, np.ndarray]
@@ -40,7 +41,7 @@ COARSE = (
 )
 
 
-class Layer(NamedTuple):
+class VarianceLayer(NamedTuple):
     """How the weights of the variance layers are distributed, their prior, and the activation behind the dense one."""
 
     family: q.Family
@@ -48,19 +49,19 @@ class Layer(NamedTuple):
     activation: Callable[[jax.Array], jax.Array] = jax.nn.relu
 
 
-def layer(method: str, settings: Settings) -> Layer:
+def layer(method: str, settings: VarianceSettings) -> VarianceLayer:
     """The layer that a method is named after."""
     start = settings.log_alpha
     return {
-        "layer": Layer(q.MultiplicativeNormal("layer", start), p.LogUniform()),
-        "neuron": Layer(q.MultiplicativeNormal("neuron", start), p.LogUniform()),
-        "weight": Layer(q.MultiplicativeNormal("weight", start), p.LogUniform()),
-        "additive": Layer(q.Normal(ADDITIVE_SCALE), p.LogUniform()),
-        "student-t": Layer(q.MultiplicativeNormal("layer", start), p.StudentT(df=STUDENT_DF)),
-        "softplus": Layer(q.MultiplicativeNormal("layer", start), p.LogUniform(), jax.nn.softplus),
+        "layer": VarianceLayer(q.MultiplicativeNormal("layer", start), p.LogUniform()),
+        "neuron": VarianceLayer(q.MultiplicativeNormal("neuron", start), p.LogUniform()),
+        "weight": VarianceLayer(q.MultiplicativeNormal("weight", start), p.LogUniform()),
+        "additive": VarianceLayer(q.Normal(ADDITIVE_SCALE), p.LogUniform()),
+        "student-t": VarianceLayer(q.MultiplicativeNormal("layer", start), p.StudentT(df=STUDENT_DF)),
+        "softplus": VarianceLayer(q.MultiplicativeNormal("layer", start), p.LogUniform(), jax.nn.softplus),
         # a ReLU would drop half of the units of a zero-mean layer at random
-        "zero-mean": Layer(q.ZeroMeanNormal(), p.LogUniform(), jnp.abs),
-        "dropout": Layer(q.Point(), p.Normal(scale=1.0)),
+        "zero-mean": VarianceLayer(q.ZeroMeanNormal(), p.LogUniform(), jnp.abs),
+        "dropout": VarianceLayer(q.Point(), p.Normal(scale=1.0)),
     }[method]
 
 
@@ -75,7 +76,9 @@ def load_images(bench: Workbench, name: str, examples: int, test: int) -> tuple[
     return both[0], both[1]
 
 
-def lenet_problem(method: str, settings: Settings, seed: int, *, whole: bool = False) -> tuple[Problem, dict[str, Any]]:
+def lenet_problem(
+    method: str, settings: VarianceSettings, seed: int, *, whole: bool = False
+) -> tuple[Problem, dict[str, Any]]:
     """LeNet-5 and the families of its leaves; `whole` is the network of the accuracy table."""
     chosen = layer(method, settings)
     layers = settings.variance_layers if whole and method == "layer" else LAYER
@@ -91,7 +94,7 @@ def lenet_problem(method: str, settings: Settings, seed: int, *, whole: bool = F
     return Problem(net, Categorical(), {"**": p.Normal(scale=1.0), layers: chosen.prior}), families
 
 
-def vgg_problem(method: str, classes: int, settings: Settings, seed: int) -> tuple[Problem, dict[str, Any]]:
+def vgg_problem(method: str, classes: int, settings: VarianceSettings, seed: int) -> tuple[Problem, dict[str, Any]]:
     """The VGG-like network: dropout of 0.3 to 0.5, or variance layers in its last stage and its dense layer.
 
     Dropout removes whole channels of a convolution here, single activations in the paper.
@@ -110,7 +113,7 @@ def vgg_problem(method: str, classes: int, settings: Settings, seed: int) -> tup
     return Problem(net, Categorical(), prior), families
 
 
-def rates(method: str, settings: Settings, steps: int) -> optax.GradientTransformation:
+def rates(method: str, settings: VarianceSettings, steps: int) -> optax.GradientTransformation:
     """Adam with rates that fall to 0 linearly, and one of its own for log alpha or log scales."""
     own = method == "zero-mean"  # log scales, with no transition to pass
     free = {"weight": settings.free_rate, "additive": settings.free_rate / 2}  # log alpha is twice a log scale
@@ -136,7 +139,7 @@ def train(
     problem: Problem,
     families: dict[str, Any],
     examples: Examples,
-    settings: Settings,
+    settings: VarianceSettings,
     *,
     epochs: int,
     batch_size: int,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.cli.bench import driver, leapfrog, sampling, start
-from posteriax.cli.bench.timing import interleave, ratio_table
-from posteriax.methods.diagonal import start_diagonal
+from benchmarks import driver, leapfrog, sampling, start
+from benchmarks.timing import interleave, ratio_table
+from posteriax.methods.sampling.units import start_diagonal
 
 
 def test_cases_take_turns_and_the_first_round_is_thrown_away():
@@ -69,7 +69,8 @@ def test_the_first_step_is_the_readmes():
 def test_the_table_of_families_has_times_memory_and_parameters():
     from rich.console import Console
 
-    from posteriax.cli.bench.families import DETERMINISTIC, methods, table
+    from benchmarks.families import methods, table
+    from benchmarks.step import DETERMINISTIC
 
     timed = {DETERMINISTIC: np.array([1.0, 2.0])} | {name: np.array([2.0, 4.0]) for name in methods()}
     console = Console(width=150, file=io.StringIO())
@@ -150,7 +151,7 @@ def test_the_sampling_benchmark_takes_blocks_of_all_samplers_in_turn(monkeypatch
 
 
 def test_installations_take_turns_at_every_case(tmp_path, monkeypatch):
-    from posteriax.cli.bench import compilers
+    from benchmarks import compilers
 
     monkeypatch.setattr(compilers, "CASES", ("step", "leapfrog"))
     log = tmp_path / "log"
@@ -169,7 +170,7 @@ def test_installations_take_turns_at_every_case(tmp_path, monkeypatch):
 
 
 def test_a_worker_that_ends_is_an_error():
-    from posteriax.cli.bench.worker import Worker
+    from benchmarks.worker import Worker
 
     with Worker(["true"]) as worker, pytest.raises(RuntimeError, match="ended while running step"):
         worker.seconds("step")

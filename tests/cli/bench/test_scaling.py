@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import posteriax as px
+from benchmarks import scaling
+from benchmarks.schedule import Machine, leapfrog_seconds
 from posteriax import families as q
-from posteriax.cli.bench import scaling
-from posteriax.cli.bench.schedule import Machine, leapfrog_seconds
 
 PER_EXAMPLE, LATENCY, BANDWIDTH = 5e-3, 1e-5, 1e9
 
@@ -91,7 +91,7 @@ def test_an_ensemble_runs_on_meshes_that_fit_it():
 def test_the_sharding_benchmark_reports_less_memory_for_split_parameters():
     import jax
 
-    from posteriax.cli.bench.sharding import SHAPE, Case, cost_of
+    from benchmarks.sharding import SHAPE, Case, cost_of
 
     def network(*, key):
         return lambda w, x: x.reshape(len(x), -1) @ w, jax.random.normal(key, (int(np.prod(SHAPE)), 10))

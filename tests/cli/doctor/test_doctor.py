@@ -11,15 +11,14 @@ from typer.testing import CliRunner
 
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
-from posteriax.cli.doctor import Examination, Finding, convolutions, examination
-from posteriax.cli.doctor.checks import Truth, excess
-from posteriax.cli.doctor.reductions import threefry
+from posteriax.cli.doctor import CheckResult, Examination, checks, examination
+from posteriax.cli.doctor.checks import Truth, excess, threefry
 from posteriax.cli.doctor.worker import CHECKS
 
 pytestmark = pytest.mark.quick
 
-CORRECT, WRONG = Finding("sum", 0.1), Finding("two convolutions, relu, pooling", 5.7e3)
-CRASHED = Finding("sum of products of seven axes", float("inf"), crash="SIGSEGV")
+CORRECT, WRONG = CheckResult("sum", 0.1), CheckResult("two convolutions, relu, pooling", 5.7e3)
+CRASHED = CheckResult("sum of products of seven axes", float("inf"), crash="SIGSEGV")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -47,22 +46,22 @@ def test_what_must_be_exact_is():
 def test_convolutions_in_numpy_are_scipys_and_gradients_their_adjoints():
     rng = np.random.default_rng(0)
     x, kernel, slope = rng.normal(size=(2, 6, 5, 3)), rng.normal(size=(3, 3, 3, 4)), rng.normal(size=(2, 6, 5, 4))
-    out = convolutions.conv64(x, kernel)
+    out = checks.conv64(x, kernel)
     for n in range(2):
         for o in range(4):
             parts = [scipy.signal.correlate(x[n, :, :, c], kernel[:, :, c, o], "same") for c in range(3)]
             np.testing.assert_allclose(out[n, :, :, o], sum(parts), rtol=1e-10, atol=1e-12)
     # the convolution is linear in both: <slope, conv(x, kernel)> = <gradient of x, x> = <gradient of kernel, kernel>
     inner = np.vdot(slope, out)
-    assert np.vdot(convolutions.input_gradient64(slope, kernel), x) == pytest.approx(inner, rel=1e-10)
-    assert np.vdot(convolutions.kernel_gradient64(x, slope), kernel) == pytest.approx(inner, rel=1e-10)
+    assert np.vdot(checks.input_gradient64(slope, kernel), x) == pytest.approx(inner, rel=1e-10)
+    assert np.vdot(checks.kernel_gradient64(x, slope), kernel) == pytest.approx(inner, rel=1e-10)
 
 
 def test_windows_hold_the_entries_of_two_by_two_squares():
     x = np.arange(2 * 4 * 6 * 3.0).reshape(2, 4, 6, 3)
-    windows = convolutions.windows64(x)
+    windows = checks.windows64(x)
     assert windows[1, 1, 2, 0].tolist() == [x[1, 2, 4, 0], x[1, 2, 5, 0], x[1, 3, 4, 0], x[1, 3, 5, 0]]
-    np.testing.assert_array_equal(convolutions.from_windows64(windows), x)
+    np.testing.assert_array_equal(checks.from_windows64(windows), x)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_threefry_gives_its_known_answers(key, counter, words):
 
 def test_a_worker_that_crashes_leaves_what_it_had_found_and_where_it_was():
     lines = '{"starts": "sum"}\n{"name": "sum", "excess": 0.1}\n{"starts": "scan"}\n'
-    assert examination.read_findings(lines, -11) == (CORRECT, Finding("scan", float("inf"), crash="SIGSEGV"))
+    assert examination.read_findings(lines, -11) == (CORRECT, CheckResult("scan", float("inf"), crash="SIGSEGV"))
     (only,) = examination.read_findings("", 1, "Traceback ...\nImportError: no jax\n")
     assert (only.name, only.crash, only.correct) == ("starting JAX", "ImportError: no jax", False)
 

@@ -4,12 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from posteriax.comparison import Feature, PartialDependence, ReportContext, TableRows
-from posteriax.comparison.chart_summaries import COVERAGE_LEVELS, ChartSummary, Example
-from posteriax.comparison.comparison import Comparison, Cost
-from posteriax.comparison.disagreements import Disagreement
-from posteriax.comparison.uncertainty_tenths import Tenths
-from posteriax.data.corrupted_sets import Corruption
+from posteriax.data.corruptions.corrupt import Corruption
+from posteriax.evaluation import Feature, PartialDependence, ReportContext, TableRows
+from posteriax.evaluation.chart_summaries import COVERAGE_LEVELS, ChartSummary, Disagreement, Example
+from posteriax.evaluation.comparison import Comparison, Cost
+from posteriax.evaluation.uncertainty_deciles import Deciles
 from posteriax.metrics import Estimate
 
 NAMES = ("MAP", "mean-field", "k-tied", "SWAG", "deep ensemble", "HMC", "SGHMC", "rank-1", "dropout", "NUTS")
@@ -147,7 +146,7 @@ def _class_chart(rng, i, examples, side):
 
 def _tenths(i, covered):
     expected = np.linspace(0.05, 0.5, 10)
-    return Tenths(expected, expected * (1.3 - 0.1 * i), covered, np.full(10, 30), 0.5)
+    return Deciles(expected, expected * (1.3 - 0.1 * i), covered, np.full(10, 30), 0.5)
 
 
 @cache

@@ -4,8 +4,8 @@ import browser
 import pytest
 from made_up import classes, context, numbers, tiny
 
-from posteriax.comparison import Comparison
-from posteriax.comparison.report.page import write_page
+from posteriax.evaluation import Comparison
+from posteriax.evaluation.report.page import write_page
 from posteriax.metrics import Estimate
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium: apt-get install chromium")

@@ -8,7 +8,7 @@ import pytest
 
 import posteriax as px
 from posteriax._internal.plot_style import colours
-from posteriax.comparison.report import figures
+from posteriax.evaluation.report import figures
 from posteriax.posterior.trace import Trace
 
 matplotlib.use("Agg")

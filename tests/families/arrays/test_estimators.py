@@ -12,7 +12,7 @@ from flax import linen as nn
 import posteriax as px
 from posteriax import families as q
 from posteriax.methods import Task
-from posteriax.methods.vi_objective import block_keys, random_outputs
+from posteriax.methods.vi import block_keys, random_outputs
 
 DRAWS = 4_000
 KEY = jax.random.key(0)

@@ -8,7 +8,7 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax.methods import Task
-from posteriax.methods.vi_objective import block_keys, random_outputs
+from posteriax.methods.vi import block_keys, random_outputs
 
 STEPS = 6
 

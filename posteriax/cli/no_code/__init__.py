@@ -1,1 +1,0 @@
-"""`compare` and `predict` for tables and images without code: network and settings are chosen for the data."""

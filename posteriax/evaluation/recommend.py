@@ -1,0 +1,334 @@
+"""Recommendation: which posterior to use, how sure that is, and what would change the answer.
+
+The choice is among those that are best, or not significantly worse than the best, in the negative log likelihood. Of
+these, in this order, those are preferred that
+
+    converged                   their runs ended because they were done
+    are calibrated              coverage or confidence is not significantly off
+    are simple                  a baseline that predicts as well as a network is the better choice
+    are cheap                   predictions cost at most three times those of the cheapest
+
+and of those left, the one with the best score.
+
+The sentences of a recommendation: how sure it is, whether a network is worth it, cautions, what would change it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from posteriax.evaluation.comparison import Comparison
+from posteriax.evaluation.trust import Trust, knows_where_errors_are, trust_in
+from posteriax.metrics.estimate import format_estimate
+from posteriax.metrics.log_score import NLL
+from posteriax.metrics.score import Score
+
+MUCH_WORSE = 1.0  # nats per example
+TIMES_WORSE = 2.0  # of a score that is not in nats
+CHEAP = 3.0  # times the cost of the cheapest
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Which row of a comparison to use, in words. Print it.
+
+    Args:
+        name: of the row.
+        posterior: of the posterior to use if it has to be one: `name`, unless that is a baseline; None without any.
+        clear: whether all others are significantly worse.
+        headline: one sentence.
+        reasons: how sure that is, and why this one of several.
+        trust: what its uncertainty can be trusted for.
+        network: whether a network is worth it beside the baselines; empty if there are none.
+        cautions: what to know before relying on it.
+        changes: what would change the answer.
+
+    >>> print(Recommendation("hmc", "hmc", clear=True, headline="Use hmc.", cautions=("There are only 36 test rows.",)))
+    Use hmc.
+    There are only 36 test rows.
+    """
+
+    name: str
+    posterior: str | None
+    clear: bool
+    headline: str
+    reasons: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+    network: str = ""
+    cautions: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = (self.headline, *self.reasons), self.trust, (self.network,), self.cautions, self.changes
+        return "\n".join(text for sentences in parts if (text := " ".join(filter(None, sentences))))
+
+
+def recommend(comparison: Comparison) -> Recommendation:
+    """The row to use, from its scores, its calibration, its cost and how its run ended.
+
+    >>> from posteriax.metrics import Estimate
+    >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01)}, "HMC": {"nll": Estimate(0.3, 0.01)}}
+    >>> advice = recommend(Comparison({"test": rows}, best={"test": {"nll": ("HMC",)}}))
+    >>> print(advice.headline, *advice.reasons)
+    Use HMC: its negative log likelihood (nll) is the lowest, 0.30 ± 0.01. That is clear: MAP is significantly worse.
+    """
+    column = deciding_column(comparison)
+    if column is None:
+        raise ValueError("there is nothing to decide by: the comparison has no score of which more or less is better")
+    contenders = not_worse(comparison, column)
+    name, preferred = _choose(comparison, contenders)
+    networks = [other for other in contenders if other not in comparison.baselines]
+    if not networks:
+        others = [own for own, row in comparison.rows.items() if column in row and own not in comparison.baselines]
+        networks = _by_score(comparison, column, others)[:1]
+    posterior = name if name in networks else _choose(comparison, networks)[0] if networks else None
+    return Recommendation(
+        name,
+        posterior,
+        clear=len(contenders) == 1 and len(comparison.rows) > 1,
+        headline=_headline(comparison, column, name, best=contenders[0]),
+        reasons=how_sure(comparison, column, name, contenders, preferred),
+        trust=trust_of(comparison, name).sentences,
+        network=is_network_worth_it(comparison, column, contenders),
+        cautions=cautions(comparison, column, name, contenders),
+        changes=what_would_change(comparison, column, name, posterior, contenders),
+    )
+
+
+def _headline(comparison: Comparison, column: str, name: str, best: str) -> str:
+    score, own = comparison.score(column), format_estimate(comparison.rows[name][column])
+    if len(comparison.rows) == 1:
+        return f"{name} was scored alone: its {score.quantity} is {own}."
+    if name == best:
+        extreme = {"higher": "the highest", "lower": "the lowest"}.get(str(score.better), "the best")
+        return f"Use {name}: its {score.quantity} is {extreme}, {own}."
+    least = format_estimate(comparison.rows[best][column])
+    return f"Use {name}: its {score.quantity}, {own}, is not significantly worse than the best, {least} of {best}."
+
+
+def deciding_column(comparison: Comparison) -> str | None:
+    """The score that decides: the negative log likelihood, or the first one that can; None if there is none."""
+    columns = [
+        column
+        for column in comparison.columns
+        if comparison.score(column).better is not None and not comparison.score(column).against_reference
+    ]
+    return NLL.name if NLL.name in columns else next(iter(columns), None)
+
+
+def not_worse(comparison: Comparison, column: str) -> list[str]:
+    """The best row and those that are not significantly worse, nor worse by far.
+
+    A row whose errors vary wildly may be far worse and still not significantly so.
+    """
+    score = comparison.score(column)
+    rows = _by_score(comparison, column, [name for name, row in comparison.rows.items() if column in row])
+    among = comparison.best.get(comparison.main, {}).get(column, tuple(rows[:1]) if len(rows) == 1 else tuple(rows))
+    best = comparison.rows[rows[0]][column].value
+    return [name for name in rows if name in among and not _far(score, comparison.rows[name][column].value, best)]
+
+
+def trust_of(comparison: Comparison, name: str) -> Trust:
+    """What a row's uncertainty can be trusted for, on the main test set."""
+    return trust_in(comparison.charts.get(comparison.main, {}).get(name))
+
+
+def _by_score(comparison: Comparison, column: str, names: Sequence[str]) -> list[str]:
+    score = comparison.score(column)
+
+    def loss(name: str) -> float:
+        value = score.loss(comparison.rows[name][column].value)
+        return value if math.isfinite(value) else math.inf
+
+    return sorted(names, key=loss)
+
+
+def _far(score: Score, value: float, best: float) -> bool:
+    if not math.isfinite(value):
+        return math.isfinite(best)
+    gap = score.loss(value) - score.loss(best)
+    return gap > MUCH_WORSE if score.name == NLL.name else score.loss(best) > 0 and gap > score.loss(best) * TIMES_WORSE
+
+
+def _choose(comparison: Comparison, contenders: Sequence[str]) -> tuple[str, list[str]]:
+    """One of the contenders, who are in the order of their scores, and why it is preferred to others."""
+    left, reasons = list(contenders), []
+    for words, is_fine in _preferences(comparison, contenders):
+        kept = [name for name in left if is_fine(name)]
+        if kept and len(kept) < len(left):
+            reasons.append(words)
+            left = kept
+    return left[0], reasons
+
+
+def _preferences(comparison: Comparison, contenders: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
+    costs = {name: comparison.costs[name].predict_ms for name in contenders if name in comparison.costs}
+    cheapest = min(costs.values(), default=math.nan)
+    return [
+        ("its run converged", lambda name: has_converged(comparison, name)),
+        ("its uncertainty is calibrated", lambda name: trust_of(comparison, name).calibrated is not False),
+        ("it is simpler than a network", lambda name: name in comparison.baselines),
+        ("it is cheap to predict with", lambda name: not costs.get(name, cheapest) > CHEAP * cheapest),
+    ]
+
+
+def has_converged(comparison: Comparison, name: str) -> bool:
+    """Whether nothing is known against it: its run did not stop early, and it is not a reference that has not mixed."""
+    run, check = comparison.runs.get(name), comparison.reference_check
+    if run is not None and run.status != "converged":
+        return False
+    return not (check is not None and name == comparison.reference and check.converged is False)
+
+
+FEW_ROWS = 100
+FEW_NAMES = 4  # that are listed one by one
+RARE = 5  # test rows of a class that is never predicted, at least, to be worth a word
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def is_or_are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def count_test_rows(comparison: Comparison) -> int:
+    """How many examples the main test set has; 0 if unknown."""
+    charts = comparison.charts.get(comparison.main, {})
+    return max((len(chart.entropies) for chart in charts.values()), default=0)
+
+
+def how_sure(
+    comparison: Comparison, column: str, name: str, contenders: Sequence[str], preferred: Sequence[str]
+) -> tuple[str, ...]:
+    """Whether others do as well, and why this one is preferred."""
+    tested = comparison.best.get(comparison.main, {}).get(column, ())
+    others = [other for other, row in comparison.rows.items() if other not in contenders and column in row]
+    ties, worse = [other for other in contenders if other != name], [other for other in others if other not in tested]
+    n = count_test_rows(comparison)
+    rows = f" on the same {n:,} test rows" if n else ""
+    if not ties and not worse:
+        return ()
+    if not ties:
+        return (f"That is clear: {_all_or_listed(worse)} significantly worse{rows}.",)
+    if name == contenders[0]:
+        first = f"That is not certain: {listed(ties)} {is_or_are(ties)} not significantly worse{rows}."
+    else:
+        first = f"The difference could be chance{rows}; so could that of {listed(ties[:4])}."
+    sentences = [first]
+    if preferred:
+        sentences.append(f"Of these, {name} is preferred because {listed(list(preferred))}.")
+    if worse:
+        sentences.append(f"{_all_or_listed(worse, first='The')} significantly worse.")
+    return tuple(sentences)
+
+
+def _all_or_listed(names: Sequence[str], first: str = "the") -> str:
+    return f"{first} {len(names)} others are" if len(names) > FEW_NAMES else f"{listed(names)} {is_or_are(names)}"
+
+
+def is_network_worth_it(comparison: Comparison, column: str, contenders: Sequence[str]) -> str:
+    """What the baselines say about the networks."""
+    scored = [name for name, row in comparison.rows.items() if column in row]
+    loss = lambda name: comparison.score(column).loss(comparison.rows[name][column].value)  # noqa: E731
+    baselines, networks = (
+        sorted((name for name in scored if (name in comparison.baselines) is kind), key=loss) for kind in (True, False)
+    )
+    if not baselines or not networks:
+        return ""
+    base, net = baselines[0], networks[0]
+    values = [format_estimate(comparison.rows[name][column]) for name in (base, net)]
+    numbers = f"({comparison.score(column).title} {values[0]} against {values[1]})"
+    if not any(name in contenders for name in baselines):
+        return f"A network is worth it: {base}, the best of the baselines, is significantly worse than {net} {numbers}."
+    if not any(name in contenders for name in networks):
+        return (
+            f"A network is not worth it: {base} predicts significantly better than {net}, the best of the networks "
+            f"{numbers}."
+        )
+    return (
+        f"A network is not shown to be worth it: the difference between {base}, the best of the baselines, and {net} "
+        f"could be chance {numbers}."
+    )
+
+
+def cautions(comparison: Comparison, column: str, name: str, contenders: Sequence[str]) -> tuple[str, ...]:
+    """What to know before relying on the recommended row."""
+    found = []
+    run, check, n = comparison.runs.get(name), comparison.reference_check, count_test_rows(comparison)
+    if run is not None and run.status == "not converged":
+        found.append(f"The run of {name} has not converged, and more time alone would not help.")
+    elif run is not None and run.status != "converged":
+        found.append(f"The run of {name} stopped at the budget, before it had converged.")
+    elif check is not None and check.converged is False and name == comparison.reference:
+        found.append(f"The chains of {name} have not converged ({check.doubt}).")
+    if 0 < n < FEW_ROWS:
+        found.append(f"There are only {n} test rows: on {n} others, the scores could look different.")
+    found += [
+        f"{name} never predicts {label}, which {count:,} of the {n:,} test rows are."
+        for label, count in never_predicted(comparison, name)
+    ]
+    among = comparison.best.get(comparison.main, {}).get(column, ())
+    wild = [other for other in among if other not in contenders]
+    if wild:
+        found.append(f"Do not use {listed(wild)}: far off on some rows, though too variable for a test to tell.")
+    failed = [other for other, run in comparison.runs.items() if run.status == "failed"]
+    if failed:
+        found.append(f"{listed(failed)} failed and {'was' if len(failed) == 1 else 'were'} not scored.")
+    return tuple(found)
+
+
+def never_predicted(comparison: Comparison, name: str) -> list[tuple[str, int]]:
+    """The classes that a row never predicts, and how many test rows are of each: at least five."""
+    chart = comparison.charts.get(comparison.main, {}).get(name)
+    if chart is None or not chart.confusion.size:
+        return []
+    true, predicted = chart.confusion.sum(axis=1), chart.confusion.sum(axis=0)
+    labels = comparison.class_names or tuple(f"class {label}" for label in range(len(true)))
+    return [(labels[c], int(true[c])) for c in range(len(true)) if true[c] >= RARE and predicted[c] == 0]
+
+
+def what_would_change(
+    comparison: Comparison, column: str, name: str, posterior: str | None, contenders: Sequence[str]
+) -> tuple[str, ...]:
+    """What would make another row the better choice."""
+    found = []
+    best = comparison.best.get(comparison.main, {})
+    for other in ("rmse", "accuracy"):
+        if other in best and other != column and name not in best[other]:
+            first = best[other][0]
+            own, theirs = (format_estimate(comparison.rows[row][other]) for row in (name, first))
+            found.append(
+                f"If only the prediction counts and not its uncertainty, use {first} ({other} {theirs} against {own})."
+            )
+    charts = comparison.charts.get(comparison.main, {})
+    if posterior is not None and posterior != name and knows_where_errors_are(charts.get(posterior)):
+        if not knows_where_errors_are(charts.get(name)):
+            but = f", but it is {bias}" if (bias := trust_in(charts[posterior]).bias) else ""
+            found.append(
+                f"To tell which predictions to doubt, use {posterior}: its uncertainty is larger where it errs{but}."
+            )
+        else:
+            found.append(f"If it has to be a network, use {posterior}.")
+    stopped = [own for own, run in comparison.runs.items() if run.status == "stopped at the budget"]
+    if stopped:
+        found.append(f"With more time, {listed(stopped)} may do better: {_stopped(stopped)} at the budget.")
+    if len(contenders) > 1:
+        found.append("More test rows, or cross-validation, could tell the tied ones apart.")
+    if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:
+        found.append(
+            "So could other seeds: every method was trained once."
+            if len(contenders) > 1
+            else "Other seeds could change it: every method was trained once."
+        )
+    return tuple(found)
+
+
+def _stopped(names: Sequence[str]) -> str:
+    return "its run stopped" if len(names) == 1 else "their runs stopped"

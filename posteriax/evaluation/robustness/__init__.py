@@ -1,0 +1,1 @@
+"""Predictions under attack, under shift, and with a guarantee."""

@@ -1,0 +1,190 @@
+"""Predictions for the examples of several test sets, one after the other, as if they were one.
+
+Each part keeps its own draws, noise and units, as the folds of a cross-validation have them: nothing is averaged over
+parts, and scores per example are those of the parts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from posteriax.likelihoods.classes import FromClassSums
+from posteriax.likelihoods.mixtures import LEVEL_WEIGHTS, LEVELS
+from posteriax.likelihoods.number_predictive import CountPredictive, NumberPredictive
+from posteriax.likelihoods.predictive import Predictive
+
+
+def join_examples(predictives: Sequence[Predictive]) -> Predictive:
+    """One predictive for the examples of several, in their order.
+
+    Args:
+        predictives: of the same kind of target, such as those of the folds of a cross-validation, each by the posterior
+            that was trained without its examples. Their draws, noise and units may differ.
+
+    >>> import posteriax as px
+    >>> folds = [px.NormalPredictive(px.Normal(scale=s), np.zeros((5, n, 1)), {}) for s, n in ((1.0, 2), (3.0, 1))]
+    >>> joined = px.join_examples(folds)
+    >>> joined.std[:, 0].tolist(), joined.quantile([0.05, 0.95]).shape
+    ([1.0, 1.0, 3.0], (2, 3, 1))
+    """
+    parts = tuple(predictives)
+    if not parts:
+        raise ValueError("predictives is empty: there is nothing to join")
+    shapes = {np.shape(part.mean)[1:] for part in parts}
+    scores = {part.scores for part in parts}
+    if len(shapes) > 1 or len(scores) > 1:
+        kinds = ", ".join(f"{type(part).__name__} of shape {np.shape(part.mean)}" for part in parts)
+        raise ValueError(f"predictives of different targets cannot be joined: {kinds}")
+    kinds_of_joined: tuple[tuple[type, type[JoinedPredictive]], ...] = (
+        (FromClassSums, JoinedClasses),
+        (CountPredictive, JoinedCounts),
+        (NumberPredictive, JoinedNumbers),
+    )
+    for kind, joined in kinds_of_joined:
+        if all(isinstance(part, kind) for part in parts):
+            return joined(parts)
+    return JoinedPredictive(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedPredictive(Predictive):
+    """Predictions for the examples of all parts; built by :func:`join_examples`.
+
+    Args:
+        parts: one predictive per test set.
+    """
+
+    parts: tuple[Any, ...]
+
+    @property
+    def scores(self) -> tuple[str, ...]:  # type: ignore[override]  # of the parts, not of the class
+        """Names of the scores that apply by default."""
+        return self.parts[0].scores
+
+    @property
+    def reported_uncertainty(self) -> str:  # type: ignore[override]
+        """Which of `uncertainties` drift tests use."""
+        return self.parts[0].reported_uncertainty
+
+    @property
+    def whole_numbers(self) -> bool:  # type: ignore[override]
+        """Whether targets are counts: 0, 1, 2, ..."""
+        return self.parts[0].whole_numbers
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The expected target."""
+        return self._join(lambda part: part.mean)
+
+    @property
+    def std(self) -> np.ndarray:
+        """A standard deviation of the same shape."""
+        return self._join(lambda part: part.std)
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Quantiles, (len(q), ...), or of the shape of `mean` for one q."""
+        return self._join(lambda part: part.quantile(q), axis=np.ndim(q))
+
+    def entropy(self) -> np.ndarray:
+        """The total uncertainty about a target, in nats."""
+        return self._join(lambda part: part.entropy())
+
+    def mutual_information(self) -> np.ndarray:
+        """Between target and weights, in nats: the part of the entropy that more data could remove."""
+        return self._join(lambda part: part.mutual_information())
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log p(y_i | x_i, D) of every example, (N,)."""
+        return self._join_with(y, lambda part, own: part.log_prob(own))
+
+    def check(self, y: Any) -> np.ndarray:
+        """The targets as the likelihood takes them, checked against the predictions."""
+        return self._join_with(y, lambda part, own: part.check(own))
+
+    def targets(self, y: Any) -> np.ndarray:
+        """The targets in the units and the shape of `mean`, in float64."""
+        return self._join_with(y, lambda part, own: part.targets(own))
+
+    def uncertainties(self) -> dict[str, np.ndarray]:
+        """By name, numbers that are higher where the posterior is less certain, (N,) each."""
+        each = [part.uncertainties() for part in self.parts]
+        return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
+
+    def per_draw(self) -> np.ndarray:
+        """What every draw predicts, (S, N, values per example), without units."""
+        return self._join_draws([part.per_draw() for part in self.parts])
+
+    def point(self) -> np.ndarray:
+        """One answer for every target: the mean, or the most probable class."""
+        return self._join(lambda part: part.point())
+
+    def confidence(self) -> np.ndarray | None:
+        """The probability of every point prediction; None if there is none, as for real numbers."""
+        return None if self.parts[0].confidence() is None else self._join(lambda part: part.confidence())
+
+    def tempered(self, temperature: float) -> Predictive:
+        """The predictions at another temperature."""
+        return join_examples([part.tempered(temperature) for part in self.parts])
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([len(part.mean) for part in self.parts])
+
+    def _join(self, function: Callable[[Any], Any], axis: int = 0) -> np.ndarray:
+        return np.concatenate([np.asarray(function(part)) for part in self.parts], axis=axis)
+
+    def _join_with(self, y: Any, function: Callable[[Any, Any], Any]) -> np.ndarray:
+        """The function of every part and its own targets."""
+        y = np.asarray(y)
+        if y.ndim == 0 or len(y) != self._ends[-1]:
+            raise ValueError(f"y has shape {y.shape}, but there are predictions for {self._ends[-1]} examples")
+        each = zip(self.parts, np.split(y, self._ends[:-1]), strict=True)
+        return np.concatenate([np.asarray(function(part, own)) for part, own in each])
+
+    @staticmethod
+    def _join_draws(each: list[np.ndarray]) -> np.ndarray:
+        """(S, N, ...) along N; if some have more draws, evenly spaced ones of them."""
+        fewest = min(len(values) for values in each)
+        chosen = [values[np.arange(fewest) * len(values) // fewest] for values in each]
+        return np.concatenate(chosen, axis=1)
+
+
+class JoinedClasses(JoinedPredictive):
+    """Predictions of classes for the examples of all parts."""
+
+    @property
+    def probs(self) -> np.ndarray:
+        """p(class | x, D), (N, C)."""
+        return self._join(lambda part: part.probs)
+
+
+class JoinedNumbers(JoinedPredictive):
+    """Predictions of numbers for the examples of all parts."""
+
+    @property
+    def moments_per_draw(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of y under every draw, (S, N, D)."""
+        mean, std = zip(*(part.moments_per_draw for part in self.parts), strict=True)
+        return self._join_draws(list(map(np.asarray, mean))), self._join_draws(list(map(np.asarray, std)))
+
+    def cdf(self, y: Any) -> np.ndarray:
+        """The probability of a target up to y, (N, D)."""
+        return self._join_with(y, lambda part, own: part.cdf(own))
+
+    def distance(self, other: Any) -> np.ndarray:
+        """1-Wasserstein distance of every target's mixture from another prediction's, in the target's units, (N, D)."""
+        if isinstance(other, JoinedNumbers) and np.array_equal(other._ends, self._ends):
+            both = zip(self.parts, other.parts, strict=True)
+            return np.concatenate([one.distance(another) for one, another in both])
+        return np.tensordot(LEVEL_WEIGHTS, np.abs(self.quantile(LEVELS) - other.quantile(LEVELS)), 1)
+
+
+class JoinedCounts(JoinedNumbers):
+    """Predictions of counts for the examples of all parts."""
+
+    def pmf(self, largest: int) -> np.ndarray:
+        """The probability of every count from 0 to `largest`, (N, D, largest + 1)."""
+        return self._join(lambda part: part.pmf(largest))

@@ -1,0 +1,271 @@
+"""The units of a target.
+
+Likelihoods of numbers, real or counted: one NumPyro distribution for every target.
+
+Targets in their own units, for a network that was trained on standardised targets.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax._internal.checks import check_positive
+from posteriax._internal.settings import from_plain, to_plain
+from posteriax.likelihoods.likelihood import (
+    Likelihood,
+    LikelihoodLatents,
+    at_least_float32,
+    check_shape,
+    sum_per_example,
+)
+from posteriax.likelihoods.number_predictive import (
+    CountPredictive,
+    NumberPredictive,
+    NumberSums,
+    ReducedNumberPredictive,
+    sum_numbers,
+)
+
+
+@dataclass(frozen=True)
+class TargetUnits:
+    """The units of a target on which a network was trained in standardised form: y = offset + scale (standardised y).
+
+    Computed in float64, on the host: float32 would lose precision if the offset is large relative to the scale.
+
+    >>> TargetUnits(offset=1e7, scale=2.0).restore(np.float32([0.25])).item()
+    10000000.5
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def are_standard(self) -> bool:
+        return self.offset == 0.0 and self.scale == 1.0
+
+    @property
+    def log_scale(self) -> float:
+        return math.log(self.scale)
+
+    def restore(self, values: Any) -> np.ndarray:
+        """Values in the target's units."""
+        return np.asarray(values) if self.are_standard else self.offset + self.scale * np.asarray(values, np.float64)
+
+    def restore_spread(self, values: Any) -> np.ndarray:
+        """Differences, standard deviations or distances in the target's units."""
+        return np.asarray(values) if self.are_standard else self.scale * np.asarray(values, np.float64)
+
+    def standardise(self, y: Any) -> np.ndarray:
+        """Targets as the network was trained on them."""
+        return (np.asarray(y, np.float64) - self.offset) / self.scale
+
+
+class NumberLikelihood(Likelihood, namespace="likelihoods"):
+    """A number (or D of them) per example: a subclass defines the distribution of each.
+
+    Moments, quantiles, intervals, densities, scores and reports follow from :meth:`distribution`, which needs `mean`,
+    `variance`, `log_prob` and `cdf`. A discrete one is assumed to have support 0, 1, 2, ...
+
+    >>> from dataclasses import dataclass
+    >>> import posteriax as px
+    >>> @dataclass(frozen=True)
+    ... class Exponential(px.NumberLikelihood):
+    ...     '''Waiting times; the network gives the log rate.'''
+    ...     def distribution(self, latents, outputs):
+    ...         return dist.Exponential(jnp.exp(outputs))
+    >>> predictive = Exponential().predictive(np.zeros((1, 1, 1), np.float32), {})
+    >>> predictive.mean.item(), predictive.quantile(0.5).round(3).item()  # 1 and log(2)
+    (1.0, 0.693...)
+    """
+
+    @abstractmethod
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Distribution:
+        """The distribution of the targets, in their shape (N, D); parameters may broadcast to it."""
+
+    @property
+    def units(self) -> TargetUnits:
+        """The units of the target, if they differ from those of the outputs."""
+        return TargetUnits()
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        shape = jax.eval_shape(lambda o: self.distribution(self.latents(), o).mean, outputs).shape
+        targets = y.astype(jax.dtypes.canonicalize_dtype(np.float64))
+        # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where the meaning is clear
+        if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:
+            targets = targets.reshape(targets.shape[0], *shape[1:])
+        check_shape("targets", targets, shape)
+        self._check_support(self._for_one_example(outputs.shape[1:]), targets)
+        return targets
+
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        return sum_per_example(self.distribution(latents, outputs).log_prob(y))
+
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
+        discrete = self._for_one_example(outputs.shape[2:]).is_discrete
+        return (CountPredictive if discrete else NumberPredictive)(self, outputs, latents)
+
+    def sums(self, latents: LikelihoodLatents, outputs: jax.Array) -> NumberSums:
+        return sum_numbers(self.distribution(latents, outputs))
+
+    def reduced_predictive(self, sums: NumberSums, output_shape: tuple[int, ...]) -> ReducedNumberPredictive:
+        return ReducedNumberPredictive(self, sums, output_shape)
+
+    def _for_one_example(self, output_shape: tuple[int, ...]) -> dist.Distribution:
+        return self.distribution(self.latents(), jnp.zeros((1, *output_shape)))
+
+    def _check_support(self, distribution: dist.Distribution, targets: np.ndarray) -> None:
+        support = type(distribution).support
+        if support is None or isinstance(support, property):  # it depends on the parameters
+            return
+        # or next to it: of an open interval, such as an exponential's, the ends are allowed too
+        near = [targets, *(np.nextafter(targets, targets.dtype.type(end)) for end in (-np.inf, np.inf))]
+        outside = targets[~np.any([np.asarray(support(value)) for value in near], axis=0)]
+        if outside.size:
+            raise ValueError(
+                f"y has the value {outside[0]:g}, but {type(self).__name__} gives it a {type(distribution).__name__} "
+                f"distribution, whose support is {support}"
+            )
+
+
+Scale = float | Literal["learned", "predicted"]
+ScalePrior = tuple[float, float]  # of a learned scale: its median, and the standard deviation of its logarithm
+
+# of the logarithm of a learned scale, around that of the targets' standard deviation: 95 % of the prior lies within a
+# factor of 360, and a noise of a thousandth of the targets' scale costs 2.7 nats, less than a few examples tell
+WIDTH_OF_LEARNED_SCALE = 3.0
+
+
+def check_scale(scale: Scale) -> None:
+    if not isinstance(scale, str):
+        check_positive("scale", scale)
+    elif scale not in ("learned", "predicted"):
+        raise ValueError(f'scale must be a positive number, "learned" or "predicted", got {scale!r}')
+
+
+def checked_scale_prior(scale: Scale, scale_prior: Any) -> ScalePrior | None:
+    """The prior of a learned scale as a pair of numbers; None if it was not given."""
+    if scale_prior is None:
+        return None
+    if scale != "learned":
+        raise ValueError(f'scale_prior is the prior of a scale that is "learned", but scale={scale!r}')
+    if not isinstance(scale_prior, Sequence) or len(scale_prior) != 2:
+        raise ValueError(
+            f"scale_prior must be a pair, the median of the scale and the standard deviation of its logarithm, such as "
+            f"(0.5, 1.0); got {scale_prior!r}"
+        )
+    median, width = scale_prior
+    check_positive("the median of scale_prior", median)
+    check_positive("the width of scale_prior", width)
+    return float(median), float(width)
+
+
+def prior_of_log_scale(scale_prior: ScalePrior | None) -> dist.Normal:
+    """log sigma ~ N(log median, width^2), around 1 as long as the scale of the targets is not known."""
+    median, width = scale_prior or (1.0, WIDTH_OF_LEARNED_SCALE)
+    return dist.Normal(math.log(median), width)
+
+
+def with_stored_prior(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings from a file. In the first ones the prior was N(0, 1), and not stored."""
+    before = {"scale_prior": (1.0, 1.0)} if settings.get("scale") == "learned" else {}
+    return before | settings
+
+
+def check_two_outputs(name: str, shape: tuple[int, ...]) -> None:
+    """Raise unless the network has two outputs per target, as needed to predict the scale."""
+    if len(shape) < 2 or shape[-1] % 2:
+        raise ValueError(
+            f'{name}(scale="predicted") needs two outputs per target (mean and scale), but the network has outputs of '
+            f"shape {shape[1:]} per example"
+        )
+
+
+def location_and_scale(scale: Scale, latents: LikelihoodLatents, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Location and scale of the noise, both in the shape of the targets."""
+    outputs = at_least_float32(outputs)
+    if scale == "predicted":
+        location, raw = jnp.split(outputs, 2, axis=-1)
+        return location, jax.nn.softplus(raw) + 1e-6  # a floor: an exact zero would make the density infinite
+    value: Any = jnp.exp(latents["log_scale"]) if scale == "learned" else scale
+    return outputs, jnp.broadcast_to(value, outputs.shape)
+
+
+@dataclass(frozen=True)
+class InUnits(NumberLikelihood):
+    """A likelihood of real numbers in their own units: y = offset + scale (standardised y).
+
+    Args:
+        standard: the likelihood of standardised targets, with which the network was trained.
+        offset, scale: of the targets' units.
+
+    >>> import posteriax as px
+    >>> likelihood = InUnits(px.Normal(scale=1.0), offset=1e7, scale=2.0)
+    >>> likelihood.check(jax.ShapeDtypeStruct((1, 1), np.float32), np.array([1e7 + 1.0])).item()
+    0.5
+    """
+
+    standard: NumberLikelihood
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def units(self) -> TargetUnits:
+        return TargetUnits(self.offset, self.scale)
+
+    def latents(self) -> LikelihoodLatents:
+        return self.standard.latents()
+
+    def priors(self) -> dict[str, dist.Distribution]:
+        return self.standard.priors()
+
+    @property
+    def needs_target_scale(self) -> bool:
+        return self.standard.needs_target_scale
+
+    def for_target_scale(self, scale: float) -> "InUnits":
+        """For targets of this standard deviation in standardised units, in which `check` returns them."""
+        standard: Any = self.standard.for_target_scale(scale)
+        return replace(self, standard=standard)
+
+    @property
+    def log_noise(self) -> str | None:
+        return self.standard.log_noise
+
+    @property
+    def noise(self) -> float | None:
+        return self.standard.noise
+
+    def with_noise(self, scale: float) -> "InUnits":
+        """With noise of this standard deviation in standardised units."""
+        standard: Any = self.standard.with_noise(scale)
+        return replace(self, standard=standard)
+
+    def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
+        return self.standard.check(outputs, self.units.standardise(y))
+
+    def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Distribution:
+        """In standardised units, as are the network's outputs; predictives restore the units in float64."""
+        return self.standard.distribution(latents, outputs)
+
+    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
+        # a density per unit of the target; y is standardised
+        standard = self.standard.log_prob(latents, outputs, y)
+        return standard - math.prod(y.shape[1:]) * self.units.log_scale
+
+    def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
+        return replace(self.standard.predictive(outputs, latents), likelihood=self)
+
+    def to_plain(self) -> dict[str, Any]:
+        return super().to_plain() | {"standard": to_plain(self.standard)}
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> Self:
+        return cls(**settings | {"standard": from_plain(settings["standard"])})

@@ -1,0 +1,406 @@
+"""A problem whose prior was chosen by the marginal likelihood, and a record of the choice.
+
+Prior scales and noise by the marginal likelihood, Laplace's approximation of it at a mode.
+
+Rounds of three updates, from MacKay 1992, until the scales no longer change:
+
+    w         <- closer to the mode under the current prior and noise
+    s_g^2     <- sum over group g of (w - m)^2 / gamma_g          gamma_g: how many weights of g the data determine
+    sigma^2   <- sum of squared residuals / (N - gamma)           gamma = sum_g gamma_g
+
+At a mode both are where the derivatives of the evidence vanish, the curvature being held fixed. With the curvature of
+all weights, the weights move by Gauss-Newton steps (Foresee and Hagan 1997); with Kronecker factors, by Adam, as in
+Immer et al. 2021.
+
+Prior scales and noise by the marginal likelihood: what :func:`posteriax.priors.tune` does.
+
+The rounds are in tuning_rounds.py, the search for the mode in mode_search.py, the evidence in evidence.py.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+
+from posteriax._internal.checks import as_key, check_choice, check_count
+from posteriax.data.batches import Examples
+from posteriax.data.sources import is_loader
+from posteriax.data.target_scale import TargetMoments
+from posteriax.methods.curvature.mode import GaussianPriors, Measured, ModeSearch
+from posteriax.methods.curvature.structures import structure_of
+from posteriax.methods.ensemble import check_same_network
+from posteriax.methods.method import Task
+from posteriax.networks.tracing.uses import spec_of_example
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
+from posteriax.priors.improper import has_density
+from posteriax.priors.prior import Given
+from posteriax.priors.standard import Normal
+from posteriax.problem import Latents, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """What was chosen; prints as a table.
+
+    Args:
+        scales: the prior's standard deviation for each leaf (root mean square, if it differs between weights).
+        noise: the standard deviation of Gaussian noise, in the units that the network's outputs have; None if it was
+            not tuned.
+        log_evidence: Laplace's approximation of log p(D) at the mode under the chosen prior.
+        history: the same in each round that led there.
+        effective: how many weights of each leaf the data determine.
+        sizes: how many weights each leaf has.
+        structure: of the curvature.
+    """
+
+    scales: dict[str, float]
+    noise: float | None
+    log_evidence: float
+    history: np.ndarray
+    effective: dict[str, float]
+    sizes: dict[str, int]
+    structure: str
+
+    def __str__(self) -> str:
+        width = max(map(len, self.scales))
+        lines = [f"{'leaf':{width}}  prior scale  weights  determined by the data"]
+        lines += [
+            f"{name:{width}}  {scale:11.4g}  {self.sizes[name]:7,}  {self.effective[name]:.1f}"
+            for name, scale in self.scales.items()
+        ]
+        lines += [] if self.noise is None else [f"noise {self.noise:.4g}"]
+        lines.append(f"log evidence {self.log_evidence:.1f} ({self.structure} curvature)")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class TunedProblem(Problem):
+    """A problem with the prior that :func:`posteriax.priors.tune` chose.
+
+    Args:
+        tuning: the scales, the noise and the evidence; print it.
+        latents_at_mode: the most probable latents under the chosen prior.
+    """
+
+    tuning: Any = field(default=None, repr=False)  # a Tuning
+    latents_at_mode: Any = field(default=None, repr=False)
+
+    @property
+    def mode(self) -> DrawsPosterior:
+        """The most probable weights under the chosen prior, found on the way: ``px.Laplace(mode=tuned.mode)``."""
+        return DrawsPosterior(self, Trace({}), jax.tree.map(lambda leaf: leaf[None, None], self.latents_at_mode))
+
+
+FACTORS = (0.1, 0.3, 1.0, 3.0)  # of the given scales, to start from
+TRIAL = 4  # rounds from each
+FIRST_CLIMBS = 6
+FIRST_RATE, RATE = 1e-2, 3e-3
+FIRST_NOISE, SMALLEST_NOISE = 0.3, 1e-3  # of the spread of the targets
+LARGEST_CHANGE = math.log(3.0)  # of a scale, in one round
+FARTHEST = math.log(1e3)  # of a scale, from where it was given
+SETTLED = 3e-3  # relative change of scales
+PATIENCE = 8  # rounds in which the evidence does not rise noticeably
+RISE, RISE_PER_TARGET = 0.1, 1e-3  # nats that are noticeable: the larger of the two
+POLISHING = 3
+TINY = 1e-30
+
+
+class Scales(NamedTuple):
+    """What is tuned.
+
+    Args:
+        log_factors: by leaf, the logarithm of what the given prior scales are multiplied by.
+        log_noise: the logarithm of the noise; 0 if that is not tuned.
+    """
+
+    log_factors: np.ndarray
+    log_noise: float = 0.0
+
+
+class Round(NamedTuple):
+    """Scales, latents close to the mode under them, and what was measured there."""
+
+    scales: Scales
+    latents: Latents
+    measured: Measured
+
+    @property
+    def log_evidence(self) -> float:
+        return self.measured.log_evidence
+
+
+class Tuner:
+    """The rounds of one call.
+
+    Args:
+        search: programs that find the mode and measure there.
+        given: the prior as given.
+        key: for minibatches.
+    """
+
+    def __init__(self, search: ModeSearch, given: GaussianPriors, key: jax.Array):
+        self.search, self.given, self.key, self.climbs = search, given, key, 0
+        y, weight = np.asarray(search.data.y, np.float64), search.data.weight
+        counted = len(y) if weight is None else float(np.sum(weight, dtype=np.float64))
+        self.targets = counted * math.prod(y.shape[1:])
+        self.spread = TargetMoments.from_targets(y, weight).scale
+
+    def prior(self, scales: Scales) -> GaussianPriors:
+        """The prior with its scales multiplied by the factors."""
+        pairs = zip(self.given.precisions, scales.log_factors, strict=True)
+        return GaussianPriors(self.given.means, [precision * math.exp(-2 * factor) for precision, factor in pairs])
+
+    def run(self, latents: Latents, rounds: int, per: str) -> list[Round]:
+        """First one factor for all leaves, from several starts; then, from the best of them, one for each."""
+        if per == "none":
+            found = self.rounds(self.begin(latents, 1.0), [], rounds)
+            return [*found, self.polished(self.again(best(found)))]
+        leaves = range(len(self.given.means))
+        together, apart = [tuple(leaves)], [(i,) for i in leaves]
+        tried = [self.rounds(self.begin(latents, factor), together, min(rounds, TRIAL)) for factor in FACTORS]
+        found = max(tried, key=lambda own: best(own).log_evidence)
+        groups = apart if per == "leaf" else together
+        found += self.rounds(self.again(best(found)), groups, rounds)
+        return [*found, self.polished(self.again(best(found)))]
+
+    def begin(self, latents: Latents, factor: float) -> Round:
+        """Weights trained under the given prior times a factor."""
+        noise = math.log(FIRST_NOISE * self.spread) if self.search.noise else 0.0
+        scales = Scales(np.full(len(self.given.means), math.log(factor)), noise)
+        for i in range(FIRST_CLIMBS):
+            latents = self.climbed(latents, scales, FIRST_RATE if i < FIRST_CLIMBS // 2 else RATE)
+        return self.measured(scales, latents)
+
+    def rounds(self, first: Round, groups: Sequence[tuple[int, ...]], most: int) -> list[Round]:
+        """Rounds until the scales no longer change, or changing them no longer helps."""
+        found, last = [], first
+        for _ in range(most):
+            found.append(last._replace(measured=last.measured._replace(step=None)))  # which holds the curvature
+            scales = self.updated(last, groups)
+            if settled(last.scales, scales) or self.stuck(found):
+                return found
+            last = self.measured(scales, self.closer(last, scales))
+        return [*found, last]
+
+    def again(self, one: Round) -> Round:
+        """A round with its curvature, which is kept no longer than needed."""
+        return self.measured(one.scales, one.latents)
+
+    def measured(self, scales: Scales, latents: Latents) -> Round:
+        found = self.search.measure(latents, self.prior(scales))
+        if not math.isfinite(found.log_evidence):
+            raise FloatingPointError("the evidence is not finite: standardise the columns of x")
+        return Round(scales, latents, found)
+
+    def stuck(self, found: Sequence[Round]) -> bool:
+        """Whether the evidence has not risen noticeably for some rounds."""
+        values = [one.log_evidence for one in found]
+        noticeable = max(RISE, RISE_PER_TARGET * self.targets)
+        return len(values) > PATIENCE and max(values[-PATIENCE:]) < max(values[:-PATIENCE]) + noticeable
+
+    def updated(self, last: Round, groups: Sequence[tuple[int, ...]]) -> Scales:
+        """The scales at which the derivatives of the evidence vanish, for these weights and this curvature."""
+        weights = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(last.latents.network)]
+        prior, factors = self.prior(last.scales), last.scales.log_factors.copy()
+        squares = [
+            float((precision * np.square(weight - mean)).sum())
+            for weight, mean, precision in zip(weights, *prior, strict=True)
+        ]
+        for group in groups:
+            own, effective = sum(squares[i] for i in group), sum(last.measured.effective[i] for i in group)
+            change = 0.5 * (math.log(own + TINY) - math.log(effective + TINY))
+            factors[list(group)] += np.clip(change, -LARGEST_CHANGE, LARGEST_CHANGE)
+        noise = last.scales.log_noise
+        if self.search.noise:
+            residuals = last.measured.noise_slope + self.targets  # squared, in units of the noise
+            left = max(self.targets - sum(last.measured.effective.values()), 1e-3 * self.targets)
+            change = 0.5 * math.log(max(residuals, TINY) / left)
+            noise += float(np.clip(change, -LARGEST_CHANGE, LARGEST_CHANGE))
+            noise = max(noise, math.log(SMALLEST_NOISE * self.spread))
+        return Scales(np.clip(factors, -FARTHEST, FARTHEST), noise)
+
+    def closer(self, last: Round, scales: Scales) -> Latents:
+        """Latents closer to the mode under new scales: by a Gauss-Newton step, and by Adam unless that is enough."""
+        latents = self.with_noise(last.latents, scales)
+        if last.measured.step is not None:
+            prior = self.prior(scales)
+            latents, rise = self.search.move(latents, prior, last.measured.step(prior))
+            if rise < RISE:
+                return latents
+        return self.climbed(latents, scales, RATE)
+
+    def climbed(self, latents: Latents, scales: Scales, rate: float) -> Latents:
+        self.climbs += 1
+        key = jax.random.fold_in(self.key, self.climbs)
+        return self.search.climb(self.with_noise(latents, scales), self.prior(scales), key, rate)
+
+    def with_noise(self, latents: Latents, scales: Scales) -> Latents:
+        if not self.search.noise:
+            return latents
+        return latents._replace(likelihood=latents.likelihood | {self.search.noise: np.float32(scales.log_noise)})
+
+    def polished(self, last: Round) -> Round:
+        """The same scales, at the mode."""
+        for _ in range(POLISHING):
+            last = self.measured(last.scales, self.closer(last, last.scales))
+        return last
+
+
+def best(found: Sequence[Round]) -> Round:
+    """The last round, unless an earlier one was better."""
+    top = max(found, key=lambda one: one.log_evidence)
+    return found[-1] if found[-1].log_evidence > top.log_evidence - RISE else top
+
+
+def settled(old: Scales, new: Scales) -> bool:
+    """Whether the scales no longer change."""
+    change = np.abs(new.log_factors - old.log_factors).max()
+    return bool(change < SETTLED and abs(new.log_noise - old.log_noise) < SETTLED)
+
+
+LARGEST_ROWS = 25_000_000  # numbers in the rows of the curvature
+LARGEST_PRODUCT = 4_000_000_000  # multiplications to decompose it
+
+Structure = Literal["auto", "full", "kronecker", "diagonal"]
+
+
+def tune_prior(
+    problem: Problem,
+    data: Any,
+    *,
+    per: Literal["leaf", "network", "none"] = "leaf",
+    structure: Structure = "auto",
+    noise: Literal["fixed", "learned"] = "fixed",
+    start: Literal["network"] | Posterior = "network",
+    rounds: int = 100,
+    key: Any = 0,
+) -> TunedProblem:
+    """See :func:`posteriax.priors.tune`."""
+    check_choice("per", per, ("leaf", "network", "none"))
+    check_choice("structure", structure, ("auto", "full", "kronecker", "diagonal"))
+    check_choice("noise", noise, ("fixed", "learned"))
+    check_count("rounds", rounds)
+    _check_problem(problem, data)
+    examples = problem.check_weighted(data)
+    problem = problem.for_data(data)
+    problem, _ = problem.reading(jax.tree.map(lambda a: np.asarray(a[:2]), examples.x))
+    tuner = Tuner(_search(problem, examples, structure), _given_priors(problem), as_key(key))
+    found = tuner.run(_start(problem, start), rounds, per)
+    return _tuned_problem(tuner, found, noise)
+
+
+def has_small_curvature(rows: int, weights: int) -> bool:
+    """Whether the curvature of all weights is small enough to decompose in every round."""
+    return rows * weights <= LARGEST_ROWS and rows * weights * min(rows, weights) <= LARGEST_PRODUCT
+
+
+def _tuned_problem(tuner: Tuner, found: list[Round], noise: str) -> TunedProblem:
+    """The problem with the scales of the last round."""
+    scales, latents, measured = found[-1]
+    search, problem = tuner.search, tuner.search.problem
+    prior, names = tuner.prior(scales), problem.leaf_names
+    with_noise = math.exp(scales.log_noise) if search.noise else None
+    likelihood, own = problem.likelihood, jax.device_get(latents)
+    if with_noise is not None and noise == "fixed":
+        likelihood = likelihood.with_noise(with_noise)
+        own = own._replace(likelihood={k: v for k, v in own.likelihood.items() if k != search.noise})
+    tuning = Tuning(
+        scales={names[i]: float(np.sqrt(np.mean(1 / p))) for i, p in enumerate(prior.precisions)},
+        noise=with_noise,
+        log_evidence=measured.log_evidence,
+        history=np.array([one.log_evidence for one in found]),
+        effective={names[i]: value for i, value in sorted(measured.effective.items())},
+        sizes={names[i]: p.size for i, p in enumerate(prior.precisions)},
+        structure=search.structure,
+    )
+    return TunedProblem(
+        network=problem.network,
+        likelihood=likelihood,
+        prior={names[i]: _as_prior(*one) for i, one in enumerate(zip(*prior, strict=True))},
+        temperature=problem.temperature,
+        fixed=problem.fixed,
+        tuning=tuning,
+        latents_at_mode=own,
+    )
+
+
+def _check_problem(problem: Any, data: Any) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"p.tune takes a px.Problem, got {type(problem).__name__}")
+    if is_loader(data):
+        raise ValueError("p.tune passes over the data many times: give arrays (x, y), not a loader")
+    if problem.temperature != 1.0:
+        raise ValueError(
+            f"the marginal likelihood is that of temperature 1, but the problem has {problem.temperature:g}: tune it "
+            f"at 1, then set the temperature"
+        )
+
+
+def _given_priors(problem: Problem) -> GaussianPriors:
+    """The means and precisions of the network's weights."""
+    means, precisions = [], []
+    for name, leaf, prior in zip(
+        problem.leaf_names, jax.tree.leaves(problem.network.params), problem.leaf_priors, strict=False
+    ):
+        base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+        if not isinstance(base, dist.Normal):
+            why = "" if has_density(prior) else ", which has no density"
+            raise ValueError(
+                f"p.tune chooses the scales of Gaussian priors with independent weights, but {name} has "
+                f"{type(base).__name__}{why}: start from p.Normal() or p.HeNormal()"
+            )
+        means.append(np.broadcast_to(np.asarray(base.loc, np.float64), leaf.shape))
+        precisions.append(np.broadcast_to(np.asarray(base.scale, np.float64) ** -2, leaf.shape))
+    return GaussianPriors(means, precisions)
+
+
+def _as_prior(mean: np.ndarray, precision: np.ndarray) -> Any:
+    """The prior of one leaf: one scale for all weights if that is so."""
+    scale = 1 / np.sqrt(precision)
+    if np.ptp(mean) == 0 and np.ptp(precision) == 0:
+        return Normal(float(scale.flat[0]), float(mean.flat[0]))
+    return Given(dist.Normal(mean.astype(np.float32), scale.astype(np.float32)))
+
+
+def _start(problem: Problem, start: Any) -> Latents:
+    if not isinstance(start, Posterior):
+        check_choice("start", start, ("network",))
+        return problem.latents
+    if not isinstance(start, DrawsPosterior) or start.support > 1:
+        raise ValueError(f"start must be one set of weights, such as that of px.MAP(), got {start!r}")
+    check_same_network(start, problem)
+    return jax.tree.map(lambda leaf: leaf[0], start.draw(jax.random.key(0), np.arange(1), 1))
+
+
+def _search(problem: Problem, examples: Examples, structure: Structure) -> ModeSearch:
+    sample = jax.tree.map(lambda a: np.asarray(a[:8]), examples.x)
+    task = Task(
+        problem=problem,
+        example=spec_of_example(sample),
+        num_examples=len(examples.y),
+        steps=1,
+        couples_examples=problem.couples_examples(sample),
+    )
+    if task.couples_examples:
+        raise ValueError(
+            "the network's outputs for one example depend on the others in its batch (batch statistics), so the "
+            f"curvature of its likelihood is not a sum over examples. {problem.network.how_to_uncouple}"
+        )
+    leaves = jax.tree.leaves(problem.network.params)
+    weights = sum(leaf.size for leaf in leaves)
+    rows = len(examples.y) * math.prod(problem.output_spec(sample).shape[1:])
+    if structure == "auto":
+        structure = "full" if has_small_curvature(rows, weights) else "kronecker"
+    if structure == "full" and not has_small_curvature(rows, weights):
+        raise ValueError(
+            f"the curvature of {rows:,} outputs by {weights:,} weights is too large to decompose in every round: use "
+            f'structure="kronecker"'
+        )
+    plan = None if structure == "full" else structure_of(structure, task, range(len(leaves)))
+    return ModeSearch(problem, examples, structure, plan, problem.likelihood.log_noise)

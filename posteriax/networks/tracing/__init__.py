@@ -1,0 +1,1 @@
+"""Tracing: what a network does with its leaves, read off its program."""

@@ -1,0 +1,370 @@
+"""Images for training and testing, clean and corrupted, as the networks take them.
+
+Every kind of corruption is applied to five groups of test images, one for each severity. Images are corrupted
+at full resolution; averaging pixels, where a network takes fewer, comes after.
+
+How each method is built: families by path, mixtures, ensembles, and the optimiser.
+
+Training, and what is measured of a trained posterior.
+
+predictions     log p(y | x, w_s), s = 1..S, (S, examples, classes): S draws, spread evenly over the components
+NLL             -log 1/S sum_s p(y | x, w_s): the mixture, whatever the training objective was
+ECE             15 bins of equal width of the highest probability
+cNLL, cA, cECE  the same on corrupted images: means over the 15 kinds, of severities 1 to 5 together
+members         means of the scores of single draws
+diversity       pairs of members that predict different classes, divided by the error rate of their mean
+
+Death in hospital, predicted from two days of intensive care: an LSTM over measurements, most of them missing.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from scipy.special import logsumexp
+
+from posteriax import families as q
+from posteriax import metrics
+from posteriax.data.corruptions.corrupt import corrupt
+from posteriax.data.sets.data_set import DataSet
+from posteriax.methods.ensemble import Ensemble
+from posteriax.methods.map import MAP
+from posteriax.methods.vi import VI
+from posteriax.posterior.batch_statistics import with_batch_statistics
+from posteriax.posterior.posterior import Posterior
+from posteriax.problem import Problem
+from posteriax.run.watch import Watch
+from posteriax.studies.rank_1.networks import WRN, image_problem, mortality_problem
+from posteriax.studies.rank_1.settings import (
+    BATCH_ENSEMBLE,
+    CAUCHY,
+    DEEP,
+    DROPOUT,
+    EQUAL,
+    GAUSSIAN,
+    HALF_CAUCHY,
+    INPUT,
+    LOG_NORMAL,
+    MEAN_FIELD,
+    MIXTURE,
+    OUTPUT,
+    Images,
+    Mortality,
+    Rank1Settings,
+)
+from posteriax.studies.study import Cell
+from posteriax.studies.workbench import Workbench
+
+_corrupted: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # the same for all cells
+
+
+class ImageParts(NamedTuple):
+    """Training and test examples; the corrupted ones by kind and severity, (kinds x severities x images, ...)."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+    corrupted: tuple[np.ndarray, np.ndarray]
+    classes: int
+
+
+def load_images(plan: Images, bench: Workbench) -> ImageParts:
+    """The data of a table. Pixels are centred and scaled by the mean and standard deviation of the training images."""
+    data = bench.load(plan.data)
+    (x, y), (x_test, y_test) = data.train, data.test
+    x, y = x[: plan.examples or None], y[: plan.examples or None]
+    centre, scale = float(x.mean()), float(x.std())
+
+    def prepare(images: np.ndarray) -> np.ndarray:
+        return (average_pixels(images, plan.pool) - centre) / scale
+
+    worse, labels = corrupted_images(data, plan)
+    tests = plan.tests or None
+    return ImageParts(
+        (prepare(x), y), (prepare(x_test[:tests]), y_test[:tests]), (prepare(worse), labels), len(data.classes)
+    )
+
+
+def corrupted_images(data: DataSet, plan: Images) -> tuple[np.ndarray, np.ndarray]:
+    """The first test images, so many for every severity, in all kinds of corruption."""
+    count, kinds, severities = plan.corrupted, plan.kinds, plan.severities
+    key = (data.name, count, kinds, severities)
+    if key not in _corrupted:
+        images, labels = data.test
+        groups = [slice(i * count, (i + 1) * count) for i in range(len(severities))]
+        made = [
+            corrupt(images[group], kind, severity, 0)
+            for kind in kinds
+            for severity, group in zip(severities, groups, strict=True)
+        ]
+        repeated = np.concatenate([labels[group] for _ in kinds for group in groups])
+        _corrupted[key] = np.concatenate(made), repeated
+    return _corrupted[key]
+
+
+def average_pixels(images: np.ndarray, pool: int) -> np.ndarray:
+    """Images, (N, height, width) or with channels last, averaged over squares of `pool` pixels.
+
+    >>> average_pixels(np.arange(16.0).reshape(1, 4, 4), 2)[0].tolist()
+    [[2.5, 4.5], [10.5, 12.5]]
+    """
+    count, height, width = images.shape[:3]
+    squares = images.reshape(count, height // pool, pool, width // pool, pool, *images.shape[3:])
+    return squares.mean(axis=(2, 4), dtype=images.dtype)
+
+
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    GAUSSIAN: {},
+    BATCH_ENSEMBLE: {"noise": "point"},
+    CAUCHY: {"noise": "cauchy"},
+    INPUT: {"place": "input"},
+    OUTPUT: {"place": "output"},
+    MIXTURE: {"likelihood": "mixture"},
+    LOG_NORMAL: {"noise": "log_normal"},
+    HALF_CAUCHY: {"noise": "half_cauchy", "prior_scale": 1.0},  # the prior of a factor around 1 must reach it
+}
+NORMS = "**/norm/*"
+
+
+def components_of(method: str, settings: Rank1Settings) -> int:
+    """Components of a mixture or members of an ensemble; 1 for one network with random weights."""
+    if method in (DROPOUT, MEAN_FIELD):
+        return 1
+    return int(method.removeprefix("K = ")) if method.startswith("K = ") else settings.members
+
+
+def family_of(method: str, settings: Rank1Settings) -> dict[str, q.Family]:
+    """The variational families, by path; batch normalisations are point estimates that all components share."""
+    own: q.Family
+    if method == DROPOUT:
+        own = q.Dropout(settings.dropout)
+    elif method == MEAN_FIELD:
+        own = q.Normal()
+    else:
+        scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
+        own_prior: Any = {} if method == HALF_CAUCHY else {"prior_scale": scale}
+        # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
+        around = "normal" if method == BATCH_ENSEMBLE else settings.start
+        start: Any = {"start": around, "start_value": settings.start_value}
+        changes = CHANGES.get(method, {})
+        positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for
+        own = q.Rank1(components_of(method, settings), **({} if positive else start), **own_prior, **changes)
+    return {"**": own}
+
+
+def build_method(method: str, plan: Images | Mortality, settings: Rank1Settings, *, norms: bool, examples: int) -> Any:
+    """What is fitted. `norms` says whether the network has batch normalisations."""
+    rate = plan.rate if isinstance(plan, Images) else 0.0
+    optimizer = falling_sgd(rate, plan.batch_size, examples, plan.steps) if rate else None
+    if method in (DEEP, EQUAL):
+        return Ensemble(MAP(optimizer), settings.members)
+    families = family_of(method, settings) | ({NORMS: q.Point()} if norms else {})
+    ramp = max(1.0, plan.annealing * plan.steps)
+    annealed = method not in (BATCH_ENSEMBLE, DROPOUT)  # these have no KL, only weight decay
+    return VI(
+        families,
+        estimator="flipout" if method == MEAN_FIELD else "auto",
+        optimizer=optimizer,
+        kl_schedule=(lambda step: jnp.minimum(1.0, (step + 1) / ramp)) if annealed else None,
+    )
+
+
+def falling_sgd(rate: float, batch_size: int, examples: int, steps: int) -> optax.GradientTransformation:
+    """The paper's optimiser: momentum, a warm-up of one epoch, and three falls to a fifth.
+
+    The objective here is a sum over the training set, the paper's a mean.
+    """
+    full = rate * batch_size / 128 / examples
+    warm = max(1, min(steps // 2, examples // batch_size))
+    falling = optax.piecewise_constant_schedule(
+        full, {round(share * steps) - warm: 0.2 for share in (0.4, 0.8, 0.9) if round(share * steps) > warm}
+    )
+    schedule = optax.join_schedules([optax.linear_schedule(0.0, full, warm), falling], [warm])
+    return optax.sgd(schedule, momentum=0.9, nesterov=True)
+
+
+EVALUATION_KEY = 1
+CLOCKED = 4  # parts of a run whose time is taken
+
+
+def run_images(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Any]:
+    """Train one method on images, and measure it."""
+    plan = next(one for one in settings.tables if one.data == cell.settings["data"])
+    method, parts = str(cell.settings["method"]), load_images(plan, bench)
+    problem = image_problem(method, plan, settings, parts.train[0].shape[1:], parts.classes, cell.seed)
+    norms = plan.network == WRN
+    posterior = train(method, problem, parts.train, plan, settings, bench, cell.seed, norms=norms)
+    result = {"parameters": number_of_parameters(posterior)}
+    if norms:
+        few = parts.train[0][: settings.statistics]
+        posterior = with_batch_statistics(posterior, few, batch_size=min(plan.batch_size, len(few)))
+    return result | measure(posterior, parts, method, plan, settings)
+
+
+def train(
+    method: str,
+    problem: Problem,
+    data: Any,
+    plan: Images | Mortality,
+    settings: Rank1Settings,
+    bench: Workbench,
+    seed: int,
+    *,
+    norms: bool = False,
+) -> Posterior:
+    """The run; processor time and wall time of a step, without compilation, go into the bench's times."""
+    examples = len(data[1])
+    fitted = build_method(method, plan, settings, norms=norms, examples=examples)
+    posterior = bench.fit(
+        problem,
+        data,
+        fitted,
+        steps=plan.steps,
+        batch_size=min(examples, images_per_step(method, plan, settings)),
+        key=seed,
+        watch=Watch(_clocks, every=max(1, plan.steps // CLOCKED)),
+    )
+    at = np.diff(posterior.trace["watched_step"])
+    for name in ("seconds", "processor_seconds"):
+        passed = np.diff(posterior.trace[name])
+        if (ok := passed > 0).any():  # not across a kill
+            bench.times[f"{name}_per_step"] = float(np.median(passed[ok] / at[ok]))
+    return posterior
+
+
+def images_per_step(method: str, plan: Images | Mortality, settings: Rank1Settings) -> int:
+    """New examples per step: a mixture of another size than the usual K sees as many rows, its components together."""
+    components = components_of(method, settings) if method.startswith("K = ") else settings.members
+    return max(1, plan.batch_size * settings.members // components)
+
+
+def _clocks(posterior: Posterior) -> dict[str, float]:
+    return {"seconds": time.monotonic(), "processor_seconds": time.process_time()}
+
+
+def number_of_parameters(posterior: Any) -> int:
+    """Those that are stored, of all members together."""
+    if hasattr(posterior, "num_parameters"):
+        return int(posterior.num_parameters)
+    return int(posterior.problem.network.num_parameters * posterior.members)
+
+
+def draws_of(method: str, settings: Rank1Settings) -> int:
+    """Draws for predictions: one of each member of a deep ensemble, as many for all others."""
+    if method in (DEEP, EQUAL):
+        return settings.members
+    components = components_of(method, settings)
+    # one network with random weights gets as many draws as the mixture
+    return settings.draws * (components_of(GAUSSIAN, settings) if components == 1 else components)
+
+
+def predict(posterior: Posterior, x: Any, draws: int) -> np.ndarray:
+    """Log probabilities of every draw, (draws, examples, classes)."""
+    predictive: Any = posterior.predict(x, draws, key=EVALUATION_KEY)
+    return np.asarray(predictive.log_probs_per_draw, np.float64)
+
+
+def measure(
+    posterior: Posterior, parts: ImageParts, method: str, plan: Images, settings: Rank1Settings
+) -> dict[str, Any]:
+    """Scores on clean and corrupted images, of the average and of single draws, and the diversity of these."""
+    draws, kinds = draws_of(method, settings), len(plan.kinds)
+    components = max(2, components_of(method, settings))
+    (x, y), (x_worse, y_worse) = parts.test, parts.corrupted
+    clean, worse = predict(posterior, x, draws), predict(posterior, x_worse, draws)
+    single = clean[: min(components, draws)]
+    result: dict[str, Any] = {
+        "clean": scores(clean, y),
+        "corrupted": by_kind(worse, y_worse, kinds),
+        "severity": by_severity(worse, y_worse, kinds, len(plan.severities)),
+        "member": {
+            "clean": mean_scores([scores(one[None], y) for one in single]),
+            "corrupted": mean_scores([by_kind(one[None], y_worse, kinds) for one in worse[: len(single)]]),
+        },
+    }
+    if len(single) > 1:
+        probs = np.exp(single).astype(np.float32)
+        result["diversity"] = float(np.mean(metrics.disagreement_over_error(probs, y)))
+        result["disagreement"] = float(np.mean(metrics.disagreement(probs)))
+    return result
+
+
+def scores(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """NLL in nats, accuracy and ECE of the average over draws.
+
+    >>> found = scores(np.log([[[0.9, 0.1]], [[0.7, 0.3]]]), np.array([0]))
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'nll': 0.223, 'accuracy': 1.0, 'ece': 0.2}
+    """
+    mean = logsumexp(log_probs, axis=0) - np.log(len(log_probs))
+    probs = np.exp(mean)
+    return {
+        "nll": float(-np.take_along_axis(mean, y[:, None], axis=1).mean()),
+        "accuracy": float((probs.argmax(axis=-1) == y).mean()),
+        "ece": float(metrics.ece_equal_width(probs.astype(np.float32), y)),
+    }
+
+
+def by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> dict[str, float]:
+    """Scores of each kind of corruption, all severities together; their means over kinds."""
+    parts = zip(np.split(log_probs, kinds, axis=1), np.split(y, kinds), strict=True)
+    return mean_scores([scores(own, labels) for own, labels in parts])
+
+
+def by_severity(log_probs: np.ndarray, y: np.ndarray, kinds: int, severities: int) -> dict[str, list[float]]:
+    """Scores by severity, all kinds together."""
+    rows = np.arange(len(y)).reshape(kinds, severities, -1)
+    found = [scores(log_probs[:, own.ravel()], y[own.ravel()]) for own in np.moveaxis(rows, 1, 0)]
+    return {name: [one[name] for one in found] for name in found[0]}
+
+
+def mean_scores(found: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+
+Records = dict[str, np.ndarray]
+
+
+def run_mortality(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Any]:
+    """Train one method on the records, and measure it on those of other patients, as they are and with more missing."""
+    plan, method = settings.mortality, str(cell.settings["method"])
+    data = bench.load(plan.data)
+    x, y = select(data.train, plan.examples, plan)
+    x_test, y_test = select(data.test, plan.tests, plan)
+    shape = x["values"].shape[-1], x["static"].shape[-1]
+    problem = mortality_problem(method, plan, settings, shape, cell.seed)
+    posterior = train(method, problem, (x, y), plan, settings, bench, cell.seed)
+    draws = draws_of(method, settings)
+    found, fewer = predict(posterior, x_test, draws), predict(posterior, remove(x_test, plan.removed), draws)
+    single = found[: settings.members]
+    return {
+        "parameters": number_of_parameters(posterior),
+        "clean": clinical_scores(found, y_test),
+        "fewer": clinical_scores(fewer, y_test),
+        "member": {
+            "clean": mean_scores([clinical_scores(one[None], y_test) for one in single]),
+            "fewer": mean_scores([clinical_scores(one[None], y_test) for one in fewer[: len(single)]]),
+        },
+        "missing": float(1 - x_test["observed"].mean()),
+    }
+
+
+def select(part: tuple[Records, np.ndarray], count: int, plan: Mortality) -> tuple[Records, np.ndarray]:
+    """The first stays, and their last hours."""
+    x, y = part
+    rows = slice(count or None)
+    return {name: a[rows] if name == "static" else a[rows, -plan.hours :] for name, a in x.items()}, y[rows]
+
+
+def remove(x: Records, share: float) -> Records:
+    """The same records with a share of the measurements missing, chosen at random."""
+    kept = (np.random.default_rng(0).random(x["values"].shape) >= share).astype(np.float32)
+    return x | {"values": x["values"] * kept, "observed": x["observed"] * kept}
+
+
+def clinical_scores(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """NLL, accuracy and ECE, and the area under the precision-recall curve."""
+    risk = np.exp(logsumexp(log_probs[..., 1], axis=0) - np.log(len(log_probs)))
+    return scores(log_probs, y) | {"auc_pr": float(metrics.average_precision(risk.astype(np.float32), y))}

@@ -1,0 +1,348 @@
+"""Stochastic, deterministic and ensemble accuracies of a network, and what its variance layer needs for them.
+
+kappa along a run, and what remains of the ensemble without the weights whose kappa is small.
+
+kappa = sigma^2 d2(-log p(D | w)) / dw^2     at the means, scaled to the size of the training set, in nats
+
+Targeted iterative fast-sign attacks on dropout networks, variance networks, and ensembles of either.
+
+    x <- clip(x + step sign(d log p(t | x, D) / dx))        t: the label after the true one
+
+Every iteration attacks new draws of the weights, and its result is predicted with draws that it has not seen.
+
+Four Gaussians in the plane and a network whose only way from inputs to outputs is two zero-mean units.
+
+    x -> four layers of 100 -> b_j = eps_j sqrt(sum_i a_i^2 sigma_ij^2), j = 1, 2 -> one layer of 100 -> four classes
+
+Nothing but the standard deviations of the two units can tell the classes apart.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from posteriax import analysis
+from posteriax import families as q
+from posteriax import priors as p
+from posteriax.evaluation.robustness.attack import FGSM
+from posteriax.families.family import DiagonalGaussian
+from posteriax.likelihoods.classes import Categorical
+from posteriax.methods.vi import VI
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.variational import VariationalPosterior
+from posteriax.problem import Problem
+from posteriax.studies.study import Cell
+from posteriax.studies.variance_networks.settings import VarianceSettings
+from posteriax.studies.variance_networks.training import (
+    LAYER,
+    Examples,
+    lenet_problem,
+    load_images,
+    train,
+    vgg_problem,
+)
+from posteriax.studies.workbench import Workbench
+from posteriax.zoo.parts.dense import Dense
+
+WATCHED_DRAWS = 10
+
+
+def run_accuracy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+    """One row of the accuracy table, or one parameterisation."""
+    method, whole = str(cell.settings["method"]), cell.settings["experiment"] == "accuracy"
+    name = str(cell.settings["data"])
+    sizes = (settings.examples, settings.test) if whole else (settings.subset, settings.subset_test)
+    training, test = load_images(bench, name, *sizes)
+    epochs = settings.dropout_epochs if method == "dropout" else settings.epochs
+    batch_size = settings.batch_size
+    if not whole:
+        epochs, batch_size = settings.subset_epochs, settings.subset_batch
+    if cell.settings["network"] == "VGG":
+        classes = 100 if name.endswith("cifar100") else 10  # with coarse labels too, as in the paper
+        problem, families = vgg_problem(method, classes, settings, cell.seed)
+        epochs = settings.vgg_epochs
+    else:
+        problem, families = lenet_problem(method, settings, cell.seed, whole=whole)
+    watch = watched_accuracies(test, settings) if method == "layer" else None
+    schedule: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "key": cell.seed}
+    posterior = train(bench, method, problem, families, training, settings, **schedule, watch=watch)
+    found = measure(posterior, training, test, settings)
+    return found if watch is None else found | {"curve": curve(posterior)}
+
+
+def watched_accuracies(test: Examples, settings: VarianceSettings) -> Any:
+    """What is measured along a run, on some of the test examples."""
+    few = settings.watched_test or None
+    return analysis.accuracies((test[0][:few], test[1][:few]), draws=min(settings.draws, WATCHED_DRAWS))
+
+
+def measure(
+    posterior: VariationalPosterior, training: Examples, test: Examples, settings: VarianceSettings
+) -> dict[str, Any]:
+    """Accuracies, and for a variance layer: log alpha, the ELBO, and the accuracies without means and with shuffled
+    variances."""
+    x, y = test
+    predictive: Any = posterior.predict(x, settings.draws)
+    fixed: Any = analysis.at_mean(posterior).predict(x)
+    found = {
+        "stochastic": (predictive.log_probs_per_draw.argmax(axis=-1) == y).mean(),
+        "deterministic": (fixed.probs.argmax(axis=-1) == y).mean(),
+        "ensemble": (predictive.probs.argmax(axis=-1) == y).mean(),
+        "above_chance": above_chance(np.asarray(fixed.probs.argmax(axis=-1)), np.asarray(y)),
+    }
+    family = posterior.families[LAYER]
+    if isinstance(family, DiagonalGaussian):
+        mean, scale = (np.asarray(a[0]) for a in _moments(posterior, family))
+        if mean.any():
+            found["log_alpha"] = np.median(2 * np.log(scale[mean != 0] / np.abs(mean[mean != 0])))
+        found |= elbo(posterior, training, settings)
+        few = slice(settings.subset_test or None)
+        found["kept"] = (predictive.probs[few].argmax(axis=-1) == y[few]).mean()
+        for name, change in (("without_means", analysis.zero_mean), ("shuffled", analysis.permute)):
+            found[name] = ensemble_accuracy(change(posterior, LAYER), (x[few], y[few]), settings.draws)
+    return found
+
+
+def above_chance(predicted: np.ndarray, y: np.ndarray) -> float:
+    """How far an accuracy is above that of guessing labels as often as they are predicted, in standard errors.
+
+    A constant prediction is exactly at chance, whichever class it is.
+
+    >>> above_chance(np.zeros(10, int), np.arange(10))
+    0.0
+    """
+    classes = range(int(max(predicted.max(), y.max())) + 1)
+    chance = sum((predicted == c).mean() * (y == c).mean() for c in classes)
+    error = np.sqrt(chance * (1 - chance) / len(y))
+    return float(((predicted == y).mean() - chance) / error) if error > 0 else 0.0
+
+
+def elbo(posterior: VariationalPosterior, training: Examples, settings: VarianceSettings) -> dict[str, float]:
+    """The ELBO on the training set, in nats, with the KL of the variance layer alone: other weights are points.
+
+    Its expected log-likelihood is that of some examples, times the size of the training set over their number.
+    """
+    x, y = (part[: settings.elbo_examples] for part in training)
+    predictive: Any = posterior.predict(x, settings.draws)
+    log_probs = predictive.log_probs_per_draw[:, np.arange(len(y)), y]
+    index = posterior.problem.leaf_names.index(LAYER)
+    prior = posterior.problem.leaf_priors[index]
+    kl = _layer_kl(posterior, prior)
+    likelihood = len(training[1]) * float(np.asarray(log_probs, np.float64).mean())
+    return {"elbo": likelihood - kl, "kl": kl}
+
+
+def _layer_kl(posterior: VariationalPosterior, prior: Any) -> float:
+    family, own = posterior.families[LAYER], posterior.variational[LAYER]
+    return float(family.kl(jax.tree.map(lambda a: a[0], own), prior, jax.random.key(0)))
+
+
+def _moments(posterior: VariationalPosterior, family: DiagonalGaussian) -> Any:
+    return jax.vmap(family.moments)(posterior.variational[LAYER])
+
+
+def ensemble_accuracy(posterior: Posterior, test: Examples, draws: int) -> float:
+    """Accuracy of the average over draws."""
+    predictive: Any = posterior.predict(test[0], draws)
+    return float((predictive.probs.argmax(axis=-1) == test[1]).mean())
+
+
+def curve(posterior: Posterior) -> dict[str, Any]:
+    """The accuracies along the run."""
+    found = analysis.phase_transition(posterior)
+    return {
+        "step": found.steps,
+        "stochastic": found.stochastic,
+        "deterministic": found.deterministic,
+        "ensemble": found.ensemble,
+        "log_alpha": found.log_alpha,
+        "transition": found.transition,
+    }
+
+
+THRESHOLD = 10**1.5  # the paper's kappa_0
+EDGES = np.arange(-14.0, 8.0)  # of the histogram of log10 |kappa|; values outside count in the first or last bin
+
+
+def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+    """LeNet-5 with softplus behind its variance layer, so that the likelihood has second derivatives."""
+    training, test = load_images(bench, str(cell.settings["data"]), settings.subset, settings.subset_test)
+    accuracy = watched_accuracies(test, settings)
+
+    def watch(posterior: Any) -> dict[str, float]:
+        return accuracy(posterior) | _summary(_kappa(posterior, training, settings))
+
+    problem, families = lenet_problem("softplus", settings, cell.seed)
+    posterior = train(
+        bench,
+        "softplus",
+        problem,
+        families,
+        training,
+        settings,
+        epochs=settings.subset_epochs,
+        batch_size=settings.subset_batch,
+        key=cell.seed,
+        watch=watch,
+    )
+    trace, found = posterior.trace, analysis.kappa(posterior, _some(training, settings), LAYER)
+    accuracy_by_share: dict[str, list[float]] = {"zero": [], "mean": []}
+    for share in settings.shares:
+        threshold = found.threshold(keep=1 - share)
+        for rest, values in accuracy_by_share.items():
+            sparse = analysis.sparse_ensemble(posterior, found, threshold, rest).posterior  # type: ignore[arg-type]
+            values.append(ensemble_accuracy(sparse, test, settings.draws))
+    return {
+        "curve": curve(posterior) | {"above": trace["above"]},
+        "histograms": np.stack([trace[name] for name in _bins()], axis=1),
+        "ensemble": ensemble_accuracy(posterior, test, settings.draws),
+        "removed": settings.shares,
+        **accuracy_by_share,
+    }
+
+
+def _some(training: Examples, settings: VarianceSettings) -> Examples:
+    return training[0][: settings.kappa_examples], training[1][: settings.kappa_examples]
+
+
+def _kappa(posterior: Any, training: Examples, settings: VarianceSettings) -> np.ndarray:
+    some = _some(training, settings)
+    return np.abs(analysis.kappa(posterior, some, LAYER)[LAYER]) * len(training[1]) / len(some[1])
+
+
+def _bins() -> list[str]:
+    return [f"kappa_{i:02d}" for i in range(len(EDGES) - 1)]
+
+
+def _summary(values: np.ndarray) -> dict[str, float]:
+    """The share of weights above the threshold and in each bin of the histogram; zeros are in the first.
+
+    >>> summary = _summary(np.array([0.0, 1e-20, 2.0, 1e3]))
+    >>> summary["above"], summary["kappa_00"], summary["kappa_14"]
+    (0.25, 0.5, 0.25)
+    """
+    logs = np.log10(np.maximum(values.reshape(-1), 1e-25))
+    counts, _ = np.histogram(np.clip(logs, EDGES[0], EDGES[-1]), EDGES)
+    return {"above": float((values > THRESHOLD).mean())} | dict(
+        zip(_bins(), (counts / values.size).tolist(), strict=True)
+    )
+
+
+def run_attack(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+    """Success rates and entropies by iteration, for five ways to predict."""
+    name = str(cell.settings["data"])
+    training, test = load_images(bench, name, settings.subset, settings.attacked)
+    trained = {}
+    for method in ("dropout", "layer"):
+        members = []
+        for member in range(settings.members):
+            key = settings.members * cell.seed + member
+            if cell.settings["network"] == "VGG":
+                (problem, families), epochs = vgg_problem(method, 10, settings, key), settings.vgg_epochs
+            else:
+                (problem, families), epochs = lenet_problem(method, settings, key), settings.subset_epochs
+            schedule: dict[str, Any] = {"epochs": epochs, "batch_size": settings.subset_batch}
+            members.append(train(bench, method, problem, families, training, settings, **schedule, key=key))
+        trained[method] = members
+    predictors: dict[str, Posterior] = {
+        "dropout, means": analysis.at_mean(trained["dropout"][0]),
+        "dropout": trained["dropout"][0],
+        "deep ensemble": analysis.at_mean(join(trained["dropout"])),
+        "variance": trained["layer"][0],
+        "variance ensemble": join(trained["layer"]),
+    }
+    return {name: attacked(posterior, test, settings) for name, posterior in predictors.items()}
+
+
+def join(members: list[VariationalPosterior]) -> VariationalPosterior:
+    """One posterior of several networks with the same structure."""
+    stacked = jax.tree.map(lambda *own: np.concatenate(own), *[member.variational for member in members])
+    return replace(members[0], variational=stacked)
+
+
+def attacked(posterior: Posterior, test: Examples, settings: VarianceSettings) -> dict[str, Any]:
+    """Success rate, accuracy and mean predictive entropy in nats after each iteration; 0 is the clean images."""
+    (x, y), attack = test, FGSM(settings.step, target="next", draws=settings.attack_draws)
+    success, accuracy, entropy, open_to_attack = [], [], [], None
+    for iteration in range(settings.iterations + 1):
+        step = attack.run(posterior, x, y, key=iteration)
+        labels, target = step.labels[0], np.asarray(step.target)
+        open_to_attack = labels != target if open_to_attack is None else open_to_attack
+        success.append((labels == target)[open_to_attack].mean())
+        accuracy.append((labels == step.y).mean())
+        entropy.append(step.entropies[0].mean())
+        x = step.x
+    return {"success": success, "accuracy": accuracy, "entropy": entropy}
+
+
+CENTRES = np.array([[3, 3], [3, 10], [10, 3], [10, 10]], np.float32)
+DRAWS = 101
+SHOWN = 25  # points per class whose standard deviations are kept for the figure
+
+
+class TwoUnits(eqx.Module):
+    """Dense layers with leaky ReLU, and two units in their middle."""
+
+    before: list[Dense]
+    variance: Dense
+    after: Dense
+    out: Dense
+
+    def __init__(self, width: int, *, key: Any):
+        keys = jax.random.split(key, 7)
+        sizes = (2, width, width, width, width)
+        self.before = [Dense(n, m, key=k) for n, m, k in zip(sizes[:-1], sizes[1:], keys[:4], strict=True)]
+        self.variance = Dense(width, 2, bias=False, key=keys[4])
+        self.after, self.out = Dense(2, width, key=keys[5]), Dense(width, 4, key=keys[6])
+
+    def features(self, x: jax.Array) -> jax.Array:
+        for layer in self.before:
+            x = jax.nn.leaky_relu(layer(x))
+        return x
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        hidden = jax.nn.leaky_relu(self.variance(self.features(x)))
+        return self.out(jax.nn.leaky_relu(self.after(hidden)))
+
+
+def four_gaussians(points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many points per class with unit covariance around the four centres."""
+    y = np.repeat(np.arange(4, dtype=np.int32), points)
+    noise = np.random.default_rng(seed).standard_normal((len(y), 2))
+    return (CENTRES[y] + noise).astype(np.float32), y
+
+
+def run_toy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+    """Accuracies on new points, and the standard deviations of the two units at some of them."""
+    training, (x, y) = four_gaussians(settings.toy_points, cell.seed), four_gaussians(settings.toy_points, 1000)
+    net = TwoUnits(settings.toy_width, key=jax.random.key(cell.seed))
+    weights = "variance/weight"
+    problem = Problem(net, Categorical(), {"**": p.Normal(scale=1.0), weights: p.LogUniform()})
+    rate = optax.linear_schedule(settings.toy_rate, 0.0, settings.toy_steps)
+    posterior = bench.fit(
+        problem,
+        training,
+        VI({"**": q.Point(), weights: q.ZeroMeanNormal()}, optimizer=optax.adam(rate)),
+        steps=settings.toy_steps,
+        batch_size=len(training[1]),
+        key=cell.seed,
+    )
+    assert isinstance(posterior, VariationalPosterior)
+    predictive: Any = posterior.predict(x, DRAWS)
+    fixed: Any = analysis.at_mean(posterior).predict(x)
+    scales = jnp.exp(jnp.asarray(posterior.variational[weights]["log_scale"][0]))
+    shown = np.concatenate([np.flatnonzero(y == label)[:SHOWN] for label in range(4)])
+    features = jax.vmap(posterior.network.params.features)(jnp.asarray(x[shown]))
+    return {
+        "stochastic": (predictive.log_probs_per_draw.argmax(axis=-1) == y).mean(),
+        "deterministic": (fixed.probs.argmax(axis=-1) == y).mean(),
+        "above_chance": above_chance(np.asarray(fixed.probs.argmax(axis=-1)), y),
+        "ensemble": (predictive.probs.argmax(axis=-1) == y).mean(),
+        "deviations": jnp.sqrt(jnp.square(features) @ jnp.square(scales)),
+        "labels": y[shown],
+    }

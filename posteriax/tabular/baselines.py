@@ -1,0 +1,194 @@
+"""Baselines: the models that a network has to beat, from scikit-learn, as rows of a comparison.
+
+Classes: the models' own probabilities. A forest's are shares of votes, of which some are 0: with T trees and C classes,
+
+    p_c = (votes for c + 1) / (T + C)
+
+Numbers: N(prediction, s^2), with s the root mean square of errors on rows that the model was not fitted to.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posteriax._internal.checks import check_choice, check_count
+from posteriax.evaluation.compare import Baseline
+from posteriax.tabular.baseline_rows import BaselineRows, Task
+
+TREES, ROWS_PER_TREE = 200, 5_000
+COLUMNS_PER_SPLIT = 60  # of numbers, at most; else a third, as Breiman (2001) has it
+MOST_ROUNDS, OF_LARGE_DATA, ROUNDS_WITHOUT_FOLDS = 500, 200, 50
+LARGE = 2_000_000  # values
+PENALTIES = np.logspace(-3, 4, 15)
+
+
+def fit_baselines(
+    x: Any, y: Any, task: Task, *, classes: int | None = None, most_rows: int = 50_000, seed: int = 0
+) -> dict[str, Baseline]:
+    """Fit a linear model, a random forest and gradient boosting; `px.compare` takes them as rows beside posteriors.
+
+    Args:
+        x: training inputs, (N, ...), finite; whatever follows the first axis is one row of columns.
+        y: labels 0 to C - 1, or real numbers in their own units, (N,).
+        task: "classification" or "regression".
+        classes: the number of classes C; by default as many as there are in `y`.
+        most_rows: a random sample of as many rows is used if there are more. With many columns it is smaller: at most
+            five million values, so that fitting takes a minute or two on two cores whatever the size of the data.
+        seed: of the sample, the folds and the models.
+
+    Needs scikit-learn: the extra `sklearn` or `cli`.
+
+    >>> import posteriax as px
+    >>> train, test = px.data.two_moons()
+    >>> baselines = fit_baselines(*train, "classification")
+    >>> list(baselines)
+    ['logistic regression', 'random forest', 'gradient boosting']
+    >>> px.compare(baselines, test).best["test"]["nll"][-1] != "logistic regression"  # the classes curve
+    True
+    """
+    check_choice("task", task, ("classification", "regression"))
+    rows = BaselineRows.sampled(x, y, task, classes, check_count("most_rows", most_rows), seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence and of small classes, about which a reader can do nothing
+        if task == "classification":
+            return {
+                "logistic regression": _fitted(_logistic_regression, rows),
+                "random forest": _fitted(_forest_of_classes, rows),
+                "gradient boosting": _fitted(_boosting_of_classes, rows),
+            }
+        return {
+            "ridge regression": _fitted(_ridge_regression, rows),
+            "random forest": _fitted(_forest_of_numbers, rows),
+            "gradient boosting": _fitted(_boosting_of_numbers, rows),
+        }
+
+
+Fitted = tuple[Callable[[Any], Any], str]  # a predictor and its description
+
+
+def _fitted(make: Callable[[BaselineRows], Fitted], rows: BaselineRows) -> Baseline:
+    began = time.monotonic()
+    predictor, description = make(rows)
+    return Baseline(predictor, description + rows.note, time.monotonic() - began)
+
+
+def _logistic_regression(rows: BaselineRows) -> Fitted:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(rows.x, rows.y)
+    return rows.predict_classes(model.predict_proba, model.classes_), (
+        "Logistic regression on standardised columns; its own probabilities."
+    )
+
+
+def _ridge_regression(rows: BaselineRows) -> Fitted:
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    make = lambda: make_pipeline(StandardScaler(), RidgeCV(PENALTIES))  # noqa: E731
+    off = [rows.y[held] - make().fit(rows.x[fit], rows.y[fit]).predict(rows.x[held]) for fit, held in rows.folds()]
+    return rows.predict_numbers(make().fit(rows.x, rows.y).predict, _root_mean_square(np.concatenate(off))), (
+        f"Ridge regression on standardised columns; intervals are those of a Normal distribution with the spread of "
+        f"its errors {rows.how_held_out}."
+    )
+
+
+def _forest_settings(rows: BaselineRows) -> dict[str, Any]:
+    size = min(len(rows.x), ROWS_PER_TREE)
+    return {"n_estimators": TREES, "max_samples": size, "n_jobs": -1, "random_state": rows.seed}
+
+
+def _forest_of_classes(rows: BaselineRows) -> Fitted:
+    from sklearn.ensemble import RandomForestClassifier
+
+    model = RandomForestClassifier(**_forest_settings(rows)).fit(rows.x, rows.y)
+    smoothed = lambda x: (TREES * model.predict_proba(x) + 1) / (TREES + rows.classes)  # noqa: E731
+    return rows.predict_classes(smoothed, model.classes_), (
+        f"A random forest of {TREES} trees; probabilities are shares of the trees' votes, with one vote added for "
+        f"every class so that none is zero."
+    )
+
+
+def _forest_of_numbers(rows: BaselineRows) -> Fitted:
+    from sklearn.ensemble import RandomForestRegressor
+
+    columns = max(1, min(COLUMNS_PER_SPLIT, round(rows.x.shape[1] / 3)))
+    model = RandomForestRegressor(max_features=columns, oob_score=True, **_forest_settings(rows)).fit(rows.x, rows.y)
+    return rows.predict_numbers(model.predict, _root_mean_square(rows.y - model.oob_prediction_)), (
+        f"A random forest of {TREES} trees; intervals are those of a Normal distribution with the spread of its errors "
+        f"on the rows that each tree has not seen."
+    )
+
+
+def _boosting_settings(rows: BaselineRows, rounds: int) -> dict[str, Any]:
+    leaf = max(3, min(20, len(rows.x) // 20))
+    return {"max_iter": rounds, "min_samples_leaf": leaf, "early_stopping": False, "random_state": rows.seed}
+
+
+def _boosting_of_classes(rows: BaselineRows) -> Fitted:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    losses = np.zeros(_most_rounds(rows))
+    enough = (np.bincount(rows.y) > 1).sum() > 1  # or some fold would have a single class
+    with _one_thread():
+        for fit, held in rows.folds() if enough else ():
+            model = HistGradientBoostingClassifier(**_boosting_settings(rows, _most_rounds(rows)))
+            for k, probs in enumerate(model.fit(rows.x[fit], rows.y[fit]).staged_predict_proba(rows.x[held])):
+                found = rows.all_classes(probs, model.classes_)
+                losses[k] -= np.log(found[np.arange(len(held)), rows.y[held]]).sum()
+        rounds = int(losses.argmin()) + 1 if enough else ROUNDS_WITHOUT_FOLDS
+        model = HistGradientBoostingClassifier(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
+
+    def probs_of(x: np.ndarray) -> np.ndarray:
+        with _one_thread():
+            return model.predict_proba(x)
+
+    return rows.predict_classes(probs_of, model.classes_), (
+        f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out}; its own "
+        f"probabilities."
+    )
+
+
+def _boosting_of_numbers(rows: BaselineRows) -> Fitted:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    staged = []
+    with _one_thread():
+        for fit, held in rows.folds():
+            model = HistGradientBoostingRegressor(**_boosting_settings(rows, _most_rounds(rows)))
+            of_held = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
+            staged.append(rows.y[held] - np.stack(list(of_held)))
+        errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
+        rounds = int(np.square(errors).mean(axis=1).argmin()) + 1
+        model = HistGradientBoostingRegressor(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
+
+    def mean_of(x: np.ndarray) -> np.ndarray:
+        with _one_thread():
+            return model.predict(x)
+
+    return rows.predict_numbers(mean_of, _root_mean_square(errors[rounds - 1])), (
+        f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out}; intervals are "
+        f"those of a Normal distribution with the spread of its errors there."
+    )
+
+
+def _most_rounds(rows: BaselineRows) -> int:
+    return MOST_ROUNDS if rows.x.size <= LARGE else OF_LARGE_DATA
+
+
+def _one_thread() -> Any:
+    """A context in which boosting uses one thread: several wait for each other at every split, and if other programs
+    use the same cores, that takes up to thirty times as long."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    return threadpool_limits(1, user_api="openmp")
+
+
+def _root_mean_square(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.square(errors).mean()))

@@ -1,0 +1,593 @@
+"""What all estimators have in common: preparing rows, fitting a posterior, keeping it through pickle.
+
+Classifiers.
+
+Regressors.
+"""
+
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from posteriax import priors as p
+from posteriax._internal.leaf_paths import describe_leaves
+from posteriax.evaluation.early_stopping import EarlyStopping
+from posteriax.evaluation.robustness.conformal import conformal
+from posteriax.evaluation.run_end import RunEnd
+from posteriax.likelihoods.classes import Categorical
+from posteriax.likelihoods.likelihood import Likelihood
+from posteriax.likelihoods.normal import Normal
+from posteriax.likelihoods.numbers import InUnits
+from posteriax.likelihoods.poisson import Poisson
+from posteriax.likelihoods.predictive import Predictive
+from posteriax.likelihoods.student_t import StudentT
+from posteriax.networks.network import Network
+from posteriax.networks.network import network as as_network
+from posteriax.posterior.file import read_bytes, to_bytes
+from posteriax.posterior.posterior import Posterior
+from posteriax.problem import Problem
+from posteriax.tabular.fitting import fit_until_converged, points_to_compare
+from posteriax.tabular.networks import make_mlp
+from posteriax.tabular.outcome import MethodFailed, Outcome
+from posteriax.tabular.recipes import Circumstances
+
+FEWEST = 2
+LOOK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
+
+
+class BayesianEstimator(BaseEstimator):
+    """Columns are standardised, identical rows are merged into one that counts as several, and a posterior is fitted.
+
+    Merging does not change the posterior, and makes weights and repetitions the same, bit for bit.
+    """
+
+    _allow_nd = False  # whether an example may have more than one axis
+    _mode: Outcome | None = None  # see `start_at`
+
+    # parameters are those of the subclasses, which scikit-learn reads off their __init__
+    method: Any
+    prior: Any
+    length: Any
+    budget: float | None
+    n_draws: int
+    standardize: bool
+    early_stopping: bool
+    validation_fraction: float
+    calibration_fraction: float
+    warm_start: bool
+    random_state: Any
+    verbose: bool
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Infer the posterior.
+
+        Args:
+            X: rows by columns; finite numbers.
+            y: targets.
+            sample_weight: how many examples each row counts as.
+        """
+        X, y = self._validated(X, y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if (weight > 0).sum() < FEWEST:
+            raise ValueError(f"at least {FEWEST} rows must have a positive sample_weight")
+        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        targets = self._encode(y, weight)
+        weight = weight * self._class_weights(y, weight)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        held = self._held_out(len(X), seed)
+        x, t, w = merge_rows(self._prepare(X[~held], weight[~held]), targets[~held], weight[~held])
+        self._rows = len(x)
+        data = (x, t) if (w == 1).all() else (x, t, w)
+        outcome = fit_until_converged(
+            self._problem(data, seed),
+            data,
+            self.method,
+            key=seed,
+            seconds=self.budget,
+            images=x.ndim > 2,
+            mode=self._mode,
+            length=self.length,
+            stop=self._early_stopping(len(x)) if self.early_stopping else None,
+            progress=bool(self.verbose),
+        )
+        if outcome.posterior is None:
+            raise MethodFailed(self.method, outcome)
+        self.posterior_ = self._in_units(outcome.posterior)
+        self._ended = RunEnd(outcome.status, outcome.details, outcome.seconds)
+        self._looked_at = points_to_compare(x)
+        self._calibration = None
+        if held.any():
+            self._calibration = self._standardised(X[held]), y[held]
+        self._warn_unless_converged()
+        return self
+
+    def start_at(self, mode: Outcome) -> Self:
+        """Where methods start that begin at the most probable weights: at these, of the same rows, without a search."""
+        self._mode = mode
+        return self
+
+    @property
+    def diagnosis_(self) -> Any:
+        """Whether the run has converged: a table and a verdict to print."""
+        check_is_fitted(self)
+        return self.posterior_.diagnose(self._looked_at)
+
+    @property
+    def outcome_(self) -> Outcome:
+        """How the run ended ("converged", "stopped at the budget" or "not converged"), what was tried, and how long
+        it took."""
+        check_is_fitted(self)
+        return Outcome(self._ended.status, self.posterior_, self._ended.details, self._ended.seconds)
+
+    def _predictive(self, X: Any) -> Predictive:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
+        return self.posterior_.predict(self._standardised(X), self.n_draws, key=0)
+
+    def _conformal(self, level: float) -> Any:
+        if self._calibration is None:
+            return None
+        x, y = self._calibration
+        return conformal(self.posterior_.predict(x, self.n_draws, key=0), self._as_targets(y), level)
+
+    def _prepare(self, X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Standardised rows, by moments that count rows by their weight."""
+        self._offset, self._scale = np.zeros(X.shape[1:]), np.ones(X.shape[1:])
+        if self.standardize:
+            self._offset = np.average(X, axis=0, weights=weight)
+            spread = np.sqrt(np.average(np.square(X - self._offset), axis=0, weights=weight))
+            # a constant column stays 0, whatever rounding made of its spread
+            large = np.abs(X).max(axis=0)
+            self._scale = np.where(spread > 1e-12 * np.where(large > 0, large, 1.0), spread, 1.0)
+        return self._standardised(X)
+
+    def _standardised(self, X: np.ndarray) -> np.ndarray:
+        return ((X - self._offset) / self._scale).astype(np.float32)
+
+    def _held_out(self, rows: int, seed: int) -> np.ndarray:
+        """Which rows are kept for conformal intervals and sets."""
+        held = np.zeros(rows, bool)
+        if self.calibration_fraction:
+            count = round(self.calibration_fraction * rows)
+            held[np.random.default_rng(seed).permutation(rows)[:count]] = True
+        return held
+
+    def _early_stopping(self, rows: int) -> EarlyStopping:
+        per_epoch = Circumstances(rows).steps_per_epoch
+        return EarlyStopping(fraction=self.validation_fraction, every=max(1.0, LOOK_EVERY / per_epoch))
+
+    def _problem(self, data: Any, seed: int) -> Problem:
+        x = data[0]
+        network = as_network(self._network(x.shape[1], len(x), seed), example=x[:2])
+        if self.warm_start and hasattr(self, "posterior_"):
+            network = _starting_at(network, self.posterior_)
+        tuned = isinstance(self.prior, str) and self.prior == "tuned"
+        prior = p.HeNormal() if self.prior is None or tuned else self.prior
+        problem = Problem(network, self._likelihood(), prior=prior)
+        return p.tune(problem, data, noise="learned", key=seed) if tuned else problem
+
+    def _warn_unless_converged(self) -> None:
+        diagnosis = self.diagnosis_
+        if not diagnosis.converged:  # nor if it cannot be told
+            warnings.warn(diagnosis.verdict.splitlines()[0], ConvergenceWarning, stacklevel=3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return state | {"posterior_": to_bytes(state["posterior_"])} if "posterior_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        stored = self.__dict__.get("posterior_")
+        if isinstance(stored, bytes):  # of the estimator's own network, which it can build again
+            self.posterior_ = read_bytes(stored, self._network(self.n_features_in_, self._rows, 0))
+
+
+def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct rows in a fixed order, with the sum of the weights of each.
+
+    >>> x, y, weight = merge_rows(np.array([[2.0], [1.0], [2.0]]), np.array([0, 1, 0]), np.ones(3))
+    >>> x.tolist(), y.tolist(), weight.tolist()
+    ([[2.0], [1.0]], [0, 1], [2.0, 1.0])
+    """
+    # adding 0 turns -0 into 0, so that equal rows are equal bytes, which sort much faster than rows of numbers
+    joined = np.column_stack([x.reshape(len(x), -1).astype(np.float64), y.reshape(len(y), -1).astype(np.float64)]) + 0.0
+    as_bytes = joined.view(np.dtype((np.void, joined.itemsize * joined.shape[1])))[:, 0]
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    total = np.bincount(inverse.reshape(-1), weights=weight, minlength=len(first))
+    return x[first], y[first], total.astype(np.float32)
+
+
+def _starting_at(network: Network, posterior: Posterior) -> Network:
+    mean = posterior.mean
+    return replace(network, params=mean) if describe_leaves(mean) == describe_leaves(network.params) else network
+
+
+class _Classifier(ClassifierMixin, BayesianEstimator):
+    class_weight: Any
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        predictive = self._predictive(X)  # first, so that an estimator that is not fitted says so
+        return self.classes_[predictive.point()]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, in the order of `classes_`."""
+        probs = np.asarray(self._predictive(X).mean, np.float64)
+        return probs / probs.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of these probabilities."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+
+    def predict_set(self, X: Any, level: float = 0.9) -> np.ndarray:
+        """Which classes belong to a set that holds the true one with probability `level`, (rows, classes).
+
+        Needs ``calibration_fraction``: the share of the training rows that is held out for this.
+        """
+        found = self._conformal(level) if hasattr(self, "posterior_") else None
+        predictive = self._predictive(X)
+        if found is None:
+            raise ValueError("predict_set needs rows held out from training: set calibration_fraction, such as 0.2")
+        return found.sets(predictive)
+
+    def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd)
+        check_classification_targets(y)
+        return X, y
+
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"a classifier needs at least two classes, got one class: {self.classes_[0]!r}")
+        return labels.astype(np.int32)
+
+    def _as_targets(self, y: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.classes_, y)
+
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        labels = np.searchsorted(self.classes_, y)
+        if self.class_weight is None:
+            return np.ones(len(y))
+        if self.class_weight == "balanced":  # scikit-learn 1.6 counts rows, whatever their weight
+            counts = np.bincount(labels, weights=weight)
+            return (counts.sum() / (len(counts) * counts))[labels]
+        return compute_class_weight(self.class_weight, classes=self.classes_, y=y)[labels]
+
+    def _likelihood(self) -> Likelihood:
+        return Categorical()
+
+    def _in_units(self, posterior: Posterior) -> Posterior:
+        return posterior
+
+
+class BayesianMLPClassifier(_Classifier):
+    """A Bayesian multilayer perceptron for classification.
+
+    Args:
+        method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
+            "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
+        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
+        activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
+        prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
+            layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
+        budget: seconds after which it ends in any case; None for no limit. With one, results depend on the machine.
+        n_draws: draws of the weights that predictions are averaged over.
+        standardize: whether columns are standardised first.
+        class_weight: a dictionary of weights by class, or "balanced", N / (K n_c) for K classes, where n_c sums the
+            `sample_weight` of the rows of a class and N that of all rows. Both multiply `sample_weight`.
+        early_stopping: whether to stop when the log score of held-out rows no longer improves.
+        validation_fraction: the share of the rows that is held out for this.
+        calibration_fraction: the share held out for ``predict_set``.
+        warm_start: whether a second `fit` starts at the weights of the first.
+        random_state: seed.
+        verbose: whether to show progress.
+
+    Attributes:
+        posterior_: the fitted posterior, of the standardised columns.
+        diagnosis_: whether it has converged.
+        outcome_: how the run ended, what was tried, and how long it took.
+        classes_: the labels.
+
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = BayesianMLPClassifier("map", length={"steps": 200}, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        method: Any = "mean-field",
+        *,
+        hidden_layer_sizes: Any = None,
+        activation: str = "tanh",
+        prior: Any = None,
+        length: Any = None,
+        budget: float | None = None,
+        n_draws: int = 100,
+        standardize: bool = True,
+        class_weight: Any = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        calibration_fraction: float = 0.0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.method = method
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.prior = prior
+        self.length = length
+        self.budget = budget
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.calibration_fraction = calibration_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _network(self, inputs: int, rows: int, seed: int) -> Any:
+        return make_mlp(inputs, len(self.classes_), self.hidden_layer_sizes, self.activation, rows, seed)
+
+
+class BayesianNetClassifier(_Classifier):
+    """Any JAX network as a classifier: it takes one example and gives one logit for each class.
+
+    Args:
+        net: the network, as :func:`px.network` takes it.
+        method, prior, length, budget, n_draws, standardize, class_weight, early_stopping, validation_fraction,
+            calibration_fraction, warm_start, random_state, verbose: as in :class:`BayesianMLPClassifier`.
+    """
+
+    _allow_nd = True
+
+    def __init__(
+        self,
+        net: Any,
+        method: Any = "mean-field",
+        *,
+        prior: Any = None,
+        length: Any = None,
+        budget: float | None = None,
+        n_draws: int = 100,
+        standardize: bool = True,
+        class_weight: Any = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        calibration_fraction: float = 0.0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.net = net
+        self.method = method
+        self.prior = prior
+        self.length = length
+        self.budget = budget
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.calibration_fraction = calibration_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _network(self, inputs: int, rows: int, seed: int) -> Any:
+        return self.net
+
+
+STANDARDISED = {"normal": Normal(scale="learned"), "student-t": StudentT(df="learned", scale="learned")}
+LIKELIHOODS: dict[str, Likelihood] = {**STANDARDISED, "poisson": Poisson()}
+
+
+class _Regressor(RegressorMixin, BayesianEstimator):
+    likelihood: Any
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of each row's target, and with `return_std` its standard deviation, noise included."""
+        predictive = self._predictive(X)
+        mean = np.asarray(predictive.mean, np.float64)[:, 0]
+        return (mean, np.asarray(predictive.std, np.float64)[:, 0]) if return_std else mean
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
+        """An interval for each target, (rows, 2), that holds it with probability `level`.
+
+        With ``calibration_fraction`` this is a conformal interval: of new rows like those of the training set, a share
+        of `level` lies inside whether or not the posterior is right.
+        """
+        predictive = self._predictive(X)
+        found = self._conformal(level)
+        low, high = predictive.interval(level) if found is None else found.interval(predictive)
+        return np.column_stack([np.asarray(low, np.float64)[:, 0], np.asarray(high, np.float64)[:, 0]])
+
+    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Quantiles of each target, (rows, quantiles)."""
+        return np.asarray(self._predictive(X).quantile(np.asarray(quantiles, float)), np.float64)[:, :, 0].T
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of each target, (rows, n_samples): column by column, one draw of the weights and new noise."""
+        predictive: Any = self._predictive(X)
+        random, own = check_random_state(random_state), predictive.likelihood
+        chosen = random.randint(len(predictive.outputs), size=n_samples)
+        keys = jax.random.split(jax.random.key(random.randint(2**31 - 1)), n_samples)
+        outputs, latents = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (predictive.outputs, predictive.latents))
+        drawn = jax.vmap(lambda key, o, z: own.distribution(z, o).sample(key))(keys, outputs, latents)
+        return np.asarray(own.units.restore(drawn), np.float64)[:, :, 0].T
+
+    def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd, y_numeric=True
+        )
+        return X, np.asarray(y, np.float64)
+
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        self._y_offset, self._y_scale = 0.0, 1.0
+        if not isinstance(self.likelihood, str) or self.likelihood not in STANDARDISED:
+            return y.astype(np.float32)  # in its own units
+        self._y_offset = float(np.average(y, weights=weight))
+        spread = float(np.sqrt(np.average(np.square(y - self._y_offset), weights=weight)))
+        self._y_scale = spread if spread > 0 else 1.0
+        return ((y - self._y_offset) / self._y_scale).astype(np.float32)
+
+    def _as_targets(self, y: np.ndarray) -> np.ndarray:
+        return y
+
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return np.ones(len(y))
+
+    def _likelihood(self) -> Likelihood:
+        if isinstance(self.likelihood, Likelihood):
+            return self.likelihood
+        if self.likelihood not in LIKELIHOODS:
+            known = ", ".join(map(repr, LIKELIHOODS))
+            raise ValueError(f"likelihood must be one of {known}, or such as px.Normal(0.1), got {self.likelihood!r}")
+        return LIKELIHOODS[self.likelihood]
+
+    def _in_units(self, posterior: Posterior) -> Posterior:
+        standard: Any = posterior.problem.likelihood
+        if (self._y_offset, self._y_scale) == (0.0, 1.0):
+            return posterior
+        return with_likelihood(posterior, InUnits(standard, self._y_offset, self._y_scale))
+
+
+class BayesianMLPRegressor(_Regressor):
+    """A Bayesian multilayer perceptron for regression.
+
+    Args:
+        method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
+            "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
+        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
+        activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
+        likelihood: "normal" (Gaussian noise of a learned size), "student-t" (robust to outliers) or "poisson" (counts);
+            or a likelihood such as ``px.Normal(0.1)``, in the target's own units.
+        prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
+            layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
+        budget: seconds after which it ends in any case; None for no limit. With one, results depend on the machine.
+        n_draws: draws of the weights that predictions are averaged over.
+        standardize: whether columns are standardised first; targets always are.
+        early_stopping: whether to stop when the log score of held-out rows no longer improves.
+        validation_fraction: the share of the rows that is held out for this.
+        calibration_fraction: the share held out to make ``predict_interval`` conformal.
+        warm_start: whether a second `fit` starts at the weights of the first.
+        random_state: seed.
+        verbose: whether to show progress.
+
+    Attributes:
+        posterior_: the fitted posterior, of the standardised columns, in the target's units.
+        diagnosis_: whether it has converged.
+        outcome_: how the run ended, what was tried, and how long it took.
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianMLPRegressor("map", length={"steps": 200}, random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X[:3], return_std=True)
+    >>> mean.shape, std.shape, model.predict_interval(X[:3], 0.8).shape
+    ((3,), (3,), (3, 2))
+    """
+
+    def __init__(
+        self,
+        method: Any = "mean-field",
+        *,
+        hidden_layer_sizes: Any = None,
+        activation: str = "tanh",
+        likelihood: Any = "normal",
+        prior: Any = None,
+        length: Any = None,
+        budget: float | None = None,
+        n_draws: int = 100,
+        standardize: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        calibration_fraction: float = 0.0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.method = method
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.likelihood = likelihood
+        self.prior = prior
+        self.length = length
+        self.budget = budget
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.calibration_fraction = calibration_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _network(self, inputs: int, rows: int, seed: int) -> Any:
+        return make_mlp(inputs, 1, self.hidden_layer_sizes, self.activation, rows, seed)
+
+
+class BayesianNetRegressor(_Regressor):
+    """Any JAX network as a regressor: it takes one example and gives one standardised target.
+
+    Args:
+        net: the network, as :func:`px.network` takes it.
+        method, likelihood, prior, length, budget, n_draws, standardize, early_stopping, validation_fraction,
+            calibration_fraction, warm_start, random_state, verbose: as in :class:`BayesianMLPRegressor`.
+    """
+
+    _allow_nd = True
+
+    def __init__(
+        self,
+        net: Any,
+        method: Any = "mean-field",
+        *,
+        likelihood: Any = "normal",
+        prior: Any = None,
+        length: Any = None,
+        budget: float | None = None,
+        n_draws: int = 100,
+        standardize: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        calibration_fraction: float = 0.0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.net = net
+        self.method = method
+        self.likelihood = likelihood
+        self.prior = prior
+        self.length = length
+        self.budget = budget
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.calibration_fraction = calibration_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _network(self, inputs: int, rows: int, seed: int) -> Any:
+        return self.net
+
+
+def with_likelihood(posterior: Posterior, likelihood: Likelihood) -> Posterior:
+    """The same posterior of the weights, with targets in other units."""
+    return replace(posterior, problem=replace(posterior.problem, likelihood=likelihood))

@@ -1,0 +1,170 @@
+"""Running a method without supervision: until it has converged, within a time limit, and gentler if it fails."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from posteriax.diagnostics.chain_agreement import sample_indices
+from posteriax.methods.ensemble import Ensemble
+from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.trace import Trace
+from posteriax.problem import Problem
+from posteriax.run.fitting import fit
+from posteriax.run.stopping import StoppingRule
+from posteriax.run.until_level import UntilLevel
+from posteriax.tabular.outcome import Outcome
+from posteriax.tabular.point_noise import with_own_noise, with_settled_noise
+from posteriax.tabular.recipes import Circumstances, RecipeRun, recipe_of
+from posteriax.tabular.reference import sample_reference, status_of
+
+ROWS_TO_CHECK = 500
+POINTS_TO_COMPARE = 200  # training rows, at which chains are compared by their predictions
+DRAWS_TO_CHECK = 30
+WORSE_THAN_START = 0.1  # nats per training example: a network may have been trained before
+WORSE_THAN_MODE = 0.5  # nats per training example by which draws around a mode may be worse than the mode itself
+TIME_TO_SAMPLE = 600.0  # seconds, if no limit is given: a sampler has no natural end
+
+
+def fit_until_converged(
+    problem: Problem,
+    data: Any,
+    method: Any,
+    *,
+    key: Any,
+    seconds: float | None = None,
+    images: bool = False,
+    mode: Outcome | None = None,
+    length: Mapping[str, Any] | None = None,
+    stop: StoppingRule | None = None,
+    progress: bool | None = None,
+) -> Outcome:
+    """Run a method until it has converged or its time is up, and look at what came out.
+
+    Methods that keep single sets of weights get the noise of the marginal likelihood where the most probable one would
+    be too small (point_noise.py), unless `length` or `stop` says when to end.
+
+    A run whose values become infinite, or whose predictions of the training rows are worse than those of the untrained
+    network, is repeated with gentler settings where there are any; if that fails too, the outcome is "failed".
+
+    Args:
+        problem: network, likelihood and prior.
+        data: ``(x, y)`` or ``(x, y, weight)``, arrays.
+        method: by name ("map", "mean-field", "swag", ...), or an object such as ``px.VI()``.
+        key: an int or a JAX key.
+        seconds: the time limit; by default none, and ten minutes for samplers. Where it ends a run, the result depends
+            on the speed of the machine.
+        images: whether examples are images.
+        mode: the outcome of "map" for the same prior and data, for methods that start there; by default it is fitted.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
+        stop: such as ``px.EarlyStopping(...)``, in place of :class:`px.UntilLevel`.
+        progress: show a progress bar; by default if standard error is a terminal.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> (x, y), _ = px.data.two_moons(train=100)
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
+    >>> fit_until_converged(problem, (x, y), "map", key=0).status
+    'converged'
+    """
+    began, recipe = time.monotonic(), recipe_of(method)
+    if not isinstance(stop, StoppingRule):  # that holds some rows out, which the prior must not depend on
+        problem = problem.for_data(data)
+    if recipe.is_reference and length is None:
+        some, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds
+        (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
+        return sample_reference(problem, data, some, seconds=limit, key=key, method=run.method, progress=progress)
+    own_end = length is None and stop is None
+    tried: list[str] = []
+    if recipe.at_points and own_end:
+        problem, notes = with_settled_noise(problem, data, key, None if mode is None else mode.posterior)
+        tried += notes
+    start = None
+    if recipe.around_mode or (recipe.from_mode and own_end):
+        half = None if seconds is None else seconds / 2
+        start = mode
+        if start is None or start.posterior is None:
+            start = fit_until_converged(problem, data, "map", key=key, seconds=half, images=images, progress=progress)
+    around = start if recipe.around_mode else None
+    if around is not None and around.posterior is None:
+        return replace(around, details=("the most probable weights could not be found", *around.details))
+    begin_at = None if start is None or start.posterior is None else with_own_noise(start.posterior, problem)
+    at_mode = None if around is None else begin_at
+    for run in recipe.attempts(Circumstances(len(data[1]), images), begin_at):
+        left = None if seconds is None else max(seconds - (time.monotonic() - began), 1.0)
+        how = _arguments(run, left, length, stop)
+        try:
+            posterior = fit(problem, data, run.method, key=key, progress=progress, **how)
+        except (FloatingPointError, RuntimeError) as error:
+            tried.append(f"failed: {error}")
+            continue
+        if wrong := why_unusable(posterior, problem, data, at_mode):
+            tried.append(f"failed: {wrong}")
+            continue
+        return replace(_ended(posterior, data, around, tried), seconds=time.monotonic() - began)
+    return Outcome("failed", None, tuple(tried), time.monotonic() - began)
+
+
+def _arguments(run: RecipeRun, seconds: float | None, length: Mapping[str, Any] | None, stop: Any) -> dict[str, Any]:
+    """What `px.fit` is given besides the method."""
+    inner = run.method.method if isinstance(run.method, Ensemble) else run.method
+    if stop is not None:
+        return dict(length or run.arguments) | {"stop": stop}
+    if length is not None:
+        return dict(length)
+    if inner.samples or inner.fixed_length:
+        return run.arguments
+    return run.arguments | {"stop": UntilLevel(seconds=seconds)}
+
+
+def _ended(posterior: Posterior, data: Any, mode: Outcome | None, tried: list[str]) -> Outcome:
+    """Whether a usable posterior has converged. One around a mode has as far as the search for the mode has."""
+    if mode is not None:
+        return replace(mode, posterior=posterior, details=(*tried, *posterior.trace.notes))
+    diagnosis = posterior.diagnose(points_to_compare(data[0]))
+    details = (*tried, *posterior.trace.notes, *diagnosis.verdict.splitlines())
+    return Outcome(status_of(diagnosis), posterior, details)
+
+
+def points_to_compare(x: Any) -> Any:
+    """A seeded sample of rows at which a run is judged, by everyone who judges it: the rule that ends it, the status
+    of the run and the estimators' warning. At other rows they might disagree."""
+    rows = sample_indices(jax.tree.leaves(x)[0].shape[0], POINTS_TO_COMPARE)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], x)
+
+
+def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Posterior | None = None) -> str:
+    """Why a posterior must not be shown as a result; empty if nothing speaks against it.
+
+    Args:
+        posterior: what a method returned.
+        problem: what was inferred, with the untrained network.
+        data: the training data.
+        mode: the most probable weights, if the posterior is one around them.
+    """
+    weight = np.asarray(data[2], np.float64) if len(data) > 2 else np.ones(len(data[1]))
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(weight))[:ROWS_TO_CHECK]
+    x, y = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], data[0]), np.asarray(data[1])[chosen]
+
+    def nll(own: Posterior) -> float:  # in which rows count as they do in training
+        return -float(np.average(own.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight[chosen]))
+
+    reached, untrained = nll(posterior), nll(_untrained(problem.for_data(data)))
+    if not np.isfinite(reached) or reached > untrained + WORSE_THAN_START:
+        return (
+            f"its predictions of the training rows are worse than those of the untrained network: negative log "
+            f"likelihood {reached:.3g} instead of {untrained:.3g}"
+        )
+    if mode is not None and reached > (at_mode := nll(mode)) + WORSE_THAN_MODE:
+        return (
+            f"its predictions of the training rows are much worse than those of the mode it started at: negative log "
+            f"likelihood {reached:.3g} instead of {at_mode:.3g}"
+        )
+    return ""
+
+
+def _untrained(problem: Problem) -> Posterior:
+    return DrawsPosterior(problem, Trace({}), jax.tree.map(lambda leaf: np.asarray(leaf)[None, None], problem.latents))

@@ -1,0 +1,147 @@
+"""``posteriax predict``: predictions with uncertainty for new rows, as CSV."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import posteriax as px
+from posteriax.tabular.array_files import is_npz, read_npz, table_of
+from posteriax.tabular.description import Description, load_described
+from posteriax.tabular.image_preparation import ImagePreparation
+from posteriax.tabular.messages import TableError
+from posteriax.tabular.preparation import compare_with_training, known_targets
+from posteriax.tabular.table import Table
+from posteriax.tabular.table_files import read_table
+from posteriax.tabular.targets import Classes, Target
+
+QUANTILES = {"5 %": 0.05, "95 %": 0.95}
+
+
+def run_predict(posterior: Path, data: Path, out: Path | None, ids: Sequence[str] = ()) -> None:
+    """Write predictions to a file or to standard output; scores and notes go to standard error."""
+    columns, scores, notes = predict_file(posterior, data, ids)
+    text = as_csv(columns)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        out.write_text(text, encoding="utf-8", newline="")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    if scores is not None:
+        print(", ".join(f"{name} {value:.4g}" for name, value in scores.items()), file=sys.stderr)
+
+
+def predict_file(
+    posterior: Path, data: Path, ids: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, float] | None, list[str]]:
+    """Predictions for a file's rows.
+
+    Args:
+        posterior: a file that ``posteriax compare`` saved.
+        data: a table with the same columns, or an NPZ file with x; the target may be there too.
+        ids: columns to carry over, besides those that were left out of the training as IDs.
+
+    Returns:
+        The columns that name the rows and the predictions, by name; scores if the target was there; and notes on what
+        is unlike the training rows.
+    """
+    loaded, description = load_described(posterior)
+    rows = _new_rows(data, description, ids)
+    predictive = loaded.predict(rows.x)
+    columns = _columns(predictive, description.preparation.target)
+    scores = None
+    if rows.known.any():
+        scored = predictive if rows.known.all() else loaded.predict(rows.x[rows.known])
+        scores = px.evaluate(scored, rows.y)
+    named = {f"{name} (from the file)" if name in columns else name: cells for name, cells in rows.ids.items()}
+    return named | columns, scores, rows.notes
+
+
+def as_csv(columns: dict[str, Any]) -> str:
+    """Columns as the text of a CSV file.
+
+    >>> as_csv({"mean": np.array([1.5, 2.0]), "note": ["a,b", "c"]}).splitlines()
+    ['mean,note', '1.5,"a,b"', '2,c']
+    """
+    cells = {
+        name: [value if isinstance(value, str) else _cell(value) for value in values]
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(cells).to_csv(index=False, lineterminator="\n")
+
+
+def _cell(value: Any) -> str:
+    """All significant digits: seven for a float32; a float64 has been rounded to its significant digits already."""
+    return f"{float(value):.{7 if np.asarray(value).dtype == np.float32 else 15}g}"
+
+
+def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Rounded to 1e-5 of the spread, about the precision of a standardised prediction in float32; NaN stays NaN."""
+    places = 5 - np.floor(np.log10(np.maximum(spread, np.finfo(np.float64).tiny)))
+    return np.array([round(float(v), int(p)) for v, p in zip(values, places, strict=True)])
+
+
+def _columns(predictive: Any, target: Target) -> dict[str, Any]:
+    if not isinstance(target, Classes):
+        low, high = predictive.quantile(np.array(list(QUANTILES.values())))
+        std = predictive.std[:, 0]
+        columns = {"mean": predictive.mean[:, 0], "std": std} | dict(
+            zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)
+        )
+        return {name: _to_digits(values, std) for name, values in columns.items()}
+    probs = predictive.probs
+    return {
+        "predicted": [target.labels[i] for i in probs.argmax(axis=1)],
+        **{f"probability {label}": probs[:, i] for i, label in enumerate(target.labels)},
+        "entropy": predictive.entropy(),
+        "mutual information": predictive.mutual_information(),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _NewRows:
+    x: np.ndarray
+    y: Any  # the known targets, in their own units
+    known: np.ndarray  # which rows have one
+    notes: list[str]
+    ids: dict[str, list[str]]
+
+
+def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewRows:
+    preparation = description.preparation
+    if isinstance(preparation, ImagePreparation):
+        if not is_npz(data):
+            raise TableError(f"{description.method} was trained on images: give an NPZ file with an array x of images")
+        arrays = read_npz(data)
+        if ids:
+            raise TableError(f"{data} holds images, which have no columns for --id")
+        y = None if arrays.y is None else _in_units(preparation.target, arrays.y)
+        known = np.full(len(arrays.x), y is not None)
+        return _NewRows(preparation.inputs(str(data), arrays.x), y, known, [], {})
+    table = _table(data)
+    for name in ids:
+        table.require(name)
+    x = preparation.inputs(table)
+    values, known = known_targets(table, preparation.target)
+    y = _in_units(preparation.target, values) if known.any() else None
+    carried = dict.fromkeys([*ids, *(name for name in preparation.ids if name in table.frame)])
+    notes = [*table.notes, *compare_with_training(preparation, table)]
+    return _NewRows(x, y, known, notes, {name: table.texts(name).fillna("").tolist() for name in carried})
+
+
+def _table(data: Path) -> Table:
+    if not is_npz(data):
+        return read_table(data)
+    arrays = read_npz(data)
+    if arrays.is_image:
+        raise TableError(f"{data} holds images, but the posterior was trained on a table")
+    return table_of(str(data), arrays.x, arrays.y)
+
+
+def _in_units(target: Target, values: Any) -> np.ndarray:
+    return target.encode(values) if isinstance(target, Classes) else np.asarray(values, np.float64)

@@ -1,0 +1,189 @@
+"""A reference: draws from the posterior itself, until the chains agree on their predictions or the time is up.
+
+Which sampler, by the number of gradients of the whole data set that the time allows (docs/decisions, reference):
+
+    many    HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients each
+    fewer   MCLMC: a little biased, but every step costs two gradients, so that its warm-up fits any time
+
+Either works on the weights of the first layer along the principal directions of the inputs, if the prior allows it.
+"""
+
+import math
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posteriax._internal import cpu_tuning
+from posteriax._internal.memory import IN_MEMORY_BYTES, fitting
+from posteriax.data.batches import Batch
+from posteriax.diagnostics.chain_agreement import compare_chains, groups_of_chains
+from posteriax.diagnostics.diagnosis import Diagnosis
+from posteriax.diagnostics.until_mixed import UntilMixed
+from posteriax.diagnostics.verdict import diverges
+from posteriax.evaluation.run_end import Status
+from posteriax.methods.hmc import HMC
+from posteriax.methods.mclmc import MCLMC
+from posteriax.posterior.posterior import Posterior
+from posteriax.problem import Problem
+from posteriax.run.fitting import fit
+from posteriax.run.layout import members_mesh
+from posteriax.tabular.outcome import Outcome
+from posteriax.tabular.principal_inputs import along_principal_inputs
+
+CHAINS = 4
+ENOUGH_FOR_HMC = 800_000  # gradients of all chains together
+TRAJECTORY = 1000  # gradients, a long one
+FOR_WARMUP, FOR_DRAWS = 0.2, 0.6  # of the time; the rest compiles and compares
+HMC_WARMUP = (60, 200)  # transitions, at least and at most
+MCLMC_WARMUP = (500, 20_000)  # steps
+MCLMC_THIN = (5, 200)  # steps from draw to draw
+DRAWS = 1000  # of each chain: more would only be closer together
+WORTH_TRYING = 0.3  # of the time: with less left, a second sampler is not tried
+TRIAL_GRADIENTS = 10
+
+
+def sample_reference(
+    problem: Problem, data: Any, x: Any, *, seconds: float, key: Any, method: Any = "auto", progress: bool | None = None
+) -> Outcome:
+    """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
+
+    Four chains start from different weights. If they have not mixed in time, the outcome is what there is, and its
+    details say how far it got and what it would take. The status is that of the posterior's diagnosis at `x`: chains
+    that have mixed but diverged too often are "not converged".
+
+    Args:
+        problem: network, likelihood and prior.
+        data: ``(x, y)`` or ``(x, y, weight)``, arrays.
+        x: inputs to compare the chains' predictions at.
+        seconds: the time limit, compilation included.
+        key: an int or a JAX key.
+        method: a sampler of the whole data set; "auto" takes HMC if the time allows its warm-up, otherwise, or if HMC
+            fails, MCLMC, with as long a warm-up as the time allows.
+        progress: show a progress bar; by default if standard error is a terminal.
+
+    >>> import posteriax as px
+    >>> rng = np.random.default_rng(0)
+    >>> data = rng.normal(size=(40, 2)).astype(np.float32), rng.normal(size=40).astype(np.float32)
+    >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), np.float32)), px.Normal(scale=1.0))
+    >>> sample_reference(problem, data, data[0], seconds=60, key=0).status
+    'converged'
+    """
+    began = time.monotonic()
+    tried: list[str] = []
+    problem = problem.for_data(data)
+    turned = along_principal_inputs(problem, data[0])
+    problem = problem if turned is None else turned.problem
+    each = seconds_per_gradient(problem, data) if method == "auto" else 0.0
+    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
+    while True:
+        left = seconds - (time.monotonic() - began)
+        planned = left / 2 if tried else left  # a second sampler compiles too, on a machine that has kept us waiting
+        sampler = affordable_sampler(_devices() * planned / each, exact=not tried) if method == "auto" else method
+        stop = UntilMixed(x, seconds=max(left, 1.0))
+        most = fitting(IN_MEMORY_BYTES, CHAINS * weights)
+        try:
+            posterior = fit(problem, data, sampler, draws=most, chains=CHAINS, key=key, stop=stop, progress=progress)
+        except (FloatingPointError, RuntimeError) as error:
+            tried.append(f"{sampler.name} failed: {error}")
+            left = seconds - (time.monotonic() - began)
+            if method != "auto" or isinstance(sampler, MCLMC) or left < WORTH_TRYING * seconds:
+                return Outcome("failed", None, tuple(tried), time.monotonic() - began)
+            continue
+        posterior = posterior if turned is None else turned.in_own_weights(posterior)
+        took = time.monotonic() - began
+        diagnosis = posterior.diagnose(x)
+        status = status_of(diagnosis)
+        details = (*tried, *posterior.trace.notes, _found(sampler.name, posterior, took))
+        if status != "converged":
+            details += (diagnosis.verdict.splitlines()[0],)
+        if status == "stopped at the budget":
+            details += (what_it_takes(posterior, stop, took),)
+        return Outcome(status, posterior, details, took)
+
+
+def status_of(diagnosis: Diagnosis) -> Status:
+    """How a run ended that was not cut off by an error.
+
+    More draws do not cure divergences. Where convergence cannot be told, because the run was too short or the gradients
+    too noisy, it is not claimed.
+    """
+    if diagnosis.converged:
+        return "converged"
+    return "not converged" if diagnosis.sampler and diverges(diagnosis.sampler) else "stopped at the budget"
+
+
+def affordable_sampler(gradients: float, *, exact: bool = True) -> HMC | MCLMC:
+    """The sampler for so many gradients of all chains together, with a warm-up that leaves most of them for draws.
+
+    >>> affordable_sampler(2e6).name, affordable_sampler(2e6).warmup
+    ('HMC', 100)
+    >>> affordable_sampler(1e5).name, affordable_sampler(1e5).warmup, affordable_sampler(1e5).thin
+    ('MCLMC', 2500, 7)
+    """
+    each = gradients / CHAINS
+    if exact and gradients >= ENOUGH_FOR_HMC:
+        return HMC(warmup=int(np.clip(FOR_WARMUP * each / TRAJECTORY, *HMC_WARMUP)))
+    steps = each / 2
+    thin = np.clip(FOR_DRAWS * steps / DRAWS, *MCLMC_THIN)
+    return MCLMC(start="map", warmup=int(np.clip(FOR_WARMUP * steps, *MCLMC_WARMUP)), thin=int(thin))
+
+
+def seconds_per_gradient(problem: Problem, data: Any) -> float:
+    """How long a gradient of the log joint of the whole data set takes on one device, the machine being as it is."""
+    examples = problem.check_weighted(data)
+    weight = np.ones(len(examples.y), np.float32) if examples.weight is None else examples.weight
+    batch = Batch(jax.tree.map(jnp.asarray, examples.x), jnp.asarray(examples.y), jnp.asarray(weight))
+
+    def several(latents: Any, batch: Batch) -> Any:
+        gradient = jax.grad(lambda latents: problem.log_joint(latents, batch))
+        move = lambda _, at: jax.tree.map(lambda a, g: a + 1e-12 * g.astype(a.dtype), at, gradient(at))  # noqa: E731
+        return jax.lax.fori_loop(0, TRIAL_GRADIENTS, move, latents)
+
+    platform = jax.devices()[0].platform
+    run = jax.jit(cpu_tuning.with_fast_operations(several), compiler_options=cpu_tuning.options_for_steps(platform))
+    jax.block_until_ready(run(problem.latents, batch))  # compiles
+    began = time.perf_counter()
+    jax.block_until_ready(run(problem.latents, batch))
+    return (time.perf_counter() - began) / TRIAL_GRADIENTS
+
+
+def what_it_takes(posterior: Posterior, stop: UntilMixed, took: float) -> str:
+    """How much more time would be enough, as far as the looks at the run allow to say so.
+
+    R-hat - 1 of chains that mix falls like 1 / draws. If it has not fallen at least half as fast since a quarter of the
+    draws, it will not do so later either, and nothing can be extrapolated.
+    """
+    draws, rhats = (np.asarray(posterior.trace[name], float) for name in ("checked_draws", "checked_rhat"))
+    rhat, effective = _numbers(posterior)
+    late = draws >= draws[-1] / 4
+    falls = late.sum() < 2 or -np.polyfit(np.log(draws[late]), np.log(rhats[late] - 1.0), 1)[0] > 0.5
+    chains = jax.tree.leaves(posterior.drawn_from.draws)[0].shape[0]  # type: ignore[attr-defined]
+    inputs = jax.tree.map(lambda a: a[stop.chosen], stop.x)
+    values = posterior.predict(inputs).per_draw()
+    groups = groups_of_chains(compare_chains(values.reshape(chains, len(values) // chains, -1)))
+    if not falls:
+        where = f"in {len(groups)} groups that predict differently" if len(groups) > 1 else "mixing too slowly to tell"
+        return (
+            f"The chains are {where}, and R-hat is not falling with more draws: more time may not help. A wider hidden "
+            f"layer, in which units can take over from one another, often does."
+        )
+    times = max((rhat - 1.0) / (stop.rhat - 1.0), stop.effective_draws / max(effective, 1.0))
+    return f"About {times:.1f} times the time would be enough, {math.ceil(times * took / 60)} minutes."
+
+
+def _numbers(posterior: Posterior) -> tuple[float, float]:
+    rhat, effective = (posterior.trace[name][-1] for name in ("checked_rhat", "checked_effective_draws"))
+    return float(rhat), float(effective)
+
+
+def _found(name: str, posterior: Posterior, took: float) -> str:
+    chains, draws = jax.tree.leaves(posterior.drawn_from.draws)[0].shape[:2]  # type: ignore[attr-defined]
+    cost = took / max(_numbers(posterior)[1], 1.0)
+    return f"{name}, {chains} chains of {draws} draws, {cost:.2g} seconds per effective draw at the worst point."
+
+
+def _devices() -> int:
+    return members_mesh(CHAINS, None).shape["members"]

@@ -1,0 +1,168 @@
+"""Which rows are for training and which for testing: at random, by group, by time, once or in several folds."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
+from posteriax.tabular.messages import TableError, counted
+from posteriax.tabular.settings import DataSettings
+
+Split = tuple[np.ndarray, np.ndarray]  # training and test rows
+
+FEWEST_ROWS = 10
+ENOUGH_ROWS = 60  # fewer are tested in folds by default
+DEFAULT_FOLDS = 5
+ENOUGH_TEST_ROWS = 20
+TRIES = 50  # of splitting groups, of which the most even is taken
+
+
+def make_splits(
+    rows: int,
+    settings: DataSettings,
+    *,
+    classes: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    times: np.ndarray | None = None,
+) -> list[Split]:
+    """Training and test rows, one pair per fold.
+
+    Args:
+        rows: how many there are.
+        settings: folds, fraction and seed.
+        classes: of the rows, numbered, to have the same share of each in every part.
+        groups: of the rows, numbered, that are never torn apart.
+        times: of the rows; rows of the same time are never torn apart, and no training row is as late as a test row.
+
+    >>> splits = make_splits(100, DataSettings(folds=4))
+    >>> [len(test) for _, test in splits], sorted(np.concatenate([test for _, test in splits])) == list(range(100))
+    ([25, 25, 25, 25], True)
+    >>> ((train, test),) = make_splits(100, DataSettings(time="day"), times=np.arange(100) // 3)
+    >>> int(train.max()), int(test.min())  # three rows each day
+    (77, 78)
+    """
+    if rows < FEWEST_ROWS:
+        few = f"{counted(rows, 'row')} {'is' if rows == 1 else 'are'} too few to split into training and test rows"
+        raise TableError(f"{few}: at least {FEWEST_ROWS} are needed")
+    folds = _folds(rows, settings, groups)
+    if times is not None:
+        return _by_time(times, folds, settings)
+    if folds > 1:
+        return _in_folds(rows, folds, settings, classes, groups)
+    if groups is not None:
+        return [_by_group(groups, classes, settings)]
+    return [split_rows(rows, classes, settings.test_fraction, settings.seed)]
+
+
+def split_rows(rows: int, classes: np.ndarray | None, fraction: float, seed: int) -> Split:
+    """Training and test rows, at random; of every class the same fraction, and at least one row in each part.
+
+    >>> train, test = split_rows(100, np.arange(100) % 4, 0.2, seed=0)
+    >>> len(train), np.bincount(test % 4).tolist()
+    (80, [5, 5, 5, 5])
+    """
+    rng = np.random.default_rng(seed)
+    parts = [np.arange(rows)] if classes is None else [np.flatnonzero(classes == c) for c in np.unique(classes)]
+    test = [rng.permutation(part)[: min(max(round(fraction * len(part)), 1), len(part) - 1)] for part in parts]
+    chosen = np.sort(np.concatenate(test))
+    return np.setdiff1d(np.arange(rows), chosen), chosen
+
+
+def about_splits(splits: list[Split], settings: DataSettings) -> list[str]:
+    """Lines about how the rows were split, and whether too few are tested."""
+    rows, tested = len(splits[0][0]) + len(splits[0][1]), sum(len(test) for _, test in splits)
+    notes = []
+    if len(splits) > 1:
+        why = f"only {counted(rows, 'row')}: " if settings.folds is None else ""
+        how = {True: f"whole groups of {settings.group!r} at a time"}.get(settings.group is not None, "each row once")
+        if settings.time is not None:
+            how = f"each time on rows later than the training rows, by {settings.time!r}"
+        single = "; --folds 1 makes a single split instead" if settings.folds is None else ""
+        notes.append(f"{why}tested in {len(splits)} folds, {how}{single}")
+    elif settings.group is not None:
+        notes.append(f"rows are split by {settings.group!r}: no group is both in training and in test")
+    if tested < ENOUGH_TEST_ROWS or (rows < ENOUGH_ROWS and len(splits) > 1):
+        advice = "" if len(splits) > 1 or settings.test else f"; --folds {DEFAULT_FOLDS} tests more of them"
+        notes.append(f"only {counted(tested, 'test row')}: small differences between scores mean nothing{advice}")
+    return notes
+
+
+def _folds(rows: int, settings: DataSettings, groups: np.ndarray | None) -> int:
+    if settings.folds is not None:
+        if settings.folds > rows:
+            raise TableError(f"--folds {settings.folds} is more than the {rows} rows there are")
+        return settings.folds
+    few = rows < ENOUGH_ROWS and settings.time is None
+    most = DEFAULT_FOLDS if groups is None else min(DEFAULT_FOLDS, len(np.unique(groups)))
+    return max(most, 1) if few else 1
+
+
+def _in_folds(
+    rows: int, folds: int, settings: DataSettings, classes: np.ndarray | None, groups: np.ndarray | None
+) -> list[Split]:
+    if groups is not None and len(np.unique(groups)) < folds:
+        found = counted(len(np.unique(groups)), "group")
+        raise TableError(f"--folds {folds} needs at least as many groups, but {settings.group!r} has {found}")
+    kinds = {
+        (False, False): KFold,
+        (True, False): StratifiedKFold,
+        (False, True): GroupKFold,
+        (True, True): StratifiedGroupKFold,
+    }
+    splitter: Any = kinds[classes is not None, groups is not None](folds, shuffle=True, random_state=settings.seed)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # a class with fewer rows than folds is fine
+        try:
+            return [(train, test) for train, test in splitter.split(np.zeros(rows), classes, groups) if len(test)]
+        except ValueError as error:
+            raise TableError(f"--folds {folds} is too many for these rows: {error}") from error
+
+
+def _by_group(groups: np.ndarray, classes: np.ndarray | None, settings: DataSettings) -> Split:
+    """Whole groups, so that of all rows, and of every class, about the wanted fraction is tested."""
+    numbers, members = np.unique(groups, return_inverse=True)
+    if len(numbers) < 2:
+        raise TableError(
+            f"--group {settings.group}: all rows are in one group, but training and test set need one each"
+        )
+    rng = np.random.default_rng(settings.seed)
+    strata = np.zeros(len(groups), int) if classes is None else classes
+    table = np.zeros((len(numbers), strata.max() + 1))  # rows by group and class
+    np.add.at(table, (members, strata), 1)
+    goal = settings.test_fraction * table.sum(axis=0)
+
+    def attempt() -> tuple[float, np.ndarray]:
+        order = rng.permutation(len(numbers))
+        taken = table[order].cumsum(axis=0)[:-1]  # after one group, two, ...: at least one is left for training
+        misses = np.abs(taken - goal).sum(axis=1)
+        return misses.min(), order[: int(misses.argmin()) + 1]
+
+    chosen = min((attempt() for _ in range(TRIES)), key=lambda found: found[0])[1]
+    tested = np.isin(members, chosen)
+    return np.flatnonzero(~tested), np.flatnonzero(tested)
+
+
+def _by_time(times: np.ndarray, folds: int, settings: DataSettings) -> list[Split]:
+    """The latest rows, or in folds: the rows of each period, trained on all before it."""
+    ordered = np.sort(times)
+    rows = len(times)
+    if folds == 1:
+        cuts = [min(max(round((1 - settings.test_fraction) * rows), 1), rows - 1)]
+    else:
+        cuts = [round(i * rows / (folds + 1)) for i in range(1, folds + 1)]
+    starts = np.unique(ordered[cuts])
+    starts = starts[starts > ordered[0]]  # rows of the same time stay together, and some must come first
+    if not len(starts) and ordered[-1] > ordered[0]:
+        starts = np.array([ordered[ordered > ordered[0]][0]])
+    if len(starts) < folds:
+        different = len(np.unique(times))
+        if different == 1:
+            raise TableError(
+                f"--time {settings.time}: all rows have the same value, so that none is later than another"
+            )
+        raise TableError(f"--time {settings.time}: {different} different values are too few for --folds {folds}")
+    ends = [*starts[1:], np.inf]
+    return [
+        (np.flatnonzero(times < start), np.flatnonzero((start <= times) & (times < end)))
+        for start, end in zip(starts, ends, strict=True)
+    ]

@@ -1,0 +1,289 @@
+"""The target: classes, a quantity or counts; its values as the network sees them, and the likelihood that suits it.
+
+What is to be predicted, as the target's values suggest: classes, counts or a real number.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from posteriax.likelihoods.classes import Categorical
+from posteriax.likelihoods.likelihood import Likelihood
+from posteriax.likelihoods.normal import Normal
+from posteriax.likelihoods.numbers import TargetUnits
+from posteriax.likelihoods.poisson import Poisson
+from posteriax.tabular.messages import TableError, label_of, shown
+from posteriax.tabular.number_formats import PLAIN, NumberFormat
+
+Task = Literal["classification", "regression", "counts"]
+TASKS = get_args(Task)
+MOST_CLASSES = 200
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A target of classes, by name.
+
+    >>> Classes("kind", ("elm", "oak")).encode(["oak", "elm"]).tolist()
+    [1, 0]
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    task: Task = field(default="classification", init=False)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.labels)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the labels 0 to C - 1; None for numbers."""
+        return self.labels
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits()
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return f"one of {len(self.labels)} classes"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Categorical()
+
+    def encode(self, values: Any) -> np.ndarray:
+        """Labels 0 to C - 1."""
+        index = {label: i for i, label in enumerate(self.labels)}
+        names = [str(value) for value in as_labels(values)]
+        unknown = sorted(set(names) - set(index))
+        if unknown:
+            raise TableError(f"target {self.name!r} has classes that were not in the training data: {shown(unknown)}")
+        return np.array([index[name] for name in names], np.int32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A target of real numbers, the mean and scale it had in the training rows, and how its numbers are written.
+
+    >>> target = Quantity("height", mean=10.0, scale=2.0)
+    >>> target.encode([12.0]).tolist(), target.restore(np.array([1.0])).tolist()
+    ([1.0], [12.0])
+    """
+
+    name: str
+    mean: float
+    scale: float
+    form: NumberFormat = PLAIN
+    task: Task = field(default="regression", init=False)
+    outputs: ClassVar[int] = 1
+    class_names: ClassVar[None] = None
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits(self.mean, self.scale)
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return "a real number"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Normal(scale="learned")
+
+    def encode(self, values: Any) -> np.ndarray:
+        """Standardised values."""
+        return self.units.standardise(values).astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them: in their own units."""
+        return self.units.restore(y)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A target of counts, 0, 1, 2, ..., their mean in the training rows, and how the numbers are written.
+
+    >>> target = Counts("visits", mean=4.0)
+    >>> target.encode([3.0]).tolist(), target.likelihood()
+    ([3], Poisson(base_rate=4.0))
+    """
+
+    name: str
+    mean: float
+    form: NumberFormat = PLAIN
+    task: Task = field(default="counts", init=False)
+    outputs: ClassVar[int] = 1
+    class_names: ClassVar[None] = None
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits()
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return "a count"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Poisson(base_rate=self.mean)
+
+    def encode(self, values: Any) -> np.ndarray:
+        """The counts as they are."""
+        numbers = np.asarray(values, np.float64)
+        wrong = numbers[(numbers < 0) | (numbers != np.round(numbers))]
+        if wrong.size:
+            raise TableError(f"target {self.name!r} has the value {wrong[0]:g}, but counts are whole numbers from 0 on")
+        return numbers.astype(np.int32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
+
+Target = Classes | Quantity | Counts
+
+
+def spread(numbers: np.ndarray) -> float:
+    """The standard deviation; 0 if nothing but rounding differs.
+
+    >>> spread(np.array([1.0, 3.0])), spread(np.full(3, 0.1)), spread(2.0**-100 * np.array([1, 3])) == 2.0**-100
+    (1.0, 0.0, True)
+    """
+    scale = float(numbers.std())
+    return scale if scale > 1e-12 * float(np.abs(numbers).max()) else 0.0
+
+
+def make_target(name: str, values: Any, task: Task, train: np.ndarray, form: NumberFormat = PLAIN) -> Target:
+    """The target of a table: its classes in all rows, or mean and scale in the training rows."""
+    if task == "classification":
+        different = list(np.unique(np.asarray(values, np.float64))) if is_numbers(values) else sorted(set(values))
+        return Classes(name, tuple(as_labels(different)))
+    numbers = np.asarray(values, np.float64)[train]
+    if not spread(numbers):
+        raise TableError(
+            f"target {name!r} has only one value, {label_of(float(numbers[0]))}: there is nothing to learn"
+        )
+    if task == "regression":
+        return Quantity(name, float(numbers.mean()), spread(numbers), form)
+    target = Counts(name, float(numbers.mean()), form)
+    target.encode(values)  # raises unless all are counts
+    return target
+
+
+def check_classes(name: str, values: Any) -> np.ndarray:
+    """The class of every row as a number, for a stratified split; an error if one is too small or alone."""
+    labels, classes, counts = np.unique(np.asarray(as_labels(values)), return_inverse=True, return_counts=True)
+    if len(labels) == 1:
+        raise TableError(f"target {name!r} has only one class, {str(labels[0])!r}: there is nothing to distinguish")
+    if len(labels) > MOST_CLASSES or 2 * len(labels) > len(classes):
+        advice = "choose another target" if not is_numbers(values) else "is it a regression (--task regression)?"
+        raise TableError(f"target {name!r} has {len(labels)} different values in {len(classes)} rows: {advice}")
+    if counts.min() < 2:
+        alone = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
+        occur = "occurs" if len(alone) == 1 else "occur"
+        raise TableError(
+            f"target {name!r}: {shown(alone)} {occur} in one row only, but training and test set need one row each"
+        )
+    return classes
+
+
+def target_from_plain(plain: dict[str, Any]) -> Target:
+    """The target that `asdict` gave."""
+    name = str(plain["name"])
+    if plain["task"] == "classification":
+        return Classes(name, tuple(map(str, plain["labels"])))
+    form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
+    if plain["task"] == "counts":
+        return Counts(name, float(plain["mean"]), form)
+    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form)
+
+
+def is_numbers(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+
+
+def as_labels(values: Any) -> list[str]:
+    return [value if isinstance(value, str) else label_of(float(value)) for value in values]
+
+
+FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
+FEWEST_COUNTS = 4  # distinct counts; fewer whole numbers are classes in any case
+FEW_COUNTS = 10  # distinct whole numbers that are treated as classes even if they are spread as counts
+LARGEST_MEAN, LARGEST_DISPERSION = 20.0, 5.0  # of numbers that are taken for counts
+FEWEST_TO_TELL = 30  # rows, to tell counts from other whole numbers
+COULD_BE_COUNTS = 1000.0  # the largest mean of counts that a Poisson distribution may describe
+
+
+def infer_task(name: str, values: Any, task: Task | None) -> Task:
+    """The given task, or the one that the target's values suggest.
+
+    Text and a few distinct whole numbers are classes; more than ten of them, or one that occurs only once, are counts
+    if they include 0 and are spread as counts are; anything else is a quantity.
+
+    >>> infer_task("kind", ["oak", "elm"], None), infer_task("height", np.array([1.5, 2.0]), None)
+    ('classification', 'regression')
+    """
+    is_text = not is_numbers(values)
+    if task is not None:
+        if task != "classification" and is_text:
+            what = "a regression" if task == "regression" else "counts"
+            raise TableError(f"target {name!r} is text, so it cannot be the target of {what}")
+        return task
+    if is_text:
+        return "classification"
+    numbers = np.asarray(values, np.float64)
+    different = np.unique(numbers)
+    whole = bool((different == np.round(different)).all())
+    few = len(different) <= 2 or (len(different) <= FEW_NUMBERS and 3 * len(different) <= len(numbers))
+    if are_counts(numbers) and (len(different) > FEW_COUNTS or np.unique(numbers, return_counts=True)[1].min() == 1):
+        return "counts"
+    return "classification" if whole and few else "regression"
+
+
+def about_task(name: str, values: Any, task: Task, told: Task | None) -> list[str]:
+    """A line about counts: that they were found, or that the target may be counts."""
+    if told is not None or not is_numbers(values):
+        return []
+    numbers = np.asarray(values, np.float64)
+    if task == "counts":
+        found = f"whole numbers from 0 to {numbers.max():,.0f}"
+        how = "predicted by a Poisson distribution; --task regression treats it as a real number"
+        return [f"target {name!r} looks like counts ({found}): {how}"]
+    whole = bool((numbers >= 0).all() and (numbers == np.round(numbers)).all())
+    several = len(np.unique(numbers)) >= FEWEST_COUNTS and len(numbers) >= FEWEST_TO_TELL
+    likely = are_counts(numbers) if task == "classification" else numbers.min() <= 0.05 * numbers.mean()
+    if whole and several and likely and numbers.mean() <= COULD_BE_COUNTS and _skewness(numbers) > 0:
+        found = f"whole numbers from {numbers.min():.0f} to {numbers.max():,.0f}"
+        return [f"target {name!r} holds {found}; if they count something, say --task counts"]
+    return []
+
+
+def are_counts(numbers: np.ndarray) -> bool:
+    """Whether numbers are spread as counts: whole, from 0 on, small, skewed, their variance a few times their mean.
+
+    >>> rng = np.random.default_rng(0)
+    >>> are_counts(rng.poisson(rng.uniform(1, 10, 300)) * 1.0), are_counts(rng.integers(0, 21, 300) * 1.0)
+    (True, False)
+    """
+    if len(numbers) < FEWEST_TO_TELL or numbers.min() != 0 or (numbers != np.round(numbers)).any():
+        return False
+    if len(np.unique(numbers)) < FEWEST_COUNTS:
+        return False
+    mean, variance = float(numbers.mean()), float(numbers.var())
+    small = mean <= LARGEST_MEAN and variance <= LARGEST_DISPERSION * mean
+    return small and _skewness(numbers) > 0.25
+
+
+def _skewness(numbers: np.ndarray) -> float:
+    deviations = numbers - numbers.mean()
+    return float(np.mean(deviations**3) / max(numbers.std(), 1e-300) ** 3)
