@@ -12,6 +12,15 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="session")
+def two_devices():
+    """For tests that need two devices; POSTERIAX_TESTS_DEVICES says how many there are."""
+    import jax
+
+    if jax.device_count() < 2:
+        pytest.skip("needs two devices")
+
+
+@pytest.fixture(scope="session")
 def moons():
     import posteriax as px
 

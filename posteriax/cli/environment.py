@@ -9,10 +9,12 @@ from typing import Any
 
 
 def use_all_cores() -> None:
-    """Make every core a JAX device, so that chains and members run in parallel. Call before JAX's backend starts."""
+    """Make every core a JAX device, so that chains and members run in parallel, unless JAX's backend has started."""
     import jax
 
-    if not os.environ.get("JAX_NUM_CPU_DEVICES"):
+    from posteriax._internal.jax_release import backend_started
+
+    if not os.environ.get("JAX_NUM_CPU_DEVICES") and not backend_started():
         jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 

@@ -56,7 +56,7 @@ def test_predictions_worse_than_the_untrained_networks_are_unusable(mode):
     far = jax.tree.map(lambda leaf: 30 * leaf, mode.posterior.draws)
     assert "untrained" in why_unusable(replace(mode.posterior, draws=far), PROBLEM, (X, STEEP))
     own = mode.posterior.draws
-    near = own._replace(likelihood={"log_scale": own.likelihood["log_scale"] + 1.5})  # noise 4.5 times as large
+    near = own._replace(likelihood={"log_scale": own.likelihood["log_scale"] + 2.5})  # noise 12 times as large: 2 nats
     assert "the mode it started at" in why_unusable(
         replace(mode.posterior, draws=near), PROBLEM, (X, STEEP), mode.posterior
     )

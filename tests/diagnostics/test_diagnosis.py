@@ -293,7 +293,7 @@ def test_a_funnel_whose_neck_is_missed_is_not_converged():
 
 def test_a_gaussian_that_is_sampled_well_is_converged():
     exact = known.linear_regression()
-    posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=100), draws=300, chains=4, key=0)
+    posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=100), draws=1000, chains=4, key=0)
     for x in (None, exact.data[0]):
         diagnosis = posterior.diagnose(x)
         assert diagnosis.converged is True and diagnosis.verdict.startswith("Converged. ")

@@ -47,8 +47,10 @@ def test_an_ensemble_of_variational_posteriors_draws_evenly_from_its_members(pro
 def test_members_are_placed_on_devices_first(problem):
     from posteriax.run.layout import members_mesh
 
-    assert len(jax.devices()) == 2
-    assert [members_mesh(m, None).size for m in (1, 2, 3, 4)] == [1, 2, 1, 2]
+    devices = jax.device_count()
+    for members in (1, 2, 3, 4):
+        most = max(n for n in range(1, devices + 1) if members % n == 0)
+        assert members_mesh(members, None).size == most
 
 
 def test_shuffled_weights_are_a_permutation_and_vectors_are_kept(problem):

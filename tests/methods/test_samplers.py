@@ -84,7 +84,7 @@ def small_net():
 
 
 @pytest.mark.slow
-def test_micro_batches_and_devices_change_nothing_but_rounding(small_net):
+def test_micro_batches_and_devices_change_nothing_but_rounding(small_net, two_devices):
     """Twenty transitions of about fifty leapfrogs each; the dynamics of this problem are not chaotic."""
     problem, data = small_net
     mesh = jax.make_mesh((1, 2), ("members", "data"), devices=jax.devices()[:2])

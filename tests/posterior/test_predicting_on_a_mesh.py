@@ -8,6 +8,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 
+pytestmark = pytest.mark.usefixtures("two_devices")
+
 MESHES = {"draws": {"members": 2}, "examples": {"data": 2}}
 
 

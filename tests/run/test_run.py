@@ -90,7 +90,7 @@ def test_the_whole_loop_is_one_program_and_its_state_is_donated(problem, moons):
     assert len(program.chunk.compiled) == 1
 
 
-def test_members_run_on_all_devices(problem, moons):
+def test_members_run_on_all_devices(problem, moons, two_devices):
     from posteriax.methods import Task
     from posteriax.methods.ensemble import Ensemble
 
