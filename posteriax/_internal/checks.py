@@ -11,6 +11,8 @@ import numpy as np
 
 from posteriax._internal.memory import SCANNED_VALUES, fitting
 
+KeyLike = int | np.integer | jax.Array  # what users give as a key
+
 
 def check_positive(name: str, value: float) -> None:
     if not (isinstance(value, (int, float, np.number)) and value > 0 and math.isfinite(value)):
@@ -40,7 +42,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
         raise ValueError(f"{name} must be {', '.join(first)} or {last}, got {value!r}")
 
 
-def as_key(key: Any) -> jax.Array:
+def as_key(key: KeyLike) -> jax.Array:
     """A JAX key from an int or a JAX key."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         return jax.random.key(int(key))
@@ -118,8 +120,8 @@ def _check_finite(name: str, array: np.ndarray) -> None:
     for start in range(0, len(array) if array.ndim else 1, rows):
         bad = ~np.isfinite(array[start : start + rows] if array.ndim else array)
         if bad.any():
-            place = np.argwhere(bad)[0]
-            first = first or tuple(int(i) for i in (start + place[0], *place[1:])) if array.ndim else ()
+            row, *rest = (int(i) for i in np.argwhere(bad)[0]) if array.ndim else (0,)
+            first = first or (start + row, *rest) if array.ndim else ()
             count += int(bad.sum())
     if count:
         raise ValueError(f"{name} has {count} non-finite values, the first at index {first}")
