@@ -28,6 +28,7 @@ PATCH_VALUES = 2**22  # of a convolution's patches, many times larger than the i
 CURVATURE_BYTES = 256 * MB  # of a layer's patches and pushed vectors
 COVARIANCE_BYTES = 64 * MB  # of draws added to a covariance at once
 PRODUCT_MATRIX_BYTES = 2048 * MB  # of all draws' product matrices; beyond it, an error
+MATRIX_BYTES = 2048 * MB  # of one covariance or correlation matrix; beyond it, an error
 
 
 def fitting(budget: int, each: int, most: int | None = None) -> int:
@@ -94,3 +95,30 @@ def needed_bytes(run: Any) -> int:
     """What a compiled program needs beside its inputs; 0 where the compiler does not say."""
     analysis = run.memory_analysis()
     return 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+
+
+def as_bytes(count: float) -> str:
+    """A size in bytes, for people.
+
+    >>> as_bytes(8 * 313_600**2)
+    '787 GB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.0f} TB"
+
+
+def check_size(what: str, entries: int, instead: str, *, limit: int = MATRIX_BYTES) -> None:
+    """Refuse to form an entries x entries matrix that is too large.
+
+    Raises:
+        ValueError: stating the size it would need.
+    """
+    needed = 8 * int(entries) ** 2
+    if needed > limit:
+        raise ValueError(
+            f"{what} would be a {int(entries):,} x {int(entries):,} matrix of {as_bytes(needed)} (limit "
+            f"{as_bytes(limit)}): {instead}"
+        )
