@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-Inputs = Any  # an array, or a pytree of arrays, with a leading axis of examples
-Array = jax.Array | np.ndarray
+from posteriax._internal.memory import Inputs as Inputs
+
+Array = Any  # of NumPy on the host, of JAX in a compiled program
 Data = tuple[Inputs, ArrayLike]  # (x, y) as users give it
 
 

@@ -97,7 +97,7 @@ def fit_all(
 
     posteriors: dict[str, px.Posterior] = {}
 
-    def fit(name: str, method: Method, **length: Any) -> None:
+    def fit(name: str, method: Method | px.Ensemble, **length: Any) -> None:
         posteriors[name] = px.fit(problem, train, method, key=seed, **length)
         screen.print(f"  {name}: {posteriors[name].trace.seconds:.0f} s", highlight=False)
 
