@@ -154,23 +154,24 @@ def _checked(measured: Measured) -> list[list[str]]:
 def _projected(measured: Measured) -> list[list[str]]:
     machine = machine_of(measured)
     rows = [["devices", "computing, s", "a leapfrog, s", "a sample", "efficiency"]]
-    alone = leapfrog_seconds(machine, 1, EXAMPLES, RESNET_BYTES)
+    one_device = leapfrog_seconds(machine, 1, EXAMPLES, RESNET_BYTES)
     for devices in DEVICES:
         computing = machine.fixed + EXAMPLES / devices * machine.per_example
         seconds = leapfrog_seconds(machine, devices, EXAMPLES, RESNET_BYTES)
         days = seconds * LEAPFROGS_PER_SAMPLE / 86_400
         shown = f"{days:,.1f} days" if days >= 1 else f"{24 * days:.1f} h"
-        rows.append([f"{devices}", f"{computing:.3g}", f"{seconds:.3g}", shown, f"{alone / seconds / devices:.0%}"])
+        efficiency = f"{one_device / seconds / devices:.0%}"
+        rows.append([f"{devices}", f"{computing:.3g}", f"{seconds:.3g}", shown, efficiency])
     return rows
 
 
 def _ensemble(measured: Measured) -> list[list[str]]:
     machine = machine_of(measured)
     rows = [["devices", "mesh", "a step of all members, s", "speed-up", "efficiency"]]
-    alone = best_layout(machine, 1, MEMBERS, BATCH, RESNET_BYTES).seconds
+    one_device = best_layout(machine, 1, MEMBERS, BATCH, RESNET_BYTES).seconds
     for devices in DEVICES:
         best = best_layout(machine, devices, MEMBERS, BATCH, RESNET_BYTES)
-        gain = alone / best.seconds
+        gain = one_device / best.seconds
         mesh = f"px.mesh(members={best.members}, data={best.data})"
         rows.append([f"{devices}", mesh, f"{best.seconds:.3g}", f"{gain:.1f}", f"{gain / devices:.0%}"])
     return rows

@@ -50,7 +50,7 @@ def to_plain(value: Any) -> Any:
     {'kind': 'priors.Normal', 'scale': 0.3, 'loc': 0.0}
     """
     if isinstance(value, Mapping):
-        return {"kind": "by path", "patterns": {pattern: to_plain(one) for pattern, one in value.items()}}
+        return {"kind": "by path", "patterns": {pattern: to_plain(setting) for pattern, setting in value.items()}}
     if isinstance(value, Savable):
         return value.to_plain()
     if isinstance(value, dist.Distribution):

@@ -80,9 +80,6 @@ def chunks_of_draws(posterior: Posterior, key: jax.Array, total: int) -> Iterato
         yield posterior.draw(key, np.arange(first, min(first + at_once, total)), total)
 
 
-# new means and standard deviations, (members, ...), from those of one leaf
-
-
 def _from_draws(posterior: Posterior, name: str) -> LeafMoments:
     rows = (block.reshape(-1, *block.shape[2:]) for block in _blocks(posterior, name))
     mean, variance = mean_and_variance(rows)
@@ -114,6 +111,7 @@ def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:
     return LeafMoments(means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0)))
 
 
+# new means and standard deviations, (members, ...), from those of one leaf
 Change = Callable[[Leaf, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
