@@ -1,83 +1,87 @@
-"""``python -m benchmarks``: the cost of posteriax on this machine."""
+"""``python -m benchmarks``: lists the benchmarks; ``python -m benchmarks NAME`` runs one.
 
-from collections.abc import Callable
+A benchmark is a module of this folder with ``report(rounds)``, which returns tables. Those with other options are
+declared in `make_parser`.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-import typer
+from rich.table import Table
 
-from posteriax.cli.environment import console
+from posteriax.cli import environment
 
-# one module of benchmarks each
 BENCHMARKS = {
     "step": "A step of mean-field VI relative to a deterministic one: MLP 784-400-400-10, batch 1024, Adam.",
     "families": "A step of every family relative to a deterministic one, its memory and its parameters: the same MLP.",
+    "networks": "MAP, mean-field, k-tied, rank-1 and SWAG on the papers' networks: time, memory, parameters.",
     "leapfrog": "An HMC leapfrog step relative to a hand-written loop, and two chains on two cores.",
     "sampling": "HMC, NUTS and MCLMC beside BlackJAX's and NumPyro's: gradients and effective draws per second.",
     "gradients": "A step of mean-field VI that records the signal and noise of gradients, over one that does not.",
     "start": "Importing posteriax, and the README's first training step, each in a new process.",
     "tuning": "The tuning for XLA's CPU compiler: with and without each item.",
-    "sharding": "Mean-field ResNet-18 and rank-1 WRN-28-10 on two devices: memory, with parameters copied or split.",
     "memory": "Peak memory of predictions with many draws, and of a long run of HMC; measured once.",
+    "scaling": "One and two devices and processes, collectives, and what they imply for 8, 64 and 512 devices.",
+    "sharding": "Mean-field ResNet-18 and rank-1 WRN-28-10 on two devices: memory, with parameters copied or split.",
+    "compilers": "The same steps and leapfrogs with several installations of JAX, in turn.",
+    "other_libraries": "The same work beside PyTorch, bayesian-torch, torchbnn, blitz, Pyro and TyXe.",
+    "nuts_beside_numpyro": "Effective draws per gradient and per second beside NumPyro's NUTS, problem by problem.",
+    "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
-FEWER_ROUNDS = {"start": 5, "sharding": 3}
+ROUNDS = {"networks": 5, "start": 5, "scaling": 3, "sharding": 3}  # by default; 15 for the others
 
 
-def commands() -> typer.Typer:
-    """The benchmarks, one command each."""
-    bench = typer.Typer(help="Relative speeds, with all cases timed in turn in one run.", no_args_is_help=True)
-    for name, text in BENCHMARKS.items():
-        bench.command(name, help=text)(_command(name))
-    bench.command()(networks)
-    bench.command()(compilers)
-    bench.command()(scaling)
-    return bench
+def main(arguments: Sequence[str] | None = None) -> None:
+    chosen = make_parser().parse_args(arguments)
+    if chosen.name is None:
+        for name, text in BENCHMARKS.items():
+            print(f"{name:<29} {text}")
+        return
+    environment.use_all_cores()
+    environment.use_compilation_cache()
+    options = {name: value for name, value in vars(chosen).items() if name != "name"}
+    report: Callable[..., list[Table]] = import_module(f"benchmarks.{chosen.name}").report
+    environment.console().print(*report(**options), sep="\n")
 
 
-def _rounds(default: int) -> int:
-    return typer.Option(default, min=1, help="How often each case is timed, all in turn.")
+def make_parser() -> argparse.ArgumentParser:
+    """The benchmarks, with the options of each."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Relative speeds, with all cases timed in turn in one run."
+    )
+    subparsers = parser.add_subparsers(dest="name", metavar="NAME", help="a benchmark; without one, list them")
+    added = {name: subparsers.add_parser(name, help=text, description=text) for name, text in BENCHMARKS.items()}
+    for name, benchmark in added.items():
+        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch"):
+            rounds = ROUNDS.get(name, 15)
+            help = f"how often each case is timed, all in turn; by default {rounds}"
+            benchmark.add_argument("--rounds", type=_positive, default=rounds, help=help)
+    added["networks"].add_argument(
+        "--network", action="append", dest="names", default=[], help="one of them by name, repeatable; default: all"
+    )
+    added["compilers"].add_argument(
+        "--python", action="append", dest="interpreters", required=True, help="an interpreter with JAX; repeatable"
+    )
+    added["compilers"].add_argument(
+        "--cpu-time", action="store_true", help="measure CPU time of all threads, for a busy machine"
+    )
+    added["scaling"].add_argument("--out", type=Path, help="a JSON file for what was measured")
+    added["scaling"].add_argument(
+        "--page", type=Path, help="a Markdown page whose measured part is replaced, such as docs/scaling.md"
+    )
+    added["other_libraries"].add_argument("race", choices=("step", "resnet20", "lenet", "leapfrog"))
+    added["nuts_beside_numpyro"].add_argument("names", nargs="*", help="problems by name; by default all")
+    return parser
 
 
-def _command(name: str) -> Callable[..., None]:
-    def run(rounds: int = _rounds(FEWER_ROUNDS.get(name, 15))) -> None:
-        console().print(*import_module(f"benchmarks.{name}").report(rounds), sep="\n")
-
-    return run
-
-
-def networks(
-    network: list[str] = typer.Option([], help="One of them by name, repeatable; by default all."),
-    rounds: int = _rounds(5),
-) -> None:
-    """MAP, mean-field, k-tied, rank-1 and SWAG on the papers' networks: compilation, step, memory, parameters."""
-    from benchmarks.networks import NETWORKS, report
-
-    for name in network:
-        if name not in NETWORKS:
-            raise typer.BadParameter(f"no network {name!r}; there are {', '.join(NETWORKS)}", param_hint="--network")
-    for table in report(network, rounds):
-        console().print(table)
+def _positive(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {count}")
+    return count
 
 
-def compilers(
-    python: list[str] = typer.Option(help="A Python interpreter with JAX and posteriax; repeatable."),
-    rounds: int = _rounds(15),
-    cpu_time: bool = typer.Option(False, "--cpu-time", help="Measure CPU time of all threads, for a busy machine."),
-) -> None:
-    """The same steps and leapfrogs with several installations of JAX, in turn."""
-    from benchmarks.compilers import run_compilers, tables
-
-    console().print(*tables(run_compilers(python, rounds, cpu_time)), sep="\n")
-
-
-def scaling(
-    rounds: int = _rounds(3),
-    out: Path | None = typer.Option(None, help="A JSON file for what was measured."),
-    page: Path | None = typer.Option(None, help="A Markdown page whose measured part is replaced, as docs/scaling.md."),
-) -> None:
-    """One and two devices and processes: throughput, collectives, and what they imply for 8, 64 and 512 devices."""
-    from benchmarks.scaling import measure, tables, write
-
-    measured = measure(rounds)
-    write(measured, out, page)
-    console().print(*tables(measured), sep="\n")
+if __name__ == "__main__":
+    main()

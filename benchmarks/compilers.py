@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from benchmarks.timing import interleave, ratio_table
 from benchmarks.worker import Worker
@@ -26,6 +27,10 @@ CASES = (
     "leapfrog, HMC",
     "leapfrog of a last layer, HMC",
 )
+
+
+def report(interpreters: list[str], rounds: int, cpu_time: bool = False) -> list[Table]:
+    return tables(run_compilers(interpreters, rounds, cpu_time))
 
 
 def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) -> dict[str, dict[str, np.ndarray]]:
@@ -49,11 +54,13 @@ def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) 
     return {case: {python: times[f"{case}\n{python}"] for python in interpreters} for case in CASES}
 
 
-def tables(times: dict[str, dict[str, np.ndarray]]) -> list[Any]:
+def tables(times: dict[str, dict[str, np.ndarray]]) -> list[Table]:
     """One table for each case, with ratios to the first interpreter."""
     return [
-        ratio_table(of, next(iter(of)), unit="µs" if case.startswith("leapfrog") else "ms", title=case, digits=3)
-        for case, of in times.items()
+        ratio_table(
+            seconds, next(iter(seconds)), unit="µs" if case.startswith("leapfrog") else "ms", title=case, digits=3
+        )
+        for case, seconds in times.items()
     ]
 
 
@@ -71,13 +78,13 @@ def make_case(name: str) -> Callable[[], float]:
     images = jax.random.normal(jax.random.key(3), (512, 28, 28, 1))
     (two_x, two_y), _ = px.data.two_moons(train=500, test=1)
 
-    def of_lenet(method: Any) -> Callable[[], float]:
+    def lenet_step(method: Any) -> Callable[[], float]:
         init = jax.nn.initializers.he_normal()
         network = px.zoo.LeNet((28, 28, 1), (6, 16), 120, 10, padding="VALID", init=init, key=jax.random.key(0))
         problem = px.Problem(network, px.Categorical(), p.Normal(scale=0.3))
         return Driver(problem, method, (images, y[: len(images)]), batch_size=64).seconds_per_step(2)
 
-    def of_last_layer(leapfrogs: int = 10) -> Callable[[], float]:
+    def last_layer_leapfrog(leapfrogs: int = 10) -> Callable[[], float]:
         features = jax.nn.relu(jax.random.normal(jax.random.key(4), (10_000, 500)))
         problem = px.Problem(px.zoo.Dense(500, 10, key=jax.random.key(0)), px.Categorical(), p.Normal(scale=0.1))
         hmc = px.HMC(step_size=1e-3, trajectory=1e-3 * leapfrogs, masses="prior", start="network")
@@ -88,11 +95,11 @@ def make_case(name: str) -> Callable[[], float]:
     makers: dict[str, Callable[[], Callable[[], float]]] = {
         CASES[0]: lambda: step.hand_written(x, y, mean_field=False),
         CASES[1]: lambda: step.driver(x, y, px.VI(q.Normal(), estimator="weight")).seconds_per_step(5),
-        CASES[2]: lambda: of_lenet(px.MAP()),
-        CASES[3]: lambda: of_lenet(px.VI(q.Normal(), estimator="local")),
+        CASES[2]: lambda: lenet_step(px.MAP()),
+        CASES[3]: lambda: lenet_step(px.VI(q.Normal(), estimator="local")),
         CASES[4]: lambda: leapfrog.hand_written(two_x, two_y),
         CASES[5]: lambda: leapfrog.through_driver(two_x, two_y, 1),
-        CASES[6]: of_last_layer,
+        CASES[6]: last_layer_leapfrog,
     }
     return makers[name]()
 

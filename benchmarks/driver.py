@@ -44,13 +44,13 @@ class Driver:
     ):
         x, y = data
         example = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-        devices, whole = members_mesh(members, mesh), batch_size is None
-        axis = "data" if whole and devices.shape["data"] > 1 else None
+        devices, full = members_mesh(members, mesh), batch_size is None
+        axis = "data" if full and devices.shape["data"] > 1 else None
         task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6, data_axis=axis, **lengths)
         batches = None if batch_size is None else Minibatches.of(len(y), batch_size)
         self.program = Program(Ensemble(method, members).bind(task), batches, devices, shard=shard)
-        given = full_batch(data, devices.shape["data"]) if whole else data
-        self.data = self.program.place(jax.tree.map(jnp.asarray, given), *(["data"] if whole else []))
+        given = full_batch(data, devices.shape["data"]) if full else data
+        self.data = self.program.place(jax.tree.map(jnp.asarray, given), *(["data"] if full else []))
         self.keys, self.states = self.program.begin(jax.random.key(0), self.data)
         self.step = 0
 

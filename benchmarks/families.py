@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import optax
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.step import BATCH, DETERMINISTIC, STEPS, driver, hand_written, random_data
@@ -45,7 +46,7 @@ def methods() -> dict[str, Any]:
     }
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     x, y = random_data()
     cases = {DETERMINISTIC: hand_written(x, y, mean_field=False)}
     sizes: dict[str, tuple[int, int]] = {}
@@ -58,7 +59,7 @@ def report(rounds: int) -> list[Any]:
     return [table(interleave(cases, rounds), sizes)]
 
 
-def table(times: dict[str, np.ndarray], sizes: dict[str, tuple[int, int]]) -> Any:
+def table(times: dict[str, np.ndarray], sizes: dict[str, tuple[int, int]]) -> Table:
     """Times, and by family the bytes its step needs and its parameters."""
     more = {
         "peak memory, MB": {name: f"{needed / 2**20:.0f}" for name, (needed, _) in sizes.items()},

@@ -1,10 +1,10 @@
 """The cost of recording the signal and noise of gradients: MLP 784-400-400-10, batch 1024, Adam, mean-field."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import optax
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.step import BATCH, driver, random_data
@@ -17,7 +17,7 @@ RECORDS = {"10 batches of every 100": px.GradientNoise(), "all batches, in windo
 STEPS = 100  # a whole round of windows
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     return [table(interleave(cases(), rounds))]
 
 
@@ -29,6 +29,6 @@ def cases() -> dict[str, Callable[[], float]]:
     return {name: driver(x, y, method).seconds_per_step(STEPS) for name, method in methods.items()}
 
 
-def table(times: dict[str, np.ndarray]) -> Any:
+def table(times: dict[str, np.ndarray]) -> Table:
     title = f"One step of mean-field VI, recording gradient noise: MLP 784-400-400-10, batch {BATCH}"
     return ratio_table(times, PLAIN, unit="ms", title=title, digits=3)

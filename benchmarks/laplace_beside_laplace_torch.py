@@ -1,6 +1,6 @@
 """px.Laplace beside laplace-torch: the same weights, data and prior, in three structures.
 
-    python benchmarks/laplace_beside_laplace_torch.py
+    python -m benchmarks laplace_beside_laplace_torch
 
 The first run installs laplace-torch, with PyTorch, into ``.venv-laplace-torch`` in the current folder; it computes in
 double precision there. For a classification and a regression it prints the largest relative differences of the
@@ -9,7 +9,6 @@ marginal likelihood of both.
 """
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 import posteriax as px
+from benchmarks.worker import make_environment
 from posteriax import priors as p
 
 ENVIRONMENT = Path(".venv-laplace-torch")
@@ -31,7 +30,7 @@ STRUCTURES = ("diagonal", "kronecker", "full")
 SCALE, NOISE = 0.7, 0.3
 
 
-class Case(NamedTuple):
+class LaplaceCase(NamedTuple):
     """A trained network and its data; `noise` is 0 for classes."""
 
     net: Any
@@ -44,50 +43,52 @@ class Case(NamedTuple):
         return px.Problem(self.net, px.Normal(self.noise) if self.noise else px.Categorical(), p.Normal(SCALE))
 
 
-def classification() -> Case:
+def classification() -> LaplaceCase:
     """Three overlapping clouds."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 300)
     x = (np.array([[0, 0, 1, 0], [2, 0, 0, 1], [0, 2, 1, 1]])[y] + rng.normal(size=(300, 4))).astype(np.float32)
-    return trained(Case(eqx.nn.MLP(4, 3, 16, 2, activation=jnp.tanh, key=jax.random.key(0)), (x, y), x[:50] + 0.5, 0.0))
+    return trained(
+        LaplaceCase(eqx.nn.MLP(4, 3, 16, 2, activation=jnp.tanh, key=jax.random.key(0)), (x, y), x[:50] + 0.5, 0.0)
+    )
 
 
-def regression() -> Case:
+def regression() -> LaplaceCase:
     """Two targets."""
     rng = np.random.default_rng(1)
     x = rng.uniform(-2, 2, size=(200, 3)).astype(np.float32)
     y = np.stack([np.sin(2 * x[:, 0]) * x[:, 1], np.cos(x[:, 2])], axis=1) + NOISE * rng.normal(size=(200, 2))
     net = eqx.nn.MLP(3, 2, 16, 2, activation=jnp.tanh, key=jax.random.key(1))
-    return trained(Case(net, (x, y.astype(np.float32)), 1.5 * x[:50], NOISE))
+    return trained(LaplaceCase(net, (x, y.astype(np.float32)), 1.5 * x[:50], NOISE))
 
 
-def trained(case: Case) -> Case:
+def trained(case: LaplaceCase) -> LaplaceCase:
     posterior = px.fit(case.problem, case.data, px.MAP(), epochs=300, key=0)
     weights = iter(jax.tree.leaves(posterior.mean))
     return case._replace(net=jax.tree.map(lambda leaf: next(weights) if eqx.is_array(leaf) else leaf, case.net))
 
 
-def theirs(case: Case, python: str) -> dict[str, np.ndarray]:
+def theirs(case: LaplaceCase, python: str) -> dict[str, np.ndarray]:
     layers = case.net.layers
     given = {f"weight{i}": np.asarray(layer.weight) for i, layer in enumerate(layers)}
     given |= {f"bias{i}": np.asarray(layer.bias) for i, layer in enumerate(layers)}
     with tempfile.TemporaryDirectory() as folder:
-        sent, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        sent, received = Path(folder) / "given.npz", Path(folder) / "found.npz"
         more = {"layers": len(layers), "scale": SCALE, "noise": case.noise, "x_test": case.x_test}
         np.savez(sent, x=case.data[0], y=case.data[1], **given, **more)
-        subprocess.run([python, "-W", "ignore", str(WORKER), str(sent), str(found)], check=True)
-        return dict(np.load(found))
+        subprocess.run([python, "-W", "ignore", str(WORKER), str(sent), str(received)], check=True)
+        return dict(np.load(received))
 
 
-def ours(case: Case, structure: Any) -> tuple[np.ndarray, np.ndarray, float]:
+def ours(case: LaplaceCase, structure: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Marginal variances of the weights, covariances of the outputs, and the log evidence."""
     method = px.Laplace(structure=structure, mode="network")
     posterior = px.fit(case.problem, case.data, method, epochs=1, batch_size=32, key=0)
     weights: Any = posterior.drawn_from
     covariance = np.zeros((0, 0))
     for block in weights.blocks:
-        own = {name: jnp.asarray(value[0]) for name, value in weights.variational[block.name].items()}
-        part = np.asarray(block.family.covariance(own), np.float64)
+        variational = {name: jnp.asarray(value[0]) for name, value in weights.variational[block.name].items()}
+        part = np.asarray(block.family.covariance(variational), np.float64)
         covariance = np.block(
             [
                 [covariance, np.zeros((len(covariance), len(part)))],
@@ -100,23 +101,9 @@ def ours(case: Case, structure: Any) -> tuple[np.ndarray, np.ndarray, float]:
     return np.diag(covariance), rows @ covariance @ rows.swapaxes(1, 2), float(posterior.trace["log_evidence"])
 
 
-def make_environment() -> str:
-    """The Python of the second environment, which is created if necessary."""
-    python, done = ENVIRONMENT / "bin" / "python", ENVIRONMENT / ".done"
-    if not done.exists() or done.read_text() != "\n".join(PACKAGES):
-        print(f"installing {', '.join(PACKAGES)} into {ENVIRONMENT}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, PACKAGES[0]], check=True)  # first, so that no other build of it is chosen
-        subprocess.run([*install, *PACKAGES], check=True)
-        # not needed, and imported if it is there: its build need not match that of PyTorch
-        subprocess.run([str(python), "-m", "pip", "uninstall", "--quiet", "--yes", "torchvision"], check=True)
-        done.write_text("\n".join(PACKAGES))
-    return str(python)
-
-
-def main() -> None:
-    python = make_environment()
+def report() -> list[Table]:
+    # torchvision is not needed, and imported if it is there: its build need not match that of PyTorch
+    python = make_environment(ENVIRONMENT, PACKAGES, remove=["torchvision"])
     table = Table("", "structure", "variances", "outputs' sd", "log evidence", "laplace-torch", "relative")
     for case in (classification, regression):
         made = case()
@@ -124,21 +111,16 @@ def main() -> None:
         for structure in STRUCTURES:
             variance, outputs, evidence = ours(made, structure)
             expected = float(other[f"{structure} evidence"])
-            of_weights = np.abs(variance / other[f"{structure} variance"] - 1).max()
-            sd, their_sd = (
-                np.sqrt(np.diagonal(one, axis1=1, axis2=2)) for one in (outputs, other[f"{structure} outputs"])
-            )
+            weight_error = np.abs(variance / other[f"{structure} variance"] - 1).max()
+            covariances = outputs, other[f"{structure} outputs"]
+            sd, their_sd = (np.sqrt(np.diagonal(c, axis1=1, axis2=2)) for c in covariances)
             table.add_row(
                 case.__name__,
                 structure,
-                f"{of_weights:.1e}",
+                f"{weight_error:.1e}",
                 f"{np.abs(sd / their_sd - 1).max():.1e}",
                 f"{evidence:.4f}",
                 f"{expected:.4f}",
                 f"{abs(evidence / expected - 1):.1e}",
             )
-    Console(width=110).print(table)
-
-
-if __name__ == "__main__":
-    main()
+    return [table]

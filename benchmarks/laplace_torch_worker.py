@@ -29,8 +29,8 @@ def network(given):
     return nn.Sequential(*layers[:-1]).double()
 
 
-def main(path, found_path):
-    given, found = np.load(path), {}
+def main(path, result_path):
+    given, results = np.load(path), {}
     noise, y = float(given["noise"]), torch.tensor(given["y"])
     data = torch.utils.data.TensorDataset(torch.tensor(given["x"]).double(), y.double() if noise else y.long())
     for name, theirs in STRUCTURES.items():
@@ -51,12 +51,12 @@ def main(path, found_path):
             variance = approximation.posterior_variance
         else:
             variance = approximation.posterior_precision.diag(exponent=-1)
-        found |= {
+        results |= {
             f"{name} variance": variance.detach().numpy(),
             f"{name} outputs": covariance.detach().numpy(),
             f"{name} evidence": approximation.log_marginal_likelihood().item(),
         }
-    np.savez(found_path, **found)
+    np.savez(result_path, **results)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.driver import Driver
@@ -17,7 +18,7 @@ SIZES = (2, 29, 29, 2)  # 1,017 weights
 HAND_WRITTEN = "hand-written loop"
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     return [table(interleave(cases(), rounds))]
 
 
@@ -30,7 +31,7 @@ def cases() -> dict[str, Callable[[], float]]:
     return made
 
 
-def table(times: dict[str, np.ndarray]) -> Any:
+def table(times: dict[str, np.ndarray]) -> Table:
     title = "One leapfrog step, MLP 2-29-29-2 on 500 points"
     return ratio_table(times, HAND_WRITTEN, unit="µs", title=title)
 

@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.timing import make_table
@@ -32,13 +33,13 @@ CASES = {
 }
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     """For every case: megabytes returned by the call, added by it beyond that, and in use before it. Measured once."""
     title = f"{EXAMPLES:,} inputs of 784 numbers, a network of 26,506 weights (HMC: 500 inputs)"
     table = make_table(title, ("returned, MB", "added beyond that, MB", "before the call, MB"))
     for name, call in CASES.items():
-        found = _in_a_process(name)
-        table.add_row(call, *(f"{found[key]:.0f}" for key in ("returned", "beyond", "before")))
+        measured = _in_a_process(name)
+        table.add_row(call, *(f"{measured[key]:.0f}" for key in ("returned", "beyond", "before")))
     return [table]
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import optax
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.driver import Driver
@@ -25,7 +26,7 @@ COMPONENTS = 4
 PLAIN = "plain JAX, deterministic"
 
 
-class Case(NamedTuple):
+class NetworkCase(NamedTuple):
     """A network, the shape of an example, how many of them a step takes; `words`, if they are indices of words."""
 
     build: Callable[..., Any]
@@ -35,12 +36,12 @@ class Case(NamedTuple):
 
 
 NETWORKS = {
-    "lenet5": Case(px.zoo.lenet5, (28, 28, 1), 128),
-    "resnet20": Case(px.zoo.resnet20, (32, 32, 3), 128),
-    "resnet18": Case(px.zoo.resnet18, (32, 32, 3), 32),
-    "wide_resnet": Case(px.zoo.wide_resnet, (32, 32, 3), 8),
-    "lstm": Case(px.zoo.lstm, (100,), 64, words=20_000),
-    "vit_tiny": Case(px.zoo.vit_tiny, (32, 32, 3), 64),
+    "lenet5": NetworkCase(px.zoo.lenet5, (28, 28, 1), 128),
+    "resnet20": NetworkCase(px.zoo.resnet20, (32, 32, 3), 128),
+    "resnet18": NetworkCase(px.zoo.resnet18, (32, 32, 3), 32),
+    "wide_resnet": NetworkCase(px.zoo.wide_resnet, (32, 32, 3), 8),
+    "lstm": NetworkCase(px.zoo.lstm, (100,), 64, words=20_000),
+    "vit_tiny": NetworkCase(px.zoo.vit_tiny, (32, 32, 3), 64),
 }
 METHODS: dict[str, Callable[[], Any]] = {
     "MAP": px.MAP,
@@ -52,8 +53,11 @@ METHODS: dict[str, Callable[[], Any]] = {
 }
 
 
-def report(names: Sequence[str], rounds: int) -> list[Any]:
+def report(names: Sequence[str], rounds: int) -> list[Table]:
     """One table for each network."""
+    for name in names:
+        if name not in NETWORKS:
+            raise SystemExit(f"no network {name!r}; there are {', '.join(NETWORKS)}")
     return [_table(name, _in_a_process(name, rounds)) for name in names or NETWORKS]
 
 
@@ -62,22 +66,21 @@ def _in_a_process(name: str, rounds: int) -> dict[str, dict[str, Any]]:
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def _table(name: str, found: dict[str, dict[str, Any]]) -> Any:
-    case = NETWORKS[name]
-    title = f"{name}: {case.batch} examples of {case.shape} a step"
+def _table(name: str, measured: dict[str, dict[str, Any]]) -> Table:
+    title = f"{name}: {NETWORKS[name].batch} examples of {NETWORKS[name].shape} a step"
     table = make_table(
         title, ("to the first step, s", "step, ms", "over plain", "10 % to 90 %", "memory, MB", "parameters")
     )
-    baseline = np.array(found[PLAIN]["seconds"])
-    for method, one in found.items():
-        seconds = np.array(one["seconds"])
+    baseline = np.array(measured[PLAIN]["seconds"])
+    for method, case in measured.items():
+        seconds = np.array(case["seconds"])
         table.add_row(
             method,
-            f"{one['first']:.1f}",
+            f"{case['first']:.1f}",
             f"{1e3 * np.median(seconds):.3g}",
             *ratios_of(seconds, baseline),
-            f"{one['bytes'] / 1e6:,.0f}",
-            f"{one['parameters']:,}",
+            f"{case['bytes'] / 1e6:,.0f}",
+            f"{case['parameters']:,}",
         )
     return table
 
@@ -91,8 +94,8 @@ def _measure(name: str, rounds: int) -> dict[str, dict[str, Any]]:
     outputs = jax.eval_shape(px.network(net).apply, px.network(net).params, x)
     y = rng.integers(0, max(outputs.shape[-1], 2), rows)
     problem = px.Problem(net, px.Categorical() if outputs.shape[-1] > 1 else px.Bernoulli())
-    found, cases = {}, {}
-    cases[PLAIN], found[PLAIN] = _plain_step(problem, jax.numpy.asarray(x[: case.batch]), y[: case.batch])
+    measured, cases = {}, {}
+    cases[PLAIN], measured[PLAIN] = _plain_step(problem, jax.numpy.asarray(x[: case.batch]), y[: case.batch])
     for method, make in METHODS.items():
         batch = case.batch // COMPONENTS if method.startswith("rank-1") else case.batch
 
@@ -102,11 +105,11 @@ def _measure(name: str, rounds: int) -> dict[str, dict[str, Any]]:
             return driver
 
         driver, first = timed(begin)
-        found[method] = {"first": first, "bytes": driver.bytes, "parameters": driver.parameters}
+        measured[method] = {"first": first, "bytes": driver.bytes, "parameters": driver.parameters}
         cases[method] = driver.seconds_per_step(1)
     for method, seconds in interleave(cases, rounds).items():
-        found[method]["seconds"] = seconds.tolist()
-    return found
+        measured[method]["seconds"] = seconds.tolist()
+    return measured
 
 
 def _plain_step(problem: px.Problem, x: Any, y: Any) -> tuple[Callable[[], float], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Effective draws per gradient and per second: posteriax's HMC, NUTS and MCLMC beside NumPyro's NUTS.
 
-    python benchmarks/nuts_beside_numpyro.py            # every problem; NAME ... for some of them
+    python -m benchmarks nuts_beside_numpyro            # every problem; NAME ... for some of them
 
 Every sampler runs with its default settings, two chains on two devices, 500 warm-up transitions for NUTS and the
 default for the others, then 1,000 draws per chain. The samplers take turns, problem by problem. NumPyro gets the same
@@ -11,7 +11,7 @@ Seconds are those of the draws after warm-up, without compilation; a gradient is
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
+from rich.table import Table
 
 import posteriax as px
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk, rhat
 from posteriax.methods.ensemble import Ensemble
-from posteriax.methods.method import Task as FitTask
+from posteriax.methods.method import Task
 from posteriax.networks.tracing.uses import spec_of_example
 from posteriax.run import Program, members_mesh, over_members
 
@@ -37,7 +38,7 @@ CHAINS, WARMUP, DRAWS = 2, 500, 1000  # the default warm-up of px.NUTS()
 METHODS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
 
 
-class Task(NamedTuple):
+class SamplingTask(NamedTuple):
     problem: px.Problem
     data: Any
     watched: Callable[[Any], np.ndarray]  # draws with axes (chains, draws) -> columns
@@ -49,16 +50,16 @@ class Result(NamedTuple):
     seconds: float
 
 
-def regression(name: str) -> Task:
+def regression(name: str) -> SamplingTask:
     made = regressions.REGRESSIONS[name]()
 
     def columns(draws: Any) -> np.ndarray:
         return np.concatenate([np.reshape(leaf, (CHAINS, DRAWS, -1)) for leaf in jax.tree.leaves(draws)], axis=-1)
 
-    return Task(made.problem.for_data(made.data), made.data, columns)
+    return SamplingTask(made.problem.for_data(made.data), made.data, columns)
 
 
-def two_moons() -> Task:
+def two_moons() -> SamplingTask:
     import equinox as eqx
 
     data, (x_test, _) = px.data.two_moons(train=200, test=100)
@@ -66,19 +67,21 @@ def two_moons() -> Task:
     problem = px.Problem(net, px.Categorical())
 
     def probabilities(draws: Any) -> np.ndarray:
-        one = lambda params: jax.nn.softmax(problem.network.apply(params, jnp.asarray(x_test)))[:, 0]  # noqa: E731
-        return np.asarray(jax.jit(jax.vmap(jax.vmap(one)))(jax.tree.map(jnp.asarray, draws.network)))
+        def first_class(params: Any) -> jax.Array:
+            return jax.nn.softmax(problem.network.apply(params, jnp.asarray(x_test)))[:, 0]
 
-    return Task(problem, data, probabilities)
+        return np.asarray(jax.jit(jax.vmap(jax.vmap(first_class)))(jax.tree.map(jnp.asarray, draws.network)))
+
+    return SamplingTask(problem, data, probabilities)
 
 
 TASKS = {"two moons": two_moons} | {name: partial(regression, name) for name in regressions.REGRESSIONS}
 
 
-def ours(task: Task, method: Any) -> Result:
+def run_posteriax(task: SamplingTask, method: Any) -> Result:
     """The program that `px.fit` runs: its warm-up, then the draws, in chunks."""
     x, y = task.problem.check(task.data)
-    whole = FitTask(
+    bound = Task(
         problem=task.problem,
         example=spec_of_example(x),
         num_examples=len(y),
@@ -86,7 +89,7 @@ def ours(task: Task, method: Any) -> Result:
         warmup=method.warmup,
         thin=method.thin,
     )
-    program = Program(Ensemble(method, CHAINS).bind(whole), None, members_mesh(CHAINS, None))
+    program = Program(Ensemble(method, CHAINS).bind(bound), None, members_mesh(CHAINS, None))
     data = program.place(jax.tree.map(jnp.asarray, full_batch((x, y))))
     keys, states = program.begin(jax.random.key(0), data)
     draws, gradients, began = [], 0, 0.0
@@ -99,14 +102,16 @@ def ours(task: Task, method: Any) -> Result:
         if step >= method.warmup:
             kept = program.draws_until(end) - program.draws_until(step)
             draws.append(jax.tree.map(lambda leaf, kept=kept: np.swapaxes(leaf[:kept], 0, 1), jax.device_get(drawn)))
-            each = infos.leapfrogs[: end - step] if hasattr(infos, "leapfrogs") else np.full((end - step, CHAINS), 2)
-            gradients += int(np.sum(each))
+            per_step = (
+                infos.leapfrogs[: end - step] if hasattr(infos, "leapfrogs") else np.full((end - step, CHAINS), 2)
+            )
+            gradients += int(np.sum(per_step))
         step = end
     seconds = time.perf_counter() - began
     return Result(task.watched(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *draws)), gradients, seconds)
 
 
-def numpyro_nuts(task: Task) -> Result:
+def numpyro_nuts(task: SamplingTask) -> Result:
     """NumPyro's transitions in a compiled loop, each chain on a device of its own."""
     from numpyro.infer import NUTS
 
@@ -119,11 +124,11 @@ def numpyro_nuts(task: Task) -> Result:
     states = [kernel.init(key, WARMUP, start, (), {}) for key, start in zip(keys, starts, strict=True)]
 
     def transitions(state: Any, count: int) -> Any:
-        def one(state: Any, _: None) -> Any:
+        def transition(state: Any, _: None) -> Any:
             state = kernel.sample(state, (), {})
             return state, (state.z, state.num_steps)
 
-        return jax.lax.scan(one, state, length=count)
+        return jax.lax.scan(transition, state, length=count)
 
     mesh, split = members_mesh(CHAINS, None), PartitionSpec("members")
 
@@ -140,21 +145,18 @@ def numpyro_nuts(task: Task) -> Result:
     return Result(task.watched(jax.vmap(jax.vmap(unravel))(draws)), int(leapfrogs.sum()), seconds)
 
 
-def main(names: list[str]) -> None:
+def report(names: Sequence[str]) -> list[Table]:
     jax.config.update("jax_num_cpu_devices", CHAINS)
-    headings = ("R-hat", "least ESS", "gradients", "ESS/1000 grad.", "ESS/s")
-    print(f"{'problem':22} {'sampler':15} " + " ".join(f"{heading:>14}" for heading in headings))
+    table = Table("problem", "sampler", "R-hat", "least ESS", "gradients", "ESS/1000 grad.", "ESS/s")
     samplers = {"NumPyro NUTS": numpyro_nuts} | {
-        f"posteriax {kind}": partial(ours, method=method) for kind, method in METHODS.items()
+        f"posteriax {kind}": partial(run_posteriax, method=method) for kind, method in METHODS.items()
     }
     for name in names or TASKS:
         task = TASKS[name]()
         for sampler, run in samplers.items():
             columns, gradients, seconds = run(task)
             least = ess_bulk(columns).min()
-            cells = f"{rhat(columns).max():14.3f} {least:14.0f} {gradients:14} {1000 * least / gradients:14.2f}"
-            print(f"{name:22} {sampler:15} {cells} {least / seconds:14.0f}", flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+            numbers = f"{rhat(columns).max():.3f}", f"{least:.0f}", str(gradients), f"{1000 * least / gradients:.2f}"
+            table.add_row(name, sampler, *numbers, f"{least / seconds:.0f}")
+            print(name, sampler, *numbers, f"{least / seconds:.0f}", file=sys.stderr, flush=True)  # it takes long
+    return [table]

@@ -1,8 +1,8 @@
 """posteriax beside other libraries on the same work, timed in turn in one run.
 
-    python benchmarks/other_libraries.py step          # beside bayesian-torch, torchbnn and blitz
-    python benchmarks/other_libraries.py resnet20      # MAP and mean-field beside PyTorch, also: lenet
-    python benchmarks/other_libraries.py leapfrog      # beside Pyro, TyXe and loops over PyTorch's gradients
+    python -m benchmarks other_libraries step          # beside bayesian-torch, torchbnn and blitz
+    python -m benchmarks other_libraries resnet20      # MAP and mean-field beside PyTorch, also: lenet
+    python -m benchmarks other_libraries leapfrog      # beside Pyro, TyXe and loops over PyTorch's gradients
 
 The first run installs the other libraries into ``.venv-peers`` in the current folder. A worker process there runs one
 case at a time on request, so that both sides are timed in turn.
@@ -12,9 +12,6 @@ TyXe's potential. hamiltorch has no release: a loop over autograd's gradients wi
 in hamiltorch, stands in for it, beside a minimal loop.
 """
 
-import argparse
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,15 +21,14 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from rich.console import Console
+from rich.table import Table
 
 import posteriax as px
 from benchmarks import leapfrog, step
 from benchmarks.driver import Driver
 from benchmarks.timing import interleave, ratio_table
-from benchmarks.worker import Worker
+from benchmarks.worker import Worker, make_environment
 from posteriax import families as q
-from posteriax.cli.environment import use_all_cores
 
 ENVIRONMENT = Path(".venv-peers")
 PACKAGES = ("torch==2.13.0", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "pyro-ppl", "tyxe==0.0.2")
@@ -67,7 +63,7 @@ class ImageRace:
             for name, method in methods.items()
         }
 
-    def table(self, times: dict[str, np.ndarray]) -> Any:
+    def table(self, times: dict[str, np.ndarray]) -> Table:
         return ratio_table(times, self.peer, unit="ms", title=f"One step of {self.name}, batch {IMAGES}, Adam")
 
 
@@ -84,36 +80,12 @@ RACES: dict[str, tuple[Any, tuple[str, ...]]] = {
 }
 
 
-def race(name: str, rounds: int) -> dict[str, np.ndarray]:
+def report(race: str, rounds: int) -> list[Table]:
+    return [RACES[race][0].table(race_times(race, rounds))]
+
+
+def race_times(name: str, rounds: int) -> dict[str, np.ndarray]:
     """Seconds of every case of posteriax and of the others, one for each round."""
     bench, others = RACES[name]
-    with Worker([make_environment(), str(WORKER), *others]) as worker:
+    with Worker([make_environment(ENVIRONMENT, PACKAGES), str(WORKER), *others]) as worker:
         return interleave(bench.cases() | {other: partial(worker.seconds, other) for other in others}, rounds)
-
-
-def make_environment() -> str:
-    """The Python of the second environment, which is created if necessary."""
-    python = ENVIRONMENT / "bin" / "python"
-    done = ENVIRONMENT / ".done"
-    if not done.exists() or done.read_text() != "\n".join(PACKAGES):
-        print(f"installing {', '.join(PACKAGES)} into {ENVIRONMENT}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, PACKAGES[0]], check=True)  # first, so that no other build of it is chosen
-        subprocess.run([*install, *PACKAGES], check=True)
-        done.write_text("\n".join(PACKAGES))
-    return str(python)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="posteriax beside other libraries on the same work.")
-    parser.add_argument("race", choices=RACES)
-    parser.add_argument("--rounds", type=int, default=15, help="how often each case is timed, all in turn")
-    asked = parser.parse_args()
-    use_all_cores()
-    bench, _ = RACES[asked.race]
-    Console().print(bench.table(race(asked.race, asked.rounds)))
-
-
-if __name__ == "__main__":
-    main()

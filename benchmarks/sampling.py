@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.driver import Driver
@@ -39,7 +40,7 @@ DRAWS = {"HMC": 10, "NUTS": 5, "MCLMC": 50}  # of every chain in a block; whole 
 Density = Callable[[jax.Array], jax.Array]  # of all weights as one vector
 
 
-class Block(NamedTuple):
+class DrawBlock(NamedTuple):
     """Some draws of all chains, and their cost."""
 
     draws: np.ndarray  # (chains, draws, weights)
@@ -52,14 +53,14 @@ class Sampler(NamedTuple):
 
     kind: str
     warmup: float
-    block: Callable[[], Block]
+    block: Callable[[], DrawBlock]
 
 
 class Result(NamedTuple):
     """What a sampler did, and the effective draws of every probability it predicts."""
 
     sampler: Sampler
-    blocks: list[Block]
+    blocks: list[DrawBlock]
     effective: np.ndarray
 
     @property
@@ -67,7 +68,7 @@ class Result(NamedTuple):
         return np.array([block.seconds / block.gradients for block in self.blocks])
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     return [table(run_sampling(rounds))]
 
 
@@ -79,7 +80,7 @@ def run_sampling(rounds: int) -> dict[str, Result]:
 
 def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Result]:
     """This many blocks of each sampler, and the effective draws of the probabilities at x."""
-    blocks: dict[str, list[Block]] = {name: [] for name in samplers}
+    blocks: dict[str, list[DrawBlock]] = {name: [] for name in samplers}
 
     def take(name: str) -> float:
         blocks[name].append(samplers[name].block())
@@ -94,19 +95,20 @@ def in_turn(samplers: dict[str, Sampler], rounds: int, x: Any) -> dict[str, Resu
     return results
 
 
-def table(results: dict[str, Result]) -> Any:
+def table(results: dict[str, Result]) -> Table:
     """A row for each sampler."""
     title = "Two chains, MLP 2-29-29-2 on 500 points; effective draws of its predictions: median, least"
-    of_speed, of_draws = ("gradients/s", "over BlackJAX", "10 % to 90 %"), ("draws", "in s", "effective", "effective/s")
-    made = make_table(title, (*of_speed, "warm-up, s", *of_draws))
+    speed = ("gradients/s", "over BlackJAX", "10 % to 90 %")
+    made = make_table(title, (*speed, "warm-up, s", "draws", "in s", "effective", "effective/s"))
     for name, (sampler, blocks, effective) in results.items():
-        own = results[name].seconds_per_gradient
-        ratios = ratios_of(own, results[f"BlackJAX {sampler.kind}"].seconds_per_gradient)
+        seconds_per_gradient = results[name].seconds_per_gradient
+        ratios = ratios_of(seconds_per_gradient, results[f"BlackJAX {sampler.kind}"].seconds_per_gradient)
         warmup = "" if math.isnan(sampler.warmup) else f"{sampler.warmup:.1f}"
         draws, seconds = CHAINS * DRAWS[sampler.kind] * len(blocks), sum(block.seconds for block in blocks)
         median, least = np.median(effective), effective.min()
-        found = f"{median:.0f}, {least:.0f}", f"{median / seconds:.2g}, {least / seconds:.2g}"
-        made.add_row(name, f"{1 / np.median(own):,.0f}", *ratios, warmup, str(draws), f"{seconds:.1f}", *found)
+        shown = f"{median:.0f}, {least:.0f}", f"{median / seconds:.2g}, {least / seconds:.2g}"
+        gradients = f"{1 / np.median(seconds_per_gradient):,.0f}"
+        made.add_row(name, gradients, *ratios, warmup, str(draws), f"{seconds:.1f}", *shown)
     return made
 
 
@@ -127,35 +129,35 @@ def make_samplers(x: Any, y: Any) -> dict[str, Sampler]:
 
     samplers = {}
     for kind in METHODS:
-        samplers[f"posteriax {kind}"], states = of_posteriax(problem, x, y, kind)
-        samplers[f"BlackJAX {kind}"] = of_blackjax(density, kind, states)
+        samplers[f"posteriax {kind}"], states = posteriax_sampler(problem, x, y, kind)
+        samplers[f"BlackJAX {kind}"] = blackjax_sampler(density, kind, states)
         if kind != "MCLMC":
-            samplers[f"NumPyro {kind}"] = of_numpyro(density, kind)
+            samplers[f"NumPyro {kind}"] = numpyro_sampler(density, kind)
     return samplers
 
 
-def warm_up(kind: str, block: Callable[[], Block]) -> Sampler:
+def warm_up(kind: str, block: Callable[[], DrawBlock]) -> Sampler:
     count = METHODS[kind].warmup // (DRAWS[kind] * METHODS[kind].thin)
     return Sampler(kind, sum(block().seconds for _ in range(count)), block)
 
 
-def of_posteriax(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sampler, Any]:
+def posteriax_sampler(problem: px.Problem, x: Any, y: Any, kind: str) -> tuple[Sampler, Any]:
     """The program that `px.fit` runs, and its states after the warm-up."""
     method, steps = METHODS[kind], DRAWS[kind] * METHODS[kind].thin
     driver = Driver(problem, method, (x, y), members=CHAINS, warmup=method.warmup, thin=method.thin)
     driver.advance(0)  # compiles, and takes no step
 
-    def block() -> Block:
+    def block() -> DrawBlock:
         infos, drawn, seconds = driver.advance(steps)
         draws = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(jax.tree.map(lambda a: a[: DRAWS[kind]], drawn))
         gradients = 2 * CHAINS * steps if kind == "MCLMC" else int(infos.leapfrogs[:steps].sum())
-        return Block(np.swapaxes(draws, 0, 1), gradients, seconds)
+        return DrawBlock(np.swapaxes(draws, 0, 1), gradients, seconds)
 
     sampler = warm_up(kind, block)
     return sampler, jax.tree.map(jnp.copy, driver.states)  # a copy: the next block consumes its own
 
 
-def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
+def blackjax_sampler(density: Density, kind: str, states: Any) -> Sampler:
     """BlackJAX's algorithm alone. Every chain continues from its state after posteriax's warm-up, with its settings."""
     import blackjax
 
@@ -183,7 +185,7 @@ def of_blackjax(density: Density, kind: str, states: Any) -> Sampler:
     return Sampler(kind, math.nan, scanned(kind, draw, (chains, settings)))
 
 
-def of_numpyro(density: Density, kind: str) -> Sampler:
+def numpyro_sampler(density: Density, kind: str) -> Sampler:
     """NumPyro's HMC with trajectories of a quarter of a period, or its NUTS as it comes, on the same density."""
     from numpyro.infer import HMC, NUTS
 
@@ -200,22 +202,23 @@ def of_numpyro(density: Density, kind: str) -> Sampler:
     return warm_up(kind, scanned(kind, draw, jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)))
 
 
-def scanned(kind: str, draw: Callable[[Any, jax.Array], tuple[Any, Any]], states: Any) -> Callable[[], Block]:
+def scanned(kind: str, draw: Callable[[Any, jax.Array], tuple[Any, Any]], states: Any) -> Callable[[], DrawBlock]:
     """Blocks of draws: a compiled scan of `draw`, (state, key) -> (state, (position, gradients)), on every device."""
 
-    def one(key: jax.Array, state: Any) -> Any:
+    def sample_chain(key: jax.Array, state: Any) -> Any:
         return jax.lax.scan(draw, state, jax.random.split(key, DRAWS[kind]))
 
     mesh, split = members_mesh(CHAINS, None), PartitionSpec("members")
-    spread = jax.shard_map(over_members(one, shared=0), mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
-    place = partial(jax.device_put, device=NamedSharding(mesh, split))
-    keys = (place(jax.random.split(jax.random.fold_in(jax.random.key(2), i), CHAINS)) for i in itertools.count())
-    box = {"states": place(states)}
+    chains = over_members(sample_chain, shared=0)
+    spread = jax.shard_map(chains, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
+    put = partial(jax.device_put, device=NamedSharding(mesh, split))
+    keys = (put(jax.random.split(jax.random.fold_in(jax.random.key(2), i), CHAINS)) for i in itertools.count())
+    box = {"states": put(states)}
     run = jax.jit(spread).lower(next(keys), box["states"]).compile()
 
-    def block() -> Block:
+    def block() -> DrawBlock:
         key = next(keys)
         (box["states"], (draws, gradients)), seconds = timed(lambda: run(key, box["states"]))
-        return Block(np.asarray(draws), int(np.sum(gradients)), seconds)
+        return DrawBlock(np.asarray(draws), int(np.sum(gradients)), seconds)
 
     return block

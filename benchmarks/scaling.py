@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from benchmarks.schedule import Machine, best_layout, fit_messages, leapfrog_seconds
 from benchmarks.timing import make_table
@@ -40,37 +41,43 @@ START, END = "<!-- measured by `python -m benchmarks scaling` -->", "<!-- end of
 Measured = dict[str, Any]
 
 
+def report(rounds: int, out: Path | None = None, page: Path | None = None) -> list[Table]:
+    measured = measure(rounds)
+    write(measured, out, page)
+    return tables(measured)
+
+
 def measure(rounds: int) -> Measured:
     """Seconds of every case in every configuration, the median of each round; and of collectives."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     collectives: dict[str, list[dict[str, float]]] = defaultdict(list)
     names = [f"{case}, {kind}" for case in CASES for kind in ("strong", "weak")]
     for _ in range(rounds):
         for where, (processes, devices, cores) in CONFIGURATIONS.items():
             for case in names:
-                found[case][where].append(float(np.median(_run(case, processes, devices, cores))))
+                seconds[case][where].append(float(np.median(_run(case, processes, devices, cores))))
             if devices > 1:
                 collectives[where].append(_run("collectives", processes, devices, cores))
     resnet = {where: _run("resnet20, strong", *CONFIGURATIONS[where]) for where in (BASELINE, TWO)}
     resnet["half"] = _run("resnet20, half", *CONFIGURATIONS[BASELINE])
     sums = {
-        where: {size: float(np.median([one[size] for one in each])) for size in each[0]}
-        for where, each in collectives.items()
+        where: {size: float(np.median([sums[size] for sums in rounds_of_sums])) for size in rounds_of_sums[0]}
+        for where, rounds_of_sums in collectives.items()
     }
-    return {"seconds": {case: dict(by) for case, by in found.items()}, "collectives": sums, "resnet20": resnet}
+    return {"seconds": {case: dict(by) for case, by in seconds.items()}, "collectives": sums, "resnet20": resnet}
 
 
 def machine_of(measured: Measured) -> Machine:
     """What the schedule needs to know, from one device alone, and from sums over two processes."""
-    whole, half = (np.median(measured["resnet20"][name]) for name in (BASELINE, "half"))
-    per_example = (whole - half) / 32
+    full, half = (np.median(measured["resnet20"][name]) for name in (BASELINE, "half"))
+    per_example = (full - half) / 32
     values = np.array(measured["resnet20"][BASELINE])
     spread = float(values.std() / values.mean())
     latency, bandwidth = fit_messages({int(size): s for size, s in measured["collectives"][TWO].items()})
-    return Machine(max(float(whole - 64 * per_example), 0.0), float(per_example), spread, latency, bandwidth)
+    return Machine(max(float(full - 64 * per_example), 0.0), float(per_example), spread, latency, bandwidth)
 
 
-def tables(measured: Measured) -> list[Any]:
+def tables(measured: Measured) -> list[Table]:
     """What was measured, and what follows."""
     made = []
     for title, rows in _sections(measured).items():
@@ -147,23 +154,24 @@ def _checked(measured: Measured) -> list[list[str]]:
 def _projected(measured: Measured) -> list[list[str]]:
     machine = machine_of(measured)
     rows = [["devices", "computing, s", "a leapfrog, s", "a sample", "efficiency"]]
-    alone = leapfrog_seconds(machine, 1, EXAMPLES, RESNET_BYTES)
+    one_device = leapfrog_seconds(machine, 1, EXAMPLES, RESNET_BYTES)
     for devices in DEVICES:
         computing = machine.fixed + EXAMPLES / devices * machine.per_example
         seconds = leapfrog_seconds(machine, devices, EXAMPLES, RESNET_BYTES)
         days = seconds * LEAPFROGS_PER_SAMPLE / 86_400
         shown = f"{days:,.1f} days" if days >= 1 else f"{24 * days:.1f} h"
-        rows.append([f"{devices}", f"{computing:.3g}", f"{seconds:.3g}", shown, f"{alone / seconds / devices:.0%}"])
+        efficiency = f"{one_device / seconds / devices:.0%}"
+        rows.append([f"{devices}", f"{computing:.3g}", f"{seconds:.3g}", shown, efficiency])
     return rows
 
 
 def _ensemble(measured: Measured) -> list[list[str]]:
     machine = machine_of(measured)
     rows = [["devices", "mesh", "a step of all members, s", "speed-up", "efficiency"]]
-    alone = best_layout(machine, 1, MEMBERS, BATCH, RESNET_BYTES).seconds
+    one_device = best_layout(machine, 1, MEMBERS, BATCH, RESNET_BYTES).seconds
     for devices in DEVICES:
         best = best_layout(machine, devices, MEMBERS, BATCH, RESNET_BYTES)
-        gain = alone / best.seconds
+        gain = one_device / best.seconds
         mesh = f"px.mesh(members={best.members}, data={best.data})"
         rows.append([f"{devices}", mesh, f"{best.seconds:.3g}", f"{gain:.1f}", f"{gain / devices:.0%}"])
     return rows

@@ -70,12 +70,12 @@ def collectives(devices: int) -> dict[str, float]:
 def _seconds_of_sum(devices: int, size: int, repeats: int) -> float:
     mesh = px.mesh(data=devices)
 
-    def one(_: Any, value: jax.Array) -> jax.Array:
+    def average(_: Any, value: jax.Array) -> jax.Array:
         return jax.lax.psum(value, "data") / devices
 
     spread = jax.jit(
         jax.shard_map(
-            lambda x: jax.lax.fori_loop(0, repeats, one, x), mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False
+            lambda x: jax.lax.fori_loop(0, repeats, average, x), mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False
         )
     )
     x = px.distributed.place(np.zeros(size // 4, np.float32), mesh, P())

@@ -83,8 +83,8 @@ def best_layout(machine: Machine, devices: int, members: int, batch: int, size: 
     >>> best_layout(machine, 8, 100, batch=128, size=0)[:2]
     (4, 2)
     """
-    found = []
+    layouts = []
     for groups in (n for n in range(1, min(members, devices) + 1) if members % n == 0):
         data = max(n for n in range(1, devices // groups + 1) if batch % n == 0)
-        found.append(Layout(groups, data, members / groups * leapfrog_seconds(machine, data, batch, size)))
-    return min(found, key=lambda layout: (layout.seconds, -layout.members))
+        layouts.append(Layout(groups, data, members / groups * leapfrog_seconds(machine, data, batch, size)))
+    return min(layouts, key=lambda layout: (layout.seconds, -layout.members))

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.driver import Driver
@@ -14,7 +15,7 @@ from posteriax import families as q
 SHAPE = (32, 32, 3)
 
 
-class Case(NamedTuple):
+class ShardingCase(NamedTuple):
     """A network, a method, and how many examples a step takes."""
 
     network: Callable[..., Any]
@@ -23,8 +24,8 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "mean-field ResNet-18": Case(px.zoo.resnet18, lambda: px.VI(q.Normal(), "weight"), 32),
-    "rank-1(4) WRN-28-10": Case(px.zoo.wide_resnet, lambda: px.VI(q.Rank1(4)), 8),
+    "mean-field ResNet-18": ShardingCase(px.zoo.resnet18, lambda: px.VI(q.Normal(), "weight"), 32),
+    "rank-1(4) WRN-28-10": ShardingCase(px.zoo.wide_resnet, lambda: px.VI(q.Rank1(4)), 8),
 }
 
 
@@ -36,19 +37,19 @@ class Cost(NamedTuple):
     seconds: float
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     columns = ("copied: state, MB", "working", "s", "split: state, MB", "working", "s")
     table = make_table("A step on two devices; memory of each", columns)
     for name, case in CASES.items():
         row = [f"{name}, batch {case.batch}"]
         for shard in (False, True):
-            cost = cost_of(case, shard, rounds)
+            cost = measure_cost(case, shard, rounds)
             row += [f"{cost.state / 1e6:,.0f}", f"{cost.working / 1e6:,.0f}", f"{cost.seconds:.3g}"]
         table.add_row(*row)
     return [table]
 
 
-def cost_of(case: Case, shard: bool, rounds: int) -> Cost:
+def measure_cost(case: ShardingCase, shard: bool, rounds: int) -> Cost:
     """Build the step, take it, and look at what each device holds."""
     random = np.random.default_rng(0)
     data = random.normal(size=(case.batch, *SHAPE)).astype(np.float32), random.integers(0, 10, case.batch)

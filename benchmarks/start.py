@@ -10,13 +10,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+
+from rich.table import Table
 
 from benchmarks.timing import interleave, ratio_table, timed
 
 PEERS = "import jax, equinox, optax, numpyro"
 FIRST_STEP = """
 import equinox as eqx, jax
+from rich.table import Table
 import posteriax as px
 from posteriax import families as q, priors as p
 
@@ -27,7 +29,7 @@ px.fit(problem, (x, y), px.VI(q.KTied(k=2)), steps=1, key=0)
 """
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     with tempfile.TemporaryDirectory() as cache:
         cases: dict[str, Callable[[], float]] = {
             PEERS: partial(seconds_of_process, PEERS),
@@ -40,9 +42,9 @@ def report(rounds: int) -> list[Any]:
 
 
 def seconds_of_process(code: str, cache: str | None = None, environment: Mapping[str, str] = os.environ) -> float:
-    """From the start of a new Python process that runs some code to its end."""
-    own = {key: value for key, value in environment.items() if not key.startswith("JAX_COMPILATION_CACHE")}
+    """Seconds from the start of a new Python process that runs `code` to its end."""
+    variables = {key: value for key, value in environment.items() if not key.startswith("JAX_COMPILATION_CACHE")}
     if cache is not None:
-        own |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        variables |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command = [sys.executable, "-c", code]
-    return timed(lambda: subprocess.run(command, env=own, check=True, capture_output=True))[1]
+    return timed(lambda: subprocess.run(command, env=variables, check=True, capture_output=True))[1]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from rich.table import Table
 
 import posteriax as px
 from benchmarks.driver import Driver
@@ -19,7 +20,7 @@ BATCH, BATCHES, STEPS = 1024, 10, 10
 DETERMINISTIC = "deterministic, hand-written"
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     return [table(interleave(cases(), rounds))]
 
 
@@ -35,7 +36,7 @@ def cases() -> dict[str, Callable[[], float]]:
     }
 
 
-def table(times: dict[str, np.ndarray]) -> Any:
+def table(times: dict[str, np.ndarray]) -> Table:
     title = f"One step of MLP 784-400-400-10, batch {BATCH}, Adam"
     return ratio_table(times, DETERMINISTIC, unit="ms", title=title)
 

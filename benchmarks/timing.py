@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from rich.table import Table
 
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
@@ -36,10 +37,8 @@ def interleave(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, 
     return {name: np.array(values) for name, values in times.items()}
 
 
-def make_table(title: str, columns: Sequence[str]) -> Any:
+def make_table(title: str, columns: Sequence[str]) -> Table:
     """A table with a column of names, and columns of numbers."""
-    from rich.table import Table
-
     table = Table("", title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right")
@@ -60,7 +59,7 @@ def ratio_table(
     title: str,
     digits: int = 2,
     more: Mapping[str, Mapping[str, str]] | None = None,
-) -> Any:
+) -> Table:
     """A table of median times and of ratios to a baseline.
 
     Args:

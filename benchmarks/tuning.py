@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from benchmarks.start import FIRST_STEP, seconds_of_process
 from benchmarks.timing import interleave, ratio_table
@@ -23,7 +23,7 @@ STEPS = {
 STARTS = ("all on", LLVM_LEVELS)
 
 
-def report(rounds: int) -> list[Any]:
+def report(rounds: int) -> list[Table]:
     """Seconds with everything on and with one item off: of training steps, and of a process up to its first step."""
     baseline, start = _label("all on"), "a new process up to its first training step"
     tables = [

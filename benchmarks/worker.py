@@ -1,8 +1,10 @@
-"""A process in another environment that runs one case at a time when asked, so that all are timed in turn."""
+"""Processes in other environments: they run one case at a time when asked, so that all cases are timed in turn."""
 
 import contextlib
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import IO
 
@@ -48,3 +50,25 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             self._pipes()[0].close()
         self._process.wait(timeout=60)
+
+
+def make_environment(folder: Path, packages: Sequence[str], remove: Sequence[str] = ()) -> str:
+    """The Python of a second environment with these packages, which is created if necessary.
+
+    Args:
+        folder: where the environment is.
+        packages: what to install; the first one before the others, so that they choose no other build of it.
+        remove: what to uninstall afterwards.
+    """
+    python, done = folder / "bin" / "python", folder / ".done"
+    if not done.exists() or done.read_text() != "\n".join(packages):
+        print(f"installing {', '.join(packages)} into {folder}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        pip = [str(python), "-m", "pip"]
+        install = [*pip, "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, packages[0]], check=True)
+        subprocess.run([*install, *packages], check=True)
+        if remove:
+            subprocess.run([*pip, "uninstall", "--quiet", "--yes", *remove], check=True)
+        done.write_text("\n".join(packages))
+    return str(python)

@@ -3,13 +3,15 @@
 import math
 import os
 from collections.abc import Iterable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
-from posteriax._internal.memory import SCANNED_VALUES, fitting
+from posteriax._internal.memory import SCANNED_VALUES, Inputs, fitting
+
+KeyLike = int | np.integer | jax.Array  # what users give as a key
 
 
 def check_positive(name: str, value: float) -> None:
@@ -22,13 +24,13 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
 
 
-def check_count(name: str, value: Any) -> int:
+def check_count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     return int(value)
 
 
-def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
     """Raise unless `value` is one of the allowed words.
 
     >>> check_choice("over", "layer", ("leaf", "network"))
@@ -40,7 +42,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
         raise ValueError(f"{name} must be {', '.join(first)} or {last}, got {value!r}")
 
 
-def as_key(key: Any) -> jax.Array:
+def as_key(key: KeyLike) -> jax.Array:
     """A JAX key from an int or a JAX key."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         return jax.random.key(int(key))
@@ -51,7 +53,7 @@ def as_key(key: Any) -> jax.Array:
     raise TypeError(f"key must be an int or a JAX key such as jax.random.key(0), got {key!r}")
 
 
-def check_inputs(x: Any) -> Any:
+def check_inputs(x: Inputs) -> Inputs:
     """`x` as a pytree of numeric, finite host arrays that share a leading axis of at least one example."""
     arrays = jax.tree.map(lambda leaf: _numeric("x", leaf), x)
     leaves = jax.tree.leaves(arrays)
@@ -68,11 +70,11 @@ def check_inputs(x: Any) -> Any:
     return arrays
 
 
-def check_targets(y: Any) -> np.ndarray:
+def check_targets(y: ArrayLike) -> np.ndarray:
     return _numeric("y", y)
 
 
-def check_data(data: Any) -> tuple[Any, np.ndarray]:
+def check_data(data: object) -> tuple[Inputs, np.ndarray]:
     """`(x, y)` with as many targets as inputs."""
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         given = f"{type(data).__name__} of {len(data)}" if isinstance(data, (tuple, list)) else type(data).__name__
@@ -85,7 +87,7 @@ def check_data(data: Any) -> tuple[Any, np.ndarray]:
     return x, y
 
 
-def check_weights(weight: Any, n: int) -> np.ndarray:
+def check_weights(weight: ArrayLike, n: int) -> np.ndarray:
     """A weight of at least 0 for each of `n` examples, not all 0, in single precision."""
     array = _numeric("weight", weight)
     if array.shape != (n,):
@@ -100,7 +102,7 @@ def check_weights(weight: Any, n: int) -> np.ndarray:
     return single
 
 
-def _numeric(name: str, value: Any) -> np.ndarray:
+def _numeric(name: str, value: ArrayLike) -> np.ndarray:
     if isinstance(value, (str, bytes, os.PathLike)):
         raise TypeError(f"{name} must be an array of numbers, got {type(value).__name__}")
     array = value if isinstance(value, np.memmap) else np.asarray(value)  # a memory map stays one
@@ -118,8 +120,8 @@ def _check_finite(name: str, array: np.ndarray) -> None:
     for start in range(0, len(array) if array.ndim else 1, rows):
         bad = ~np.isfinite(array[start : start + rows] if array.ndim else array)
         if bad.any():
-            place = np.argwhere(bad)[0]
-            first = first or tuple(int(i) for i in (start + place[0], *place[1:])) if array.ndim else ()
+            row, *rest = (int(i) for i in np.argwhere(bad)[0]) if array.ndim else (0,)
+            first = first or (start + row, *rest) if array.ndim else ()
             count += int(bad.sum())
     if count:
         raise ValueError(f"{name} has {count} non-finite values, the first at index {first}")

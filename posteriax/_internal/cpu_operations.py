@@ -1,22 +1,7 @@
-"""Convolutions in the form that XLA compiles well for CPUs.
+"""Operations in the form that XLA compiles well for CPUs: convolutions, max-pooling's gradient, narrow products.
 
-XLA has fast, multi-threaded convolutions for CPUs, but only for channels-last images and kernels (NHWC, HWIO). It
-rearranges other layouts at the top level of a program, but not inside loops, where all steps of a run are: there it
-uses plain nested loops, 20 to 100 times slower. Every gradient with respect to a kernel has such a layout.
-
-`faster_convolution` replaces a convolution by the same one in the fast layout or, if its output has few positions and
-that is faster, by one product of matrices for each of them. Results differ by rounding only.
-
-The gradient of max-pooling in a form that XLA compiles well for CPUs.
-
-XLA scatters the gradient of each window to its largest entry one at a time. If windows do not overlap, comparing all
-entries with the place of the largest does the same in vector instructions: 3 to 5 times faster.
-
-Gradients of weights with few outputs, in the form that XLA computes fast on CPUs.
-
-The gradient of a dense layer's weights is a product over all examples, (inputs, N) x (N, outputs). With few outputs, as
-in the last layer of most networks, XLA takes 2 to 5 times as long for a result of shape (inputs, outputs) as for its
-transpose, and turns a transposed product into the slow one by itself. A barrier keeps it from doing so.
+Each function takes an operation of a traced program and returns what to call in its place, or None to keep it. Results
+differ by rounding only. `cpu_tuning` decides which are used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +16,24 @@ from jax import lax
 from jax.extend.core import JaxprEqn
 from jax.extend.core.primitives import conv_general_dilated_p
 
+Replacement = Callable[..., jax.Array]  # takes the operands of the operation
+OperationParams = Mapping[str, Any]
+
+NARROW = 16  # outputs; from 32 on there is no difference
+LONG = 256  # examples; products over fewer take microseconds
 MOST_POSITIONS = 121  # of an output computed by products, one for each: the gradient of an 11 x 11 kernel
 
 
-def faster_convolution(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
-    """What to call in place of a convolution; None if it is best as it is."""
+def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
+    """What to call in place of a convolution; None if it is best as it is.
+
+    XLA has fast, multi-threaded convolutions for CPUs, but only for channels-last images and kernels (NHWC, HWIO). It
+    rearranges other layouts at the top level of a program, but not inside loops, where all steps of a run are: there
+    it uses plain nested loops, 20 to 100 times slower. Every gradient with respect to a kernel has such a layout.
+
+    The replacement is the same convolution in the fast layout or, if its output has few positions and that is faster,
+    one product of matrices for each of them.
+    """
     params = eqn.params
     x, kernel, out = (cast(jax.core.ShapedArray, v.aval) for v in (*eqn.invars, *eqn.outvars))
     if not (jnp.issubdtype(x.dtype, jnp.floating) and x.dtype == kernel.dtype == out.dtype and out.size and x.size):
@@ -53,7 +51,7 @@ def _channels_last_numbers(rank: int) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(images, kernel, images)
 
 
-def _channels_last(x: jax.Array, kernel: jax.Array, *, params: Mapping[str, Any]) -> jax.Array:
+def _channels_last(x: jax.Array, kernel: jax.Array, *, params: OperationParams) -> jax.Array:
     """The same convolution of rearranged operands."""
     (batch, channels, *spatial), (outs, ins, *window), out = params["dimension_numbers"]
     y = conv_general_dilated_p.bind(
@@ -62,12 +60,12 @@ def _channels_last(x: jax.Array, kernel: jax.Array, *, params: Mapping[str, Any]
         **{**params, "dimension_numbers": _channels_last_numbers(x.ndim)},
     )
     order = [0] * x.ndim  # of y's axes (batch, *spatial, channels) in the result
-    for axis, place in zip((0, x.ndim - 1, *range(1, x.ndim - 1)), out, strict=True):
-        order[place] = axis
+    for axis, result_axis in zip((0, x.ndim - 1, *range(1, x.ndim - 1)), out, strict=True):
+        order[result_axis] = axis
     return y.transpose(order)
 
 
-def _products_are_faster(params: Mapping[str, Any], kernel: Sequence[int], out: Sequence[int]) -> bool:
+def _products_are_faster(params: OperationParams, kernel: Sequence[int], out: Sequence[int]) -> bool:
     """Whether `_products` applies and is faster: by a measured rule (docs/decisions, convolutions)."""
     numbers = params["dimension_numbers"]
     positions = prod(out[axis] for axis in numbers.out_spec[2:])
@@ -79,10 +77,10 @@ def _products_are_faster(params: Mapping[str, Any], kernel: Sequence[int], out: 
     return positions == 1 or params["batch_group_count"] > 1 or any(step > 1 for step in params["rhs_dilation"])
 
 
-def _products(x: jax.Array, kernel: jax.Array, *, params: Mapping[str, Any]) -> jax.Array:
+def _products(x: jax.Array, kernel: jax.Array, *, params: OperationParams) -> jax.Array:
     """One product of matrices for each position of the output.
 
-    The gradient with respect to a kernel is a convolution whose window is a whole image and whose output has the
+    The gradient with respect to a kernel is a convolution whose window is an entire image and whose output has the
     kernel's few positions: for each, a product of the shifted inputs with the gradients of the outputs, over all
     examples and positions of the image.
     """
@@ -96,51 +94,59 @@ def _products(x: jax.Array, kernel: jax.Array, *, params: Mapping[str, Any]) -> 
     counts = [(n - span) // step + 1 for n, span, step in zip(x.shape[1:-1], spans, strides, strict=True)]
     flat_kernel = kernel.reshape(-1, groups, kernel.shape[-1] // groups)
 
-    def at(place: tuple[int, ...]) -> jax.Array:
-        first = [i * step for i, step in zip(place, strides, strict=True)]
+    def at(position: tuple[int, ...]) -> jax.Array:
+        first = [i * step for i, step in zip(position, strides, strict=True)]
         last = [i + span for i, span in zip(first, spans, strict=True)]
         part = lax.slice(x, (0, *first, 0), (x.shape[0], *last, x.shape[-1]), (1, *params["rhs_dilation"], 1))
         part = part.reshape(len(flat_kernel), groups, -1)
         by_group = jnp.einsum("kgb,kgo->bgo", part, flat_kernel, precision=params["precision"])
         return by_group.reshape(by_group.shape[0], -1)
 
-    y = jnp.stack([at(place) for place in product(*map(range, counts))])  # (positions, batch, outputs)
+    y = jnp.stack([at(position) for position in product(*map(range, counts))])  # (positions, batch, outputs)
     y = y.reshape(*counts, *y.shape[1:])
     order = [0] * y.ndim
-    for axis, place in zip((y.ndim - 2, y.ndim - 1, *range(y.ndim - 2)), out, strict=True):
-        order[place] = axis
+    for axis, result_axis in zip((y.ndim - 2, y.ndim - 1, *range(y.ndim - 2)), out, strict=True):
+        order[result_axis] = axis
     return y.transpose(order)
 
 
-def faster_max_pool_gradient(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
-    """What to call in place of a max-pooling's gradient; None if its windows overlap or are padded."""
+def faster_max_pool_gradient(eqn: JaxprEqn) -> Replacement | None:
+    """What to call in place of a max-pooling's gradient; None if its windows overlap or are padded.
+
+    XLA scatters the gradient of each window to its largest entry one at a time. If windows do not overlap, comparing
+    all entries with the position of the largest does the same in vector instructions: 3 to 5 times faster.
+    """
     params = eqn.params
     if params["select_prim"] is not lax.ge_p or params["window_strides"] != params["window_dimensions"]:
         return None
-    return None if any(sum(map(abs, pad)) for pad in params["padding"]) else partial(_to_the_largest, params=params)
+    return (
+        None if any(sum(map(abs, pad)) for pad in params["padding"]) else partial(_gradient_at_largest, params=params)
+    )
 
 
-def _to_the_largest(gradient: jax.Array, x: jax.Array, *, params: Mapping[str, Any]) -> jax.Array:
+def _gradient_at_largest(gradient: jax.Array, x: jax.Array, *, params: OperationParams) -> jax.Array:
     """Each window's gradient at its first largest entry, 0 elsewhere."""
     window = params["window_dimensions"]
     covered = x[tuple(slice(n * length) for n, length in zip(gradient.shape, window, strict=True))]
     shape = [part for n, length in zip(gradient.shape, window, strict=True) for part in (n, length)]
     inside = tuple(range(1, 2 * x.ndim, 2))  # the axes within windows
-    place = jnp.arange(prod(window)).reshape([n for length in window for n in (1, length)])
+    position = jnp.arange(prod(window)).reshape([n for length in window for n in (1, length)])
     windows = covered.reshape(shape)
     # not less, instead of equal: a window with a NaN still passes its gradient on, so that it stays visible
     largest = ~(windows < windows.max(axis=inside, keepdims=True))
-    first = jnp.where(largest, place, place.size).min(axis=inside, keepdims=True)
-    spread = jnp.where(place == first, gradient.reshape(first.shape), 0).reshape(covered.shape)
+    first = jnp.where(largest, position, position.size).min(axis=inside, keepdims=True)
+    spread = jnp.where(position == first, gradient.reshape(first.shape), 0).reshape(covered.shape)
     return jnp.pad(spread, [(0, n - m) for n, m in zip(x.shape, covered.shape, strict=True)])
 
 
-NARROW = 16  # outputs; from 32 on there is no difference
-LONG = 256  # examples; products over fewer take microseconds
+def faster_narrow_product(eqn: JaxprEqn) -> Replacement | None:
+    """What to call in place of a product of a narrow matrix and a wide one over the rows of the wide one, else None.
 
-
-def faster_narrow_product(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
-    """What to call in place of a product of a narrow matrix and a wide one over the rows of the wide one, else None."""
+    The gradient of a dense layer's weights is a product over all examples, (inputs, N) x (N, outputs). With few
+    outputs, as in the last layer of most networks, XLA takes 2 to 5 times as long for a result of shape (inputs,
+    outputs) as for its transpose, and turns a transposed product into the slow one by itself. A barrier keeps it from
+    doing so.
+    """
     shapes = [v.aval.shape for v in eqn.invars]  # type: ignore[attr-defined]
     over, batch = eqn.params["dimension_numbers"]
     if any(len(shape) != 2 for shape in shapes) or any(map(len, batch)) or any(len(axes) != 1 for axes in over):

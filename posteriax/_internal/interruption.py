@@ -4,6 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 
@@ -41,7 +42,7 @@ def listen() -> Iterator[Stop]:
         return
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def on_signal(number: int, frame: Any) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         stop.asked = True
         signal.signal(number, previous[signal.Signals(number)])
 

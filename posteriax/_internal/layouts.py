@@ -15,5 +15,5 @@ def divided() -> bool:
 
 
 def whole_everywhere(array: jax.Array) -> jax.Array:
-    """The same array; in a program that is divided, computed as a whole on every device."""
+    """The same array; in a divided program, computed in full on every device."""
     return jax.lax.with_sharding_constraint(array, P()) if divided() else array

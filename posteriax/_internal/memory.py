@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+Compiled = jax.stages.Compiled
+Inputs = Any  # an array, or a pytree of arrays, with a leading axis of examples
+
 MB = 2**20
 
 WORKING_BYTES = 256 * MB  # of a compiled program over draws and examples: predictions, attacks
@@ -28,26 +31,27 @@ PATCH_VALUES = 2**22  # of a convolution's patches, many times larger than the i
 CURVATURE_BYTES = 256 * MB  # of a layer's patches and pushed vectors
 COVARIANCE_BYTES = 64 * MB  # of draws added to a covariance at once
 PRODUCT_MATRIX_BYTES = 2048 * MB  # of all draws' product matrices; beyond it, an error
+MATRIX_BYTES = 2048 * MB  # of one covariance or correlation matrix; beyond it, an error
 
 
-def fitting(budget: int, each: int, most: int | None = None) -> int:
+def fitting(budget: int, item_size: int, most: int | None = None) -> int:
     """How many items of that size fit into a budget: at least one, and at most `most`.
 
     >>> fitting(100, 30), fitting(100, 1000), fitting(100, 1, most=5)
     (3, 1, 5)
     """
-    count = max(1, budget // max(each, 1))
+    count = max(1, budget // max(item_size, 1))
     return count if most is None else max(1, min(count, most))
 
 
 class ChunkPlan(NamedTuple):
     """A compiled program over `draws` draws and `rows` examples at once."""
 
-    run: Any
+    run: Compiled
     draws: int
     rows: int
 
-    def chunks(self, inputs: Any) -> Iterator[tuple[int, Any]]:
+    def chunks(self, inputs: Inputs) -> Iterator[tuple[int, Inputs]]:
         """Chunks of examples and where each starts; the last repeats its last example to fill the shape."""
         n = jax.tree.leaves(inputs)[0].shape[0]
         for start in range(0, n, self.rows):
@@ -60,7 +64,7 @@ class ChunkPlan(NamedTuple):
 
 
 def plan_chunks(
-    compiled: Callable[[int, int], tuple[Any, int]],
+    compiled: Callable[[int, int], tuple[Compiled, int]],
     *,
     draws: int,
     examples: int,
@@ -76,21 +80,48 @@ def plan_chunks(
         couples_examples: whether the network looks at its whole batch; it then gets all examples at once, whatever the
             memory. Asked only if examples would be cut.
     """
-    whole = examples > EXAMPLES_AT_ONCE and couples_examples()
-    rows = examples if whole else min(examples, EXAMPLES_AT_ONCE)
+    coupled = examples > EXAMPLES_AT_ONCE and couples_examples()
+    rows = examples if coupled else min(examples, EXAMPLES_AT_ONCE)
     draws = fitting(WORKING_BYTES, 8 * draw_bytes, draws)  # drawing needs a few copies
     while True:
         run, needed = compiled(draws, rows)
-        if needed <= WORKING_BYTES // 2 or (draws == 1 and (rows == 1 or whole)):
+        if needed <= WORKING_BYTES // 2 or (draws == 1 and (rows == 1 or coupled)):
             return ChunkPlan(run, draws, rows)
-        whole = whole or (rows == examples and couples_examples())
-        if rows > 1 and not whole:
+        coupled = coupled or (rows == examples and couples_examples())
+        if rows > 1 and not coupled:
             rows = -(-rows // 2)
         else:
             draws = -(-draws // 2)
 
 
-def needed_bytes(run: Any) -> int:
+def needed_bytes(run: Compiled) -> int:
     """What a compiled program needs beside its inputs; 0 where the compiler does not say."""
     analysis = run.memory_analysis()
     return 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+
+
+def as_bytes(count: float) -> str:
+    """A size in bytes, for people.
+
+    >>> as_bytes(8 * 313_600**2)
+    '787 GB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.0f} TB"
+
+
+def check_size(what: str, entries: int, instead: str, *, limit: int = MATRIX_BYTES) -> None:
+    """Refuse to form an entries x entries matrix that is too large.
+
+    Raises:
+        ValueError: stating the size it would need.
+    """
+    needed = 8 * int(entries) ** 2
+    if needed > limit:
+        raise ValueError(
+            f"{what} would be a {int(entries):,} x {int(entries):,} matrix of {as_bytes(needed)} (limit "
+            f"{as_bytes(limit)}): {instead}"
+        )

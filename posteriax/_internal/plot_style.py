@@ -3,9 +3,19 @@
 A method has the same colour in every figure; the palette (Okabe and Ito) is colour-blind safe.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+    import matplotlib.image
+
+Figure: TypeAlias = "matplotlib.figure.Figure"
+Axes: TypeAlias = "matplotlib.axes.Axes"
 
 PALETTE = (  # the last two are Tol's
     "#0072B2",
@@ -21,7 +31,7 @@ PALETTE = (  # the last two are Tol's
 )
 
 
-def colours(names: Any) -> dict[str, str]:
+def colours(names: Iterable[str]) -> dict[str, str]:
     """A colour for each method, by its position in the list.
 
     >>> colours(["VI", "HMC"])["HMC"]
@@ -30,7 +40,7 @@ def colours(names: Any) -> dict[str, str]:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """Matplotlib's pyplot, or an error that says how to install it."""
     try:
         import matplotlib.pyplot as plt
@@ -39,7 +49,7 @@ def pyplot() -> Any:
     return plt
 
 
-def subplots(rows: int, columns: int, width: float, height: float, **settings: Any) -> tuple[Any, np.ndarray]:
+def subplots(rows: int, columns: int, width: float, height: float, **settings: Any) -> tuple[Figure, np.ndarray]:
     """A figure and its axes, (rows, columns); width and height of each panel are in inches."""
     plt = pyplot()
     size = (width * columns, height * rows)
@@ -49,20 +59,25 @@ def subplots(rows: int, columns: int, width: float, height: float, **settings: A
     return figure, axes
 
 
-def heat_map(axis: Any, values: np.ndarray, *, limit: float | None = None, title: str = "") -> Any:
+def heat_map(
+    axis: Axes, values: np.ndarray, *, limit: float | None = None, title: str = ""
+) -> "matplotlib.image.AxesImage":
     """A matrix as an image: dark to light or, with a `limit`, blue to red from -limit to limit."""
-    signed = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} if limit is not None else {"cmap": "cividis"}
-    image = axis.imshow(values, interpolation="nearest", aspect="auto", **signed)
+    signed: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} if limit is not None else {}
+    style = signed or {"cmap": "cividis"}
+    image = axis.imshow(values, interpolation="nearest", aspect="auto", **style)
     axis.spines[["top", "right"]].set_visible(True)
     if title:
         axis.set_title(title, fontsize="medium")
     return image
 
 
-def legend_below(figure: Any, *axes: Any, columns: int) -> None:
+def legend_below(figure: Figure, *axes: Axes, columns: int) -> None:
     """One legend below all panels, with each label once; nothing if there are none."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axis in axes:
-        found |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    if found:
-        figure.legend(found.values(), found, loc="outside lower center", ncol=columns, fontsize="small", frameon=False)
+        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if handles:
+        figure.legend(
+            handles.values(), handles, loc="outside lower center", ncol=columns, fontsize="small", frameon=False
+        )

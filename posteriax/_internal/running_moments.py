@@ -6,14 +6,16 @@ row.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+T = TypeVar("T")  # a pytree of arrays
 
-def add_value(mean: Any, variance: Any, value: Any, share: jax.Array) -> tuple[Any, Any]:
+
+def add_value(mean: T, variance: T, value: T, share: jax.Array) -> tuple[T, T]:
     """Mean and variance with one more value, by Welford's update; trees of arrays, for programs that JAX traces.
 
         d = value - mean,   mean <- mean + share d,   variance <- (1 - share) (variance + share d^2)
@@ -30,14 +32,14 @@ def add_value(mean: Any, variance: Any, value: Any, share: jax.Array) -> tuple[A
     >>> float(mean), round(float(variance), 3)
     (3.0, 2.667)
     """
-    apart = jax.tree.map(jnp.subtract, value, mean)
-    new_mean = jax.tree.map(lambda m, d: m + share.astype(m.dtype) * d, mean, apart)
+    difference = jax.tree.map(jnp.subtract, value, mean)
+    new_mean = jax.tree.map(lambda m, d: m + share.astype(m.dtype) * d, mean, difference)
 
-    def spread(v: jax.Array, d: jax.Array) -> jax.Array:
-        own = share.astype(v.dtype)
-        return (1 - own) * (v + own * d * d)
+    def updated(v: jax.Array, d: jax.Array) -> jax.Array:
+        s = share.astype(v.dtype)
+        return (1 - s) * (v + s * d * d)
 
-    return new_mean, jax.tree.map(spread, variance, apart)
+    return new_mean, jax.tree.map(updated, variance, difference)
 
 
 def mean_and_variance(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -51,9 +53,9 @@ def mean_and_variance(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndar
     ([3.0, 5.0], [2.667, 0.0])
     """
     shape, count, origin, sums, squares = _accumulate(blocks, lambda rows: np.square(rows).sum(axis=0))
-    apart = sums / count
-    variance = np.maximum(squares / count - np.square(apart), 0.0)
-    return (origin + apart).reshape(shape), variance.reshape(shape)
+    shift = sums / count
+    variance = np.maximum(squares / count - np.square(shift), 0.0)
+    return (origin + shift).reshape(shape), variance.reshape(shape)
 
 
 def mean_and_covariance(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

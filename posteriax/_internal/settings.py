@@ -50,7 +50,7 @@ def to_plain(value: Any) -> Any:
     {'kind': 'priors.Normal', 'scale': 0.3, 'loc': 0.0}
     """
     if isinstance(value, Mapping):
-        return {"kind": "by path", "patterns": {pattern: to_plain(one) for pattern, one in value.items()}}
+        return {"kind": "by path", "patterns": {pattern: to_plain(setting) for pattern, setting in value.items()}}
     if isinstance(value, Savable):
         return value.to_plain()
     if isinstance(value, dist.Distribution):
@@ -78,7 +78,7 @@ def from_plain(plain: Any) -> Any:
     plain = dict(plain)
     kind = plain.pop("kind")
     if kind == "by path":
-        return {pattern: from_plain(one) for pattern, one in plain["patterns"].items()}
+        return {pattern: from_plain(setting) for pattern, setting in plain["patterns"].items()}
     if kind.startswith("numpyro.") and (known := _numpyro_class(kind.removeprefix("numpyro."))):
         return known(**{key: np.asarray(v) for key, v in plain.items()})
     if kind not in _CLASSES:
@@ -91,12 +91,12 @@ def from_plain(plain: Any) -> Any:
 
 def _numpyro_class(name: str) -> Any:
     """The NumPyro distribution of that name, if its arguments are arrays and all of them define it; otherwise None."""
-    found: Any = getattr(dist, name, None)
-    if not (isinstance(found, type(dist.Distribution)) and issubclass(found, dist.Distribution)):
+    known: Any = getattr(dist, name, None)
+    if not (isinstance(known, type(dist.Distribution)) and issubclass(known, dist.Distribution)):
         return None
-    arguments = {n: a.default for n, a in inspect.signature(found).parameters.items() if n != "validate_args"}
+    arguments = {n: a.default for n, a in inspect.signature(known).parameters.items() if n != "validate_args"}
     alternatives = None in arguments.values()  # one of several, as a covariance or its inverse
-    return found if set(arguments) == set(found.arg_constraints) and not alternatives else None
+    return known if set(arguments) == set(known.arg_constraints) and not alternatives else None
 
 
 def _number(value: Any) -> Any:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,15 @@ from safetensors import SafetensorError, safe_open
 from posteriax._internal.atomic_file import whole_file
 
 Arrays = dict[str, np.ndarray]
+
+
+class WritableArray(Protocol):
+    """An array to write: in memory, or one that yields its parts in order with `pieces()`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
 
 
 @dataclass(frozen=True)
@@ -32,13 +41,13 @@ class FileArray:
 
     def read(self, first: int, last: int) -> np.ndarray:
         """Entries `first` to `last` of the leading axis."""
-        each = math.prod(self.shape[1:])
-        offset = self.offset + first * each * self.dtype.itemsize
-        flat = np.fromfile(self.path, self.dtype, (last - first) * each, offset=offset)
+        entry_size = math.prod(self.shape[1:])
+        offset = self.offset + first * entry_size * self.dtype.itemsize
+        flat = np.fromfile(self.path, self.dtype, (last - first) * entry_size, offset=offset)
         return flat.reshape(last - first, *self.shape[1:])
 
 
-def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) -> str:
+def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, WritableArray]) -> str:
     """Write a file and return its digest. If that raises OSError, the previous file is untouched.
 
     Arrays that are not in memory (:class:`StoredDraws`) are written piece by piece.
@@ -47,7 +56,7 @@ def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, Any]) 
     order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps arrays aligned
     with whole_file(path) as file:
         file.write(_header("0" * 64, text, arrays, order))
-        digests = {name: _digest_of(name, arrays[name], file) for name in order}
+        digests = {name: _array_digest(name, arrays[name], file) for name in order}
         digest = _joint_digest(text, digests)
         file.seek(0)
         file.write(_header(digest, text, arrays, order))
@@ -86,7 +95,7 @@ def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[st
     digest, _, text = metadata.get("posteriax", "").partition(" ")
     if not text:
         raise error(f"{path} is a safetensors file, but was not written by posteriax")
-    digests = {name: _digest_of(name, array) for name, array in arrays.items()}
+    digests = {name: _array_digest(name, array) for name, array in arrays.items()}
     if _joint_digest(text, digests) != digest:
         raise error(f"{path} was damaged or altered after it was written: its digest does not match")
     about = json.loads(text)
@@ -104,7 +113,7 @@ _LETTERS = {
 }
 
 
-def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str]) -> bytes:
+def _header(digest: str, text: str, arrays: Mapping[str, WritableArray], order: list[str]) -> bytes:
     """Safetensors: the length of a JSON header, the header, then the arrays in order.
 
     posteriax stores its metadata in a single entry, since several are read back in random order.
@@ -120,7 +129,7 @@ def _header(digest: str, text: str, arrays: Mapping[str, Any], order: list[str])
     return len(content).to_bytes(8, "little") + content
 
 
-def _digest_of(name: str, array: Any, file: IO[bytes] | None = None) -> bytes:
+def _array_digest(name: str, array: WritableArray, file: IO[bytes] | None = None) -> bytes:
     """The digest of an array; its bytes are also written to `file`, if given."""
     digest = hashlib.sha256(f"{name} {array.dtype} {tuple(array.shape)}".encode())
     for piece in _pieces(array):
@@ -130,12 +139,12 @@ def _digest_of(name: str, array: Any, file: IO[bytes] | None = None) -> bytes:
     return digest.digest()
 
 
-def _pieces(array: Any) -> Iterator[Any]:
+def _pieces(array: WritableArray) -> Iterator[memoryview | bytes]:
     """The bytes of an array, in order."""
     parts = array.pieces() if hasattr(array, "pieces") else [array]
     for part in parts:
-        whole = np.ascontiguousarray(part)
-        yield whole.view(np.uint8).data if whole.size else b""
+        contiguous = np.ascontiguousarray(part)
+        yield contiguous.view(np.uint8).data if contiguous.size else b""
 
 
 def _joint_digest(text: str, digests: Mapping[str, bytes]) -> str:

@@ -15,8 +15,8 @@ def rise_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> rise.round(2).tolist(), error.round(2).tolist()
     ([1.0], [0.0])
     """
-    each = values.shape[1] // PARTS
-    means = values[:, values.shape[1] - PARTS * each :].reshape(len(values), PARTS, each).mean(axis=2)
+    length = values.shape[1] // PARTS
+    means = values[:, values.shape[1] - PARTS * length :].reshape(len(values), PARTS, length).mean(axis=2)
     time = (np.arange(PARTS) - (PARTS - 1) / 2) / PARTS
     rise = means @ time / np.sum(time**2)
     residuals = means - means.mean(axis=1, keepdims=True) - rise[:, None] * time

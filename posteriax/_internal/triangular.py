@@ -34,8 +34,8 @@ def factor(log_diagonal: jax.Array, lower: jax.Array) -> jax.Array:
     """
     size = log_diagonal.shape[0]
     rows, columns = np.tril_indices(size, -1)
-    places = jnp.eye(size, dtype=lower.dtype).at[rows, columns]
-    unit = places.set(lower, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds")
+    below = jnp.eye(size, dtype=lower.dtype).at[rows, columns]
+    unit = below.set(lower, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds")
     return jnp.exp(log_diagonal)[:, None] * unit
 
 

@@ -1,11 +1,9 @@
 """Ablations that show where a posterior stores its information: in its means or in its variances."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.checks import as_key
+from posteriax._internal.checks import KeyLike, as_key
 from posteriax.analysis.leaves import change_leaves
 from posteriax.networks.leaf import Leaf
 from posteriax.posterior.posterior import Posterior
@@ -29,11 +27,10 @@ def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
     >>> float(abs(px.analysis.zero_mean(posterior, "weight").mean.weight).max())
     0.0
     """
-
     return change_leaves(posterior, leaves, lambda _, mean, scale: (jnp.zeros_like(mean), scale))
 
 
-def permute(posterior: Posterior, leaves: str = "**", *, key: Any = 0) -> VariationalPosterior:
+def permute(posterior: Posterior, leaves: str = "**", *, key: KeyLike = 0) -> VariationalPosterior:
     """The posterior with the standard deviations of every weight shuffled within its leaf; the means stay.
 
     If predictions become useless, those leaves stored their information in their variances.

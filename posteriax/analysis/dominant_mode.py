@@ -6,12 +6,11 @@ than there are draws, and the criterion's penalty would decide alone. (Farquhar 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,7 @@ class DominantMode:
     dimensions: int
     explained: float
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """The criterion by number of components; returns the figure."""
         figure, ((axis,),) = subplots(1, 1, 3.6, 2.8)
         axis.plot(np.arange(1, len(self.bic) + 1), self.bic, "o-", color=PALETTE[0])
@@ -52,8 +51,8 @@ def dominant_mode(draws: np.ndarray, most: int = 5, dimensions: int = 5, *, seed
 
     >>> rng = np.random.default_rng(0)
     >>> draws = rng.normal(size=(300, 20)) + np.where(np.arange(300) < 200, 0.0, 9.0)[:, None]
-    >>> found = dominant_mode(draws)
-    >>> found.components, len(found.members), int(found.members.max())
+    >>> mode = dominant_mode(draws)
+    >>> mode.components, len(mode.members), int(mode.members.max())
     (2, 200, 199)
     """
     try:

@@ -1,12 +1,11 @@
 """The signal-to-noise ratios of gradients that a run recorded. (Swiatkowski et al. 2020, section 3.2)"""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from posteriax._internal.leaf_paths import leaf_paths
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.run.gradient_noise import FIELD
@@ -28,7 +27,7 @@ class GradientSignal:
     plain: dict[str, np.ndarray]
     pooled: dict[str, np.ndarray]
 
-    def plot(self, ending: str = "") -> Any:
+    def plot(self, ending: str = "") -> Figure:
         """The pooled ratio during training, one line per leaf whose path ends in `ending`; returns the figure."""
         chosen = {name: values for name, values in self.pooled.items() if name.endswith(ending)}
         if not chosen:
@@ -74,5 +73,5 @@ def gradient_noise(posterior: Posterior) -> GradientSignal:
     steps = np.asarray(trace[f"{FIELD}_step"])
     if len(names) != values.shape[1]:
         raise ValueError(f"the run recorded {values.shape[1]} leaves of gradients, but the posterior has {len(names)}")
-    of = lambda kind: {name: values[:, i, kind] for i, name in enumerate(names)}  # noqa: E731
-    return GradientSignal(steps, of(0), of(1), of(2))
+    paper, plain, pooled = ({name: values[:, i, kind] for i, name in enumerate(names)} for kind in range(3))
+    return GradientSignal(steps, paper, plain, pooled)

@@ -6,10 +6,8 @@ To second order, the noise of a weight costs half its kappa: weights with a smal
 phase transition of variance networks begins when weights with kappa above 10^1.5 appear. (Neklyudov et al. 2018,
 section 5, eq. 16)
 
-The diagonal of the Hessian of the negative log-likelihood, without the Hessian.
-
-A weight w_kc of a dense layer or a convolution enters the pre-activations b linearly, through the inputs a at each
-position p of example n:  b_npc = sum_k a_npk w_kc. So exactly
+The diagonal of the Hessian is computed without the Hessian. A weight w_kc of a dense layer or a convolution enters the
+pre-activations b linearly, through the inputs a at each position p of example n:  b_npc = sum_k a_npk w_kc. So exactly
 
     d2L / dw_kc^2  =  sum_n sum_pq a_npk a_nqk  d2L / (db_npc db_nqc)
 
@@ -23,16 +21,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.memory import CURVATURE_BYTES, fitting
-from posteriax._internal.plot_style import PALETTE, subplots
-from posteriax.analysis.leaves import chosen_weights, mean_of, require_variational, with_leaf
-from posteriax.data.batches import Batch
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
+from posteriax.analysis.leaves import chosen_weights, member_mean, require_variational, with_leaf
+from posteriax.data.batches import Batch, Data, Inputs
 from posteriax.families.arrays.layer_product import LayerProduct, apply_with_perturbations
 from posteriax.networks.leaf import Leaf
 from posteriax.networks.tracing.uses import Use, find_uses, spec_of_example
@@ -40,6 +38,9 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Problem
 
 SMALLEST = 1e-25  # plotted in place of 0
+MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
+AT_ONCE = 16  # products in one vmap
+EXAMPLES = 100  # at most, in one chunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,24 +65,25 @@ class Kappa(Mapping[str, np.ndarray]):
         """The |kappa| that a share `keep` of all weights reaches; fewer weights, if the others have a kappa of 0."""
         if not 0.0 < keep <= 1.0:
             raise ValueError(f"keep must lie in (0, 1], got {keep}")
-        values = np.concatenate([np.abs(own).reshape(-1) for own in self.leaves.values()])
+        values = np.concatenate([np.abs(kappas).reshape(-1) for kappas in self.leaves.values()])
         if keep == 1.0:
             return 0.0
         positive = values[values > 0]
         smallest = positive.min() if positive.size else np.inf
         return float(max(np.quantile(values, 1.0 - keep, method="higher"), smallest))
 
-    def plot(self, threshold: float | None = None) -> Any:
+    def plot(self, threshold: float | None = None) -> Figure:
         """Histograms of log10 |kappa| by leaf; returns the figure. Zeros are omitted, and counted in the legend."""
         figure, ((axis,),) = subplots(1, 1, 5.0, 3.2)
-        logs = {name: np.log10(np.maximum(np.abs(own).reshape(-1), SMALLEST)) for name, own in self.leaves.items()}
-        shown = {name: own[own > np.log10(SMALLEST)] for name, own in logs.items()}
+        logs = {name: np.log10(np.maximum(np.abs(k).reshape(-1), SMALLEST)) for name, k in self.leaves.items()}
+        shown = {name: values[values > np.log10(SMALLEST)] for name, values in logs.items()}
         everything = np.concatenate(list(shown.values()))
         bins = np.linspace(everything.min(), everything.max() + 1e-9, 61) if everything.size else 10
-        for i, (name, own) in enumerate(shown.items()):
-            zeros = len(logs[name]) - len(own)
+        for i, (name, values) in enumerate(shown.items()):
+            zeros = len(logs[name]) - len(values)
             label = name + (f" ({zeros:,} of {len(logs[name]):,} are 0)" if zeros else "")
-            axis.hist(own, bins=bins, histtype="stepfilled", alpha=0.5, color=PALETTE[i % len(PALETTE)], label=label)
+            colour = PALETTE[i % len(PALETTE)]
+            axis.hist(values, bins=bins, histtype="stepfilled", alpha=0.5, color=colour, label=label)
         if threshold is not None:
             axis.axvline(np.log10(threshold), color="0.2", linewidth=1)
             axis.text(np.log10(threshold), axis.get_ylim()[1], " threshold", va="top", fontsize="small")
@@ -90,7 +92,7 @@ class Kappa(Mapping[str, np.ndarray]):
         return figure
 
 
-def kappa(posterior: Posterior, data: Any, leaves: str | Sequence[str] = "**") -> Kappa:
+def kappa(posterior: Posterior, data: Data, leaves: str | Sequence[str] = "**") -> Kappa:
     """kappa of every weight that a pattern matches.
 
     Args:
@@ -106,28 +108,23 @@ def kappa(posterior: Posterior, data: Any, leaves: str | Sequence[str] = "**") -
     >>> px.analysis.kappa(posterior, (x, y))["layers/0/weight"].shape
     (1, 8, 2)
     """
-    own = require_variational(posterior)
-    chosen = chosen_weights(own.problem, leaves)
-    found = {}
-    for leaf in chosen:
-        family = own.families[leaf.path]
-        if family.joint or family.components or leaf.path not in own.variational:
+    fitted = require_variational(posterior)
+    kappas = {}
+    for leaf in chosen_weights(fitted.problem, leaves):
+        family = fitted.families[leaf.path]
+        if family.joint or family.components or leaf.path not in fitted.variational:
             raise TypeError(f"kappa needs the variance of each weight, which {family!r} does not have")
         try:
-            variance = np.asarray(jax.vmap(family.variance)(own.variational[leaf.path]), np.float64)
+            variance = np.asarray(jax.vmap(family.variance)(fitted.variational[leaf.path]), np.float64)
         except NotImplementedError as error:
             raise TypeError(f"kappa needs the variance of each weight: {error}") from error
-        each = [curvature_diagonal(own.problem, mean_of(own, m), data, leaf) for m in range(own.members)]
-        found[leaf.path] = variance * np.stack(each)
-    return Kappa(found)
+        means = [member_mean(fitted, member) for member in range(fitted.members)]
+        curvatures = [curvature_diagonal(fitted.problem, mean, data, leaf) for mean in means]
+        kappas[leaf.path] = variance * np.stack(curvatures)
+    return Kappa(kappas)
 
 
-MOST_PRODUCTS = 20_000  # Hessian-vector products for one leaf
-AT_ONCE = 16  # products in one vmap
-EXAMPLES = 100  # at most, in one chunk
-
-
-def curvature_diagonal(problem: Problem, latents: Latents, data: Any, leaf: Leaf) -> np.ndarray:
+def curvature_diagonal(problem: Problem, latents: Latents, data: Data, leaf: Leaf) -> np.ndarray:
     """d2(-log p(D | w)) / dw^2 for every entry of a leaf, summed over the data.
 
     Args:
@@ -162,10 +159,10 @@ def curvature_diagonal(problem: Problem, latents: Latents, data: Any, leaf: Leaf
     for start in range(0, len(y), size):
         rows = np.minimum(np.arange(start, start + size), len(y) - 1)
         weight = (np.arange(start, start + size) < len(y)).astype(np.float32)
-        some_x, some_y = jax.tree.map(lambda a, r=rows: jnp.asarray(a[r]), (x, y))
-        some = Batch(some_x, some_y, jnp.asarray(weight))
+        chunk_x, chunk_y = jax.tree.map(lambda a, r=rows: jnp.asarray(a[r]), (x, y))
+        chunk = Batch(chunk_x, chunk_y, jnp.asarray(weight))
         run = partial(_by_push, problem, index, use) if by_push else partial(_by_weights, problem, index)
-        total += np.asarray(run(latents, some), np.float64)
+        total += np.asarray(run(latents, chunk), np.float64)
     return total
 
 
@@ -181,29 +178,29 @@ class _Layer(NamedTuple):
         return self.positions * self.channels
 
 
-def _layer(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> _Layer | None:
+def _layer(problem: Problem, latents: Latents, x: Inputs, index: int, use: Use) -> _Layer | None:
     """The layer, or None if the identity above does not apply to this leaf."""
     if use.primitive not in ("dot_general", "conv_general_dilated") or use.example_axis is None:
         return None
     few = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jnp.asarray(a[:0]).dtype), x)
-    found: list[_Layer] = []
+    layers: list[_Layer] = []
 
-    def patches(u: Latents, a: Any) -> jax.Array:
+    def patches(u: Latents, a: Inputs) -> jax.Array:
         met = _meet(problem, u, a, index, use)
         if not met.is_layer:
             raise ValueError("each input of the leaf must contribute to one output only")
-        own = met.patches()
-        found.append(_Layer(own.shape[1], met.channels, own.shape[2]))
-        return own
+        patches = met.patches()
+        layers.append(_Layer(patches.shape[1], met.channels, patches.shape[2]))
+        return patches
 
     try:
         jax.eval_shape(patches, latents, few)
     except (ValueError, jax.errors.UnexpectedTracerError):  # the latter: the leaf is used inside a jitted function
         return None
-    return found[0]
+    return layers[0]
 
 
-def _meet(problem: Problem, latents: Latents, x: Any, index: int, use: Use) -> LayerProduct:
+def _meet(problem: Problem, latents: Latents, x: Inputs, index: int, use: Use) -> LayerProduct:
     _, met = apply_with_perturbations(problem.network.apply, latents.network, x, {index: use}, {})
     if index not in met:
         raise ValueError("the product of the leaf with data was not found")
@@ -224,7 +221,7 @@ def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Ba
 
     _, product = jax.linearize(jax.grad(loss), jnp.zeros(shape, value.dtype))
 
-    def one(number: jax.Array) -> jax.Array:
+    def diagonal_part(number: jax.Array) -> jax.Array:
         position, channel = number // channels, number % channels
         pushed = jnp.zeros((examples, positions, channels), value.dtype).at[:, position, channel].set(1.0)
         column = met.by_position(product(met.as_product(pushed, shape)))[:, :, channel]
@@ -232,8 +229,8 @@ def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Ba
 
     def add(total: jax.Array, numbers: jax.Array) -> tuple[jax.Array, None]:
         valid = numbers < positions * channels
-        found = jax.vmap(one)(jnp.where(valid, numbers, 0)) * valid[:, None]
-        return total.at[:, numbers % channels].add(found.T), None
+        parts = jax.vmap(diagonal_part)(jnp.where(valid, numbers, 0)) * valid[:, None]
+        return total.at[:, numbers % channels].add(parts.T), None
 
     groups = jnp.arange(-(-positions * channels // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE)
     diagonal, _ = jax.lax.scan(add, jnp.zeros((inputs, channels), value.dtype), groups)
@@ -250,8 +247,8 @@ def _by_weights(problem: Problem, index: int, latents: Latents, batch: Batch) ->
 
     _, product = jax.linearize(jax.grad(loss), leaf)
 
-    def one(number: jax.Array) -> jax.Array:
+    def diagonal_entry(number: jax.Array) -> jax.Array:
         pushed = jnp.zeros(leaf.size, leaf.dtype).at[number].set(1.0)
         return product(pushed.reshape(leaf.shape)).reshape(-1)[number]
 
-    return jax.lax.map(one, jnp.arange(leaf.size), batch_size=AT_ONCE).reshape(leaf.shape)
+    return jax.lax.map(diagonal_entry, jnp.arange(leaf.size), batch_size=AT_ONCE).reshape(leaf.shape)

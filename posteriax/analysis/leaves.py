@@ -1,14 +1,9 @@
-"""Selecting leaves for an analysis, and the moments of their posterior.
-
-Draws of a posterior, a few at a time, so that memory does not grow with their number.
-
-Variational posteriors with some leaves changed, and their mean weights.
-"""
+"""The leaves of a posterior that an analysis looks at: choosing them, their moments and draws, and changing them."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +15,14 @@ from posteriax._internal.running_moments import mean_and_variance
 from posteriax.families.family import DiagonalGaussian
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
-from posteriax.posterior.draws import DrawsPosterior, blocks_of_draws
+from posteriax.posterior.draws import DrawsPosterior, StoredDraws, blocks_of_draws
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Latents, Problem
 
 DRAWS = 1000  # for moments without a closed form
+DrawnLeaf = np.ndarray | StoredDraws  # (chains, draws, ...), in memory or on disk
 
 
 class LeafMoments(NamedTuple):
@@ -44,17 +40,17 @@ def chosen_leaves(problem: Problem, leaves: str | Sequence[str]) -> list[Leaf]:
     count = len(jax.tree.leaves(problem.network.params))
     infos = problem.leaf_infos[:count]
     if not isinstance(leaves, str):
-        return [one for pattern in leaves for one in chosen_leaves(problem, pattern)]
-    wanted = choose_by_path(
+        return [leaf for pattern in leaves for leaf in chosen_leaves(problem, pattern)]
+    matches = choose_by_path(
         {"**": leaves == "**", leaves: True},
         [info.path for info in infos],
         "leaves",
         leaves=describe_leaves(problem.network.params),
     )
-    found = [info for info, chosen in zip(infos, wanted, strict=True) if chosen]
-    if len({re.sub(r"\d+", "#", info.path) for info in found}) == 1:
-        found.sort(key=lambda info: [int(n) for n in re.findall(r"\d+", info.path)])
-    return found
+    chosen = [info for info, matched in zip(infos, matches, strict=True) if matched]
+    if len({re.sub(r"\d+", "#", info.path) for info in chosen}) == 1:
+        chosen.sort(key=lambda info: [int(n) for n in re.findall(r"\d+", info.path)])
+    return chosen
 
 
 def chosen_weights(problem: Problem, leaves: str | Sequence[str]) -> list[Leaf]:
@@ -63,10 +59,10 @@ def chosen_weights(problem: Problem, leaves: str | Sequence[str]) -> list[Leaf]:
     Raises:
         ValueError: if there are none.
     """
-    found = [leaf for leaf in chosen_leaves(problem, leaves) if not leaf.is_bias]
-    if not found:
+    weights = [leaf for leaf in chosen_leaves(problem, leaves) if not leaf.is_bias]
+    if not weights:
         raise ValueError(f"no leaf matching {leaves!r} is a weight: all are biases or normalisation scales")
-    return found
+    return weights
 
 
 def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMoments]:
@@ -77,6 +73,13 @@ def leaf_moments(posterior: Posterior, leaves: Sequence[Leaf]) -> list[LeafMomen
     return [_closed_form(posterior, leaf.path) or _from_draws(posterior, leaf.path) for leaf in leaves]
 
 
+def chunks_of_draws(posterior: Posterior, key: jax.Array, total: int) -> Iterator[Latents]:
+    """`total` draws of all latent variables, a few at a time."""
+    at_once = fitting(COVARIANCE_BYTES, 4 * posterior.problem.network.num_parameters)
+    for first in range(0, total, at_once):
+        yield posterior.draw(key, np.arange(first, min(first + at_once, total)), total)
+
+
 def _from_draws(posterior: Posterior, name: str) -> LeafMoments:
     rows = (block.reshape(-1, *block.shape[2:]) for block in _blocks(posterior, name))
     mean, variance = mean_and_variance(rows)
@@ -85,12 +88,12 @@ def _from_draws(posterior: Posterior, name: str) -> LeafMoments:
 
 def _blocks(posterior: Posterior, name: str) -> Iterator[np.ndarray]:
     """Draws of a leaf with two leading axes, in blocks."""
-    place = posterior.problem.leaf_names.index(name)
+    index = posterior.problem.leaf_names.index(name)
     if isinstance(posterior, DrawsPosterior):
-        yield from blocks_of_draws(jax.tree.leaves(posterior.draws)[place])
+        yield from blocks_of_draws(jax.tree.leaves(posterior.draws)[index])
     else:  # redrawn for each leaf, so that only a few are in memory
-        for some in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
-            yield np.asarray(jax.tree.leaves(some)[place])[None]
+        for draws in chunks_of_draws(posterior, jax.random.key(0), min(DRAWS, posterior.support or DRAWS)):
+            yield np.asarray(jax.tree.leaves(draws)[index])[None]
 
 
 def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:
@@ -99,47 +102,13 @@ def _closed_form(posterior: Posterior, name: str) -> LeafMoments | None:
     family = posterior.families[name]
     if family.joint or family.components or name not in posterior.variational:
         return None
-    own = posterior.variational[name]
+    params = posterior.variational[name]
     try:
-        means, variances = (np.asarray(jax.vmap(f)(own), np.float64) for f in (family.mean, family.variance))
+        means, variances = (np.asarray(jax.vmap(f)(params), np.float64) for f in (family.mean, family.variance))
     except NotImplementedError:
         return None
     # law of total variance over members
     return LeafMoments(means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0)))
-
-
-def as_bytes(count: float) -> str:
-    """A size in bytes, for people.
-
-    >>> as_bytes(8 * 313_600**2)
-    '787 GB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.0f} TB"
-
-
-def check_size(what: str, entries: Any, instead: str, *, limit: int = 2**31) -> None:
-    """Refuse to form an entries x entries matrix that is too large.
-
-    Raises:
-        ValueError: stating the size it would need.
-    """
-    needed = 8 * int(entries) ** 2
-    if needed > limit:
-        raise ValueError(
-            f"{what} would be a {int(entries):,} x {int(entries):,} matrix of {as_bytes(needed)} (limit "
-            f"{as_bytes(limit)}): {instead}"
-        )
-
-
-def chunks_of_draws(posterior: Posterior, key: jax.Array, total: int) -> Iterator[Latents]:
-    """`total` draws of all latent variables, a few at a time."""
-    at_once = fitting(COVARIANCE_BYTES, 4 * posterior.problem.network.num_parameters)
-    for first in range(0, total, at_once):
-        yield posterior.draw(key, np.arange(first, min(first + at_once, total)), total)
 
 
 # new means and standard deviations, (members, ...), from those of one leaf
@@ -176,7 +145,7 @@ def require_variational(posterior: Posterior) -> VariationalPosterior:
     return posterior
 
 
-def with_leaf(latents: Latents, index: int, value: Any) -> Latents:
+def with_leaf(latents: Latents, index: int, value: jax.Array) -> Latents:
     """The latent variables with another value for one leaf, counted in flattening order."""
     leaves, treedef = jax.tree.flatten(latents)
     return jax.tree.unflatten(treedef, [*leaves[:index], value, *leaves[index + 1 :]])
@@ -198,25 +167,25 @@ def at_mean(posterior: Posterior) -> DrawsPosterior:
     (1, 500, 2)
     """
     if isinstance(posterior, VariationalPosterior):
-        means = [mean_of(posterior, member) for member in range(posterior.members)]
-        draws = jax.tree.map(lambda *own: np.stack(own)[:, None], *means)
+        means = [member_mean(posterior, member) for member in range(posterior.members)]
+        draws = jax.tree.map(lambda *members: np.stack(members)[:, None], *means)
     elif isinstance(posterior, DrawsPosterior):
-        draws = jax.tree.map(_mean_of_each, posterior.draws)
+        draws = jax.tree.map(_member_means, posterior.draws)
     else:
         raise TypeError(f"{type(posterior).__name__} has no mean weights")
     return DrawsPosterior(posterior.problem, Trace({}), draws)
 
 
-def _mean_of_each(leaf: Any) -> np.ndarray:
+def _member_means(leaf: DrawnLeaf) -> np.ndarray:
     """The mean of each member's draws, in memory or on disk, as one draw."""
-    members, each = leaf.shape[:2]
-    means = [np.asarray(leaf[i, np.arange(each)], np.float64).mean(axis=0) for i in range(members)]
+    members, draws = leaf.shape[:2]
+    means = [np.asarray(leaf[i, np.arange(draws)], np.float64).mean(axis=0) for i in range(members)]
     return np.stack(means)[:, None].astype(leaf.dtype)
 
 
-def mean_of(posterior: VariationalPosterior, member: int) -> Latents:
+def member_mean(posterior: VariationalPosterior, member: int) -> Latents:
     """The mean of all latent variables of one member."""
-    means: list[Any] = [None] * len(posterior.families)
+    means: list[jax.Array | None] = [None] * len(posterior.families)
     for block in posterior.blocks:
         variational = jax.tree.map(lambda a: a[member], posterior.variational[block.name])
         for i, leaf in zip(block.indices, block.split(block.family.mean(variational)), strict=True):

@@ -4,30 +4,26 @@
 
 D holds the slopes of the activations. P is the Jacobian, so this works for any network; the offset is 0 for
 piecewise-linear networks without biases. (Farquhar et al. 2020, section 4)
-
-Which side of its kink each activation of a piecewise-linear network is on, read off the network's own program.
-
-ReLU and its relatives compile to comparisons: a maximum or minimum with a constant, a select, an absolute value, a
-clamp. The program is evaluated one operation at a time, and the outcome of every such comparison is recorded, including
-those inside smooth functions (softplus). Max-pooling and comparisons inside loops are not recorded.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+from jax.typing import ArrayLike
 
-from posteriax._internal.checks import as_key, check_count, check_inputs
-from posteriax._internal.memory import PRODUCT_MATRIX_BYTES
+from posteriax._internal.checks import KeyLike, as_key, check_count, check_inputs
+from posteriax._internal.memory import PRODUCT_MATRIX_BYTES, as_bytes, check_size
+from posteriax._internal.plot_style import Axes, Figure
 from posteriax._internal.running_moments import mean_and_covariance
-from posteriax.analysis.leaves import as_bytes, check_size, chunks_of_draws
+from posteriax.analysis.leaves import chunks_of_draws
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
+from posteriax.networks.network import Params
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem
 
@@ -68,12 +64,14 @@ class LocalProductMatrix:
         """The share of draws in which each activation was on."""
         return self.patterns.mean(axis=0)
 
-    def plot(self, axis: Any = None, *, limit: float = 1.0) -> Any:
+    def plot(self, axis: "Axes | None" = None, *, limit: float = 1.0) -> Figure:
         """A heat map of the correlations between entries; returns its figure."""
         return self.moments.plot(axis, limit=limit)
 
 
-def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key: Any = 0) -> LocalProductMatrix:
+def local_product_matrix(
+    posterior: Posterior, x: ArrayLike, draws: int = 1000, *, key: KeyLike = 0
+) -> LocalProductMatrix:
     """The local product matrix at one input, for draws of a posterior.
 
     Args:
@@ -102,30 +100,35 @@ def local_product_matrix(posterior: Posterior, x: Any, draws: int = 1000, *, key
             f"{total:,} matrices of {outputs:,} x {x.size:,} would take {as_bytes(needed)} (limit "
             f"{as_bytes(PRODUCT_MATRIX_BYTES)}): use fewer draws"
         )
-    parts = [_local(posterior.problem, x, some.network) for some in chunks_of_draws(posterior, key, total)]
+    parts = [_local(posterior.problem, x, chunk.network) for chunk in chunks_of_draws(posterior, key, total)]
     return LocalProductMatrix(*(np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(3)))
 
 
 @partial(jax.jit, static_argnums=0)
-def _local(problem: Problem, x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    def one(own: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _local(problem: Problem, x: jax.Array, params: Params) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def linearised(draw: Params) -> tuple[jax.Array, jax.Array, jax.Array]:
         def function(flat: jax.Array) -> jax.Array:
-            return problem.outputs(own, flat.reshape(1, *x.shape)).reshape(-1)
+            return problem.outputs(draw, flat.reshape(1, *x.shape)).reshape(-1)
 
         flat = x.reshape(-1)
         jacobian = jax.jacrev(function)(flat)
         offset = function(flat) - jnp.matmul(jacobian, flat, precision="highest")
         return jacobian, offset, activation_pattern(function, flat)
 
-    return jax.vmap(one)(params)
+    return jax.vmap(linearised)(params)
 
 
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2")
 _INNER = ("call_jaxpr", "fun_jaxpr", "jaxpr")  # where they keep their inner program
 
 
-def activation_pattern(function: Callable[[Any], Any], x: Any) -> jax.Array:
-    """One boolean for each comparison that `function` makes at `x`.
+def activation_pattern(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """Which side of its kink each activation of a piecewise-linear network is on: one boolean for each comparison that
+    `function` makes at `x`.
+
+    ReLU and its relatives compile to comparisons: a maximum or minimum with a constant, a select, an absolute value, a
+    clamp. The program is evaluated one operation at a time, and the outcome of every such comparison is recorded,
+    including those inside smooth functions (softplus). Max-pooling and comparisons inside loops are not recorded.
 
     >>> pattern = activation_pattern(lambda x: jax.nn.relu(x - 1.0).sum(), jnp.array([0.0, 2.0, 3.0]))
     >>> pattern.tolist()
@@ -137,28 +140,30 @@ def activation_pattern(function: Callable[[Any], Any], x: Any) -> jax.Array:
     return jnp.concatenate([flags.reshape(-1) for flags in seen]) if seen else jnp.zeros(0, bool)
 
 
-def _run(jaxpr: Any, consts: Any, args: Any, seen: list[jax.Array]) -> list[Any]:
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(
+def _run(
+    jaxpr: core.Jaxpr, consts: Sequence[jax.Array], args: Sequence[jax.Array], seen: list[jax.Array]
+) -> list[jax.Array]:
+    values: dict[core.Var, jax.Array] = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(
         zip(jaxpr.invars, args, strict=True)
     )
 
-    def read(variable: Any) -> Any:
+    def read(variable: core.Var | core.Literal) -> jax.Array:
         return variable.val if isinstance(variable, core.Literal) else values[variable]
 
     for eqn in jaxpr.eqns:
-        own, name = [read(v) for v in eqn.invars], eqn.primitive.name
-        _compare(name, own, seen)
+        operands, name = [read(v) for v in eqn.invars], eqn.primitive.name
+        _compare(name, operands, seen)
         inner = next((eqn.params[key] for key in _INNER if key in eqn.params), None) if name in _CALLS else None
         if inner is not None:
-            results = _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), own, seen)
+            results = _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands, seen)
         else:
-            made = eqn.primitive.bind(*own, **eqn.params)
+            made = eqn.primitive.bind(*operands, **eqn.params)
             results = made if eqn.primitive.multiple_results else [made]
         values |= dict(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
-def _compare(name: str, values: list[Any], seen: list[jax.Array]) -> None:
+def _compare(name: str, values: list[jax.Array], seen: list[jax.Array]) -> None:
     scalar = [jnp.ndim(value) == 0 for value in values]
     if name == "max" and sum(scalar) == 1:
         inner, bound = values if scalar[1] else values[::-1]

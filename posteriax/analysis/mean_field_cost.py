@@ -9,21 +9,21 @@ With finitely many draws both are positive even if the weights are independent: 
 
 so each is also computed for a *null*, the same draws with the dependence between weights removed, and the difference is
 reported. (Farquhar et al. 2020, section 6.1)
-
-The L2-Wasserstein distance between two sets of equally many points.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from posteriax._internal.checks import check_choice, check_count
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.memory import check_size
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.analysis.dominant_mode import DominantMode, dominant_mode
-from posteriax.analysis.leaves import check_size
+from posteriax.analysis.leaves import DrawnLeaf
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 
@@ -81,19 +81,19 @@ class MeanFieldCost:
         kl, w = self.kl_excess, self.w_excess
         return (
             f"{self.weights:,} weights, {len(self.kl)} restarts, {self.draws.mean():,.0f} draws of the dominant mode\n"
-            f"E_KL {_words(kl)} nats ({self.kl.mean():.4g} minus a null of {self.kl_null.mean():.4g})\n"
-            f"E_W  {_words(w)} ({self.w.mean():.4g} minus a null of {self.w_null.mean():.4g})"
+            f"E_KL {_describe(kl)} nats ({self.kl.mean():.4g} minus a null of {self.kl_null.mean():.4g})\n"
+            f"E_W  {_describe(w)} ({self.w.mean():.4g} minus a null of {self.w_null.mean():.4g})"
         )
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """The values of each restart beside their null; returns the figure."""
         figure, (axes,) = subplots(1, 2, 3.4, 3.2)
         for axis, name, value, null in (
             (axes[0], "$E_{KL}$ (nats)", self.kl, self.kl_null),
             (axes[1], "$E_W$", self.w, self.w_null),
         ):
-            for place, (label, values) in enumerate({"draws": value, "null": null}.items()):
-                axis.scatter(np.full(len(values), place), values, s=24, color=PALETTE[place], label=label)
+            for i, (label, values) in enumerate({"draws": value, "null": null}.items()):
+                axis.scatter(np.full(len(values), i), values, s=24, color=PALETTE[i], label=label)
             for pair in zip(value, null, strict=True):
                 axis.plot([0, 1], pair, color="0.8", linewidth=0.8, zorder=0)
             axis.set_xticks([0, 1], ["draws", "independent\nweights"])
@@ -103,7 +103,7 @@ class MeanFieldCost:
 
 
 def mean_field_cost(
-    posterior: Posterior | Any,
+    posterior: Posterior | ArrayLike,
     *,
     points: int = POINTS,
     null: Null = "shift",
@@ -141,11 +141,13 @@ def mean_field_cost(
         kept = draws[mode.members]
         noise = rng.standard_normal((min(points, len(kept)), weights))
         chosen = rng.choice(len(kept), len(noise), replace=False)
-        apart = without_dependence(kept, null, rng)
-        rows.append((kl_cost(kept), kl_cost(apart), w_cost(kept, noise, chosen), w_cost(apart, noise, chosen), mode))
+        independent = without_dependence(kept, null, rng)
+        kl, kl_null = kl_cost(kept), kl_cost(independent)
+        w, w_null = w_cost(kept, noise, chosen), w_cost(independent, noise, chosen)
+        rows.append((kl, kl_null, w, w_null, mode))
     modes = [row[4] for row in rows]
-    kl, kl_null, w, w_null = np.array([row[:4] for row in rows]).T
-    return MeanFieldCost(kl, kl_null, w, w_null, weights, np.array([len(mode.members) for mode in modes]), modes)
+    costs = np.array([row[:4] for row in rows]).T
+    return MeanFieldCost(*costs, weights, np.array([len(mode.members) for mode in modes]), modes)
 
 
 def kl_cost(draws: np.ndarray) -> float:
@@ -180,6 +182,29 @@ def w_cost(draws: np.ndarray, noise: np.ndarray, chosen: np.ndarray) -> float:
     return wasserstein(points, diagonal) - wasserstein(points, full)
 
 
+def wasserstein(first: np.ndarray, second: np.ndarray) -> float:
+    """W2 of two empirical distributions with equally many points, by exact assignment.
+
+        W2^2 = min over permutations s of mean_i |a_i - b_s(i)|^2
+
+    Args:
+        first: (n, d).
+        second: (n, d).
+
+    >>> points = np.array([[0.0], [1.0], [5.0]])
+    >>> wasserstein(points, points[::-1] + 2.0)
+    2.0
+    """
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    if first.shape != second.shape or first.ndim != 2:
+        raise ValueError(f"W2 needs two arrays of the same shape (n, d), got {first.shape} and {second.shape}")
+    costs = cdist(first, second, "sqeuclidean")
+    rows, columns = linear_sum_assignment(costs)
+    return float(np.sqrt(costs[rows, columns].mean()))
+
+
 def expected_null(weights: int, draws: int) -> float:
     """E[E_KL] for independent Gaussian weights and independent draws; infinite if there are too few draws.
 
@@ -210,12 +235,13 @@ def interval(values: np.ndarray, level: float = 0.95) -> Interval:
     return Interval(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
 
 
-def _restarts(posterior: Any) -> Iterator[np.ndarray]:
+def _restarts(posterior: Posterior | ArrayLike) -> Iterator[np.ndarray]:
     if isinstance(posterior, DrawsPosterior):
         stored = jax.tree.leaves(posterior.draws.network)
-        chains, each = stored[0].shape[:2]
-        restarts: Any = (
-            np.concatenate([_chain(leaf, i).reshape(each, -1) for leaf in stored], axis=1) for i in range(chains)
+        chains, draws_per_chain = stored[0].shape[:2]
+        restarts: Iterable[np.ndarray] = (
+            np.concatenate([_chain(leaf, i).reshape(draws_per_chain, -1) for leaf in stored], axis=1)
+            for i in range(chains)
         )
     elif isinstance(posterior, Posterior):
         raise TypeError(f"mean_field_cost needs draws, from a sampler or as an array; got {type(posterior).__name__}")
@@ -232,34 +258,11 @@ def _restarts(posterior: Any) -> Iterator[np.ndarray]:
         yield draws
 
 
-def _chain(leaf: Any, i: int) -> np.ndarray:
+def _chain(leaf: DrawnLeaf, i: int) -> np.ndarray:
     """One chain's draws of a leaf, in memory or on disk."""
     return np.asarray(leaf[i, np.arange(leaf.shape[1])], np.float64)
 
 
-def _words(value: Interval) -> str:
+def _describe(value: Interval) -> str:
     around = "" if np.isnan(value.low) else f" (95 %: {value.low:.4g} to {value.high:.4g})"
     return f"{value.mean:.4g}{around}"
-
-
-def wasserstein(first: np.ndarray, second: np.ndarray) -> float:
-    """W2 of two empirical distributions with equally many points, by exact assignment.
-
-        W2^2 = min over permutations s of mean_i |a_i - b_s(i)|^2
-
-    Args:
-        first: (n, d).
-        second: (n, d).
-
-    >>> points = np.array([[0.0], [1.0], [5.0]])
-    >>> wasserstein(points, points[::-1] + 2.0)
-    2.0
-    """
-    from scipy.optimize import linear_sum_assignment
-    from scipy.spatial.distance import cdist
-
-    if first.shape != second.shape or first.ndim != 2:
-        raise ValueError(f"W2 needs two arrays of the same shape (n, d), got {first.shape} and {second.shape}")
-    costs = cdist(first, second, "sqeuclidean")
-    rows, columns = linear_sum_assignment(costs)
-    return float(np.sqrt(costs[rows, columns].mean()))

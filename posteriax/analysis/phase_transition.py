@@ -12,9 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from posteriax._internal.checks import check_count, check_data
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.checks import KeyLike, check_count, check_data
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.analysis.leaves import at_mean
+from posteriax.data.batches import Data
 from posteriax.families.family import DiagonalGaussian
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.variational import VariationalPosterior
@@ -54,7 +55,7 @@ class PhaseTransition:
         first = after[-1] + 1 if len(after) else 0
         return int(self.steps[first]) if first < len(lost) else None
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """The accuracies along the run, with log alpha below; returns the figure."""
         rows = 2 if np.isfinite(self.log_alpha).any() else 1
         figure, axes = subplots(rows, 1, 5.4, 2.6, sharex=True)
@@ -73,7 +74,7 @@ class PhaseTransition:
         return figure
 
 
-def accuracies(test: Any, draws: int = 10, *, key: Any = 0) -> Callable[[Posterior], dict[str, float]]:
+def accuracies(test: Data, draws: int = 10, *, key: KeyLike = 0) -> Callable[[Posterior], dict[str, float]]:
     """A function for ``px.Watch``: stochastic, deterministic and ensemble accuracy on test data.
 
     Args:
@@ -121,8 +122,8 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
     >>> train, test = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
     >>> watch = px.Watch(px.analysis.accuracies(test), every=15)
-    >>> found = px.analysis.phase_transition(px.fit(problem, train, px.MAP(), steps=30, key=0, watch=watch))
-    >>> found.steps.tolist(), bool((found.deterministic == found.ensemble).all())
+    >>> phases = px.analysis.phase_transition(px.fit(problem, train, px.MAP(), steps=30, key=0, watch=watch))
+    >>> phases.steps.tolist(), bool((phases.deterministic == phases.ensemble).all())
     ([15, 30], True)
     """
     trace = posterior.trace
@@ -140,14 +141,14 @@ def _log_alpha(posterior: Posterior) -> float:
     """The median of log(variance / mean^2) over all weights with independent Gaussian entries."""
     if not isinstance(posterior, VariationalPosterior):
         return float("nan")
-    found = []
+    log_alphas = []
     for leaf in posterior.problem.leaf_infos:
         family = posterior.families[leaf.path]
         if isinstance(family, DiagonalGaussian) and not leaf.is_bias:
             mean, scale = (
                 np.asarray(a, np.float64) for a in jax.vmap(family.moments)(posterior.variational[leaf.path])
             )
-            own = mean != 0
-            found.append(2 * np.log(scale[own] / np.abs(mean[own])))
-    values = np.concatenate(found) if found else np.zeros(0)
+            nonzero = mean != 0
+            log_alphas.append(2 * np.log(scale[nonzero] / np.abs(mean[nonzero])))
+    values = np.concatenate(log_alphas) if log_alphas else np.zeros(0)
     return float(np.median(values)) if values.size else float("nan")

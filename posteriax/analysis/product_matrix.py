@@ -16,17 +16,20 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from posteriax._internal.checks import as_key, check_count
-from posteriax._internal.plot_style import heat_map, subplots
+from posteriax._internal.checks import KeyLike, as_key, check_count
+from posteriax._internal.memory import check_size
+from posteriax._internal.plot_style import Axes, Figure, heat_map, subplots
 from posteriax._internal.running_moments import mean_and_covariance
-from posteriax.analysis.leaves import check_size, chosen_weights, chunks_of_draws
+from posteriax.analysis.leaves import chosen_weights, chunks_of_draws
 from posteriax.networks.leaf import Leaf
+from posteriax.networks.network import Params
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.variational import VariationalPosterior
 
@@ -89,9 +92,9 @@ class ProductMatrix:
         beyond = (np.abs(self.correlation) > threshold).sum() - (np.diag(self.correlation) > threshold).sum()
         return float(beyond / max(size * (size - 1), 1))
 
-    def plot(self, axis: Any = None, *, limit: float = 1.0) -> Any:
+    def plot(self, axis: "Axes | None" = None, *, limit: float = 1.0) -> Figure:
         """A heat map of the correlations, without the diagonal; returns the figure."""
-        figure, axis = (axis.figure, axis) if axis is not None else _one_axis()
+        figure, axis = (axis.figure, axis) if axis is not None else _single_axis()
         shown = self.correlation
         np.fill_diagonal(shown, 0.0)
         image = heat_map(axis, shown, limit=limit, title=f"{self.outside_share:.0%} outside rows and columns")
@@ -101,7 +104,7 @@ class ProductMatrix:
         return figure
 
 
-def product_of(layers: Sequence[LayerMoments | tuple[Any, Any]]) -> ProductMatrix:
+def product_of(layers: Sequence[LayerMoments | tuple[ArrayLike, ArrayLike]]) -> ProductMatrix:
     """Mean and covariance of the product of independent random matrices, exactly.
 
     Args:
@@ -127,8 +130,8 @@ def product_of(layers: Sequence[LayerMoments | tuple[Any, Any]]) -> ProductMatri
     if not from_left:
         turned = _multiply([_turned(layer) for layer in reversed(moments)])
         return ProductMatrix(turned.mean.T, turned.covariance.transpose(1, 0, 3, 2))  # type: ignore[union-attr]
-    whole = _multiply(moments)
-    return ProductMatrix(whole.mean, whole.covariance)  # type: ignore[arg-type]
+    product = _multiply(moments)
+    return ProductMatrix(product.mean, product.covariance)  # type: ignore[arg-type]
 
 
 def product_matrix(posterior: Posterior, leaves: str | Sequence[str]) -> ProductMatrix:
@@ -154,20 +157,22 @@ def product_matrix(posterior: Posterior, leaves: str | Sequence[str]) -> Product
             f"px.analysis.sampled_product_matrix"
         )
     chain = _chain(posterior, leaves)
-    each = [product_of([_layer(posterior, leaf, m) for leaf in reversed(chain)]) for m in range(posterior.members)]
-    mean = np.mean([one.mean for one in each], axis=0)
-    covariance = each[0].covariance / len(each)
-    for one in each[1:]:
-        covariance += one.covariance / len(each)
-    if len(each) > 1:  # a mixture: the spread between members counts too
-        for one in each:
-            apart = one.mean - mean
-            covariance += np.multiply.outer(apart, apart) / len(each)
+    members = [
+        product_of([_layer(posterior, leaf, member) for leaf in reversed(chain)]) for member in range(posterior.members)
+    ]
+    mean = np.mean([member.mean for member in members], axis=0)
+    covariance = members[0].covariance / len(members)
+    for member in members[1:]:
+        covariance += member.covariance / len(members)
+    if len(members) > 1:  # a mixture: the spread between members counts too
+        for member in members:
+            shift = member.mean - mean
+            covariance += np.multiply.outer(shift, shift) / len(members)
     return ProductMatrix(mean, covariance)
 
 
 def sampled_product_matrix(
-    posterior: Posterior, leaves: str | Sequence[str], draws: int = 10_000, *, key: Any = 0
+    posterior: Posterior, leaves: str | Sequence[str], draws: int = 10_000, *, key: KeyLike = 0
 ) -> ProductMatrix:
     """The same, estimated from draws: for any posterior, however its layers depend on each other.
 
@@ -190,14 +195,14 @@ def sampled_product_matrix(
     total = min(check_count("draws", draws), posterior.support or draws)
     names = tuple(posterior.problem.leaf_names)
     products = (
-        np.asarray(_products(tuple(chain), names, some.network)) for some in chunks_of_draws(posterior, key, total)
+        np.asarray(_products(tuple(chain), names, chunk.network)) for chunk in chunks_of_draws(posterior, key, total)
     )
     mean, covariance = mean_and_covariance(products)
     return ProductMatrix(mean, covariance.reshape((rows, columns) * 2), total)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _products(chain: tuple[Leaf, ...], names: tuple[str, ...], params: Any) -> jax.Array:
+def _products(chain: tuple[Leaf, ...], names: tuple[str, ...], params: Params) -> jax.Array:
     leaves = jax.tree.leaves(params)
     product = None
     for leaf in chain:
@@ -207,7 +212,7 @@ def _products(chain: tuple[Leaf, ...], names: tuple[str, ...], params: Any) -> j
     return product
 
 
-def _matrix(values: Any, leaf: Leaf) -> Any:
+def _matrix(values: jax.Array, leaf: Leaf) -> jax.Array:
     """A leaf, or draws of it, as matrices of outputs by inputs."""
     return values if leaf.outputs_axis == 0 else values.swapaxes(-1, -2)
 
@@ -235,20 +240,20 @@ def _layer(posterior: VariationalPosterior, leaf: Leaf, member: int) -> LayerMom
     family = posterior.families[leaf.path]
     if family.joint or family.components:
         raise TypeError(f"the layers of {family!r} depend on each other: use px.analysis.sampled_product_matrix")
-    own = jax.tree.map(lambda a: a[member], posterior.variational[leaf.path])
-    mean = np.asarray(_matrix(family.mean(own), leaf), np.float64)
+    params = jax.tree.map(lambda a: a[member], posterior.variational[leaf.path])
+    mean = np.asarray(_matrix(family.mean(params), leaf), np.float64)
     try:
         if family.independent:
-            return LayerMoments(mean, np.asarray(_matrix(family.variance(own), leaf), np.float64))
+            return LayerMoments(mean, np.asarray(_matrix(family.variance(params), leaf), np.float64))
         check_size(f"the covariance of {leaf.path} {leaf.shape}", mean.size, SMALLER)
-        covariance = np.asarray(family.covariance(own), np.float64).reshape(leaf.shape * 2)
+        covariance = np.asarray(family.covariance(params), np.float64).reshape(leaf.shape * 2)
     except NotImplementedError as error:
         raise TypeError(f"{error}: use px.analysis.sampled_product_matrix") from error
     turned = covariance if leaf.outputs_axis == 0 else covariance.transpose(1, 0, 3, 2)
     return LayerMoments(mean, covariance=turned)
 
 
-def _as_moments(layer: LayerMoments | tuple[Any, Any]) -> LayerMoments:
+def _as_moments(layer: LayerMoments | tuple[ArrayLike, ArrayLike]) -> LayerMoments:
     filled = LayerMoments(*(None if value is None else np.asarray(value, np.float64) for value in layer))  # type: ignore[arg-type]
     mean = filled.mean
     given = [value for value in filled[1:] if value is not None]
@@ -267,7 +272,7 @@ def _turned(layer: LayerMoments) -> LayerMoments:
 
 def _multiply(layers: list[LayerMoments]) -> LayerMoments:
     """From the left, one layer at a time."""
-    mean, covariance = layers[0].mean, _own_covariance(layers[0])
+    mean, covariance = layers[0].mean, _covariance(layers[0])
     for layer in layers[1:]:
         carried = np.einsum("aicj,ib,jd->abcd", covariance, layer.mean, layer.mean, optimize=True)
         if layer.variance is not None:
@@ -283,13 +288,13 @@ def _multiply(layers: list[LayerMoments]) -> LayerMoments:
     return LayerMoments(mean, covariance=covariance)
 
 
-def _own_covariance(layer: LayerMoments) -> np.ndarray:
+def _covariance(layer: LayerMoments) -> np.ndarray:
     if layer.covariance is not None:
         return layer.covariance
     assert layer.variance is not None
     return np.diag(layer.variance.reshape(-1)).reshape(layer.mean.shape * 2)
 
 
-def _one_axis() -> tuple[Any, Any]:
+def _single_axis() -> tuple[Figure, Axes]:
     figure, ((axis,),) = subplots(1, 1, 4.8, 4.2)
     return figure, axis

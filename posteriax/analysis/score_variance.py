@@ -15,15 +15,16 @@ which prints the covariance with Sigma_jk)
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from posteriax._internal.checks import as_key, check_count
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.checks import KeyLike, as_key, check_count
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.analysis.leaves import chosen_weights, mean_latents, with_leaf
+from posteriax.data.batches import Data
 from posteriax.networks.leaf import Leaf
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Problem
@@ -34,7 +35,7 @@ class ScoreVariance:
     """The variance of the log-likelihood of each example.
 
     Args:
-        rank1: from draws of the factors, through the whole network.
+        rank1: from draws of the factors, through the entire network.
         rank1_error: its Monte-Carlo standard error.
         full_rank: to first order, from the covariance of the weight matrix.
         independent: to first order, for independent weights with the same variances: without the rank-1 structure.
@@ -45,7 +46,7 @@ class ScoreVariance:
     full_rank: np.ndarray
     independent: np.ndarray
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """Rank-1 against full-rank and independent weights, one point per example; returns the figure."""
         figure, ((axis,),) = subplots(1, 1, 4.2, 3.8)
         values = np.concatenate([self.rank1, self.full_rank, self.independent])
@@ -62,12 +63,12 @@ class ScoreVariance:
 
 def score_variance(
     posterior: Posterior,
-    data: Any,
+    data: Data,
     leaf: str,
-    covariance: Any,
+    covariance: ArrayLike,
     *,
     draws: int = 4000,
-    key: Any = 0,
+    key: KeyLike = 0,
 ) -> ScoreVariance:
     """Compare the two perturbations of one weight matrix numerically.
 
@@ -83,8 +84,8 @@ def score_variance(
     >>> (x, y), _ = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=100, key=0)
-    >>> found = score_variance(posterior, (x[:5], y[:5]), "layers/1/weight", 1e-4, draws=500)
-    >>> bool((abs(found.rank1 - found.full_rank) < 5 * found.rank1_error + 1e-3 * found.full_rank).all())
+    >>> result = score_variance(posterior, (x[:5], y[:5]), "layers/1/weight", 1e-4, draws=500)
+    >>> bool((abs(result.rank1 - result.full_rank) < 5 * result.rank1_error + 1e-3 * result.full_rank).all())
     True
     """
     problem, params = posterior.problem, mean_latents(posterior)
@@ -112,34 +113,36 @@ def score_variance(
     return ScoreVariance(variance, error, np.asarray(full), np.asarray(independent))
 
 
-def _log_likelihoods(problem: Problem, params: Latents, data: Any) -> jax.Array:
+def _log_likelihoods(problem: Problem, params: Latents, data: Data) -> jax.Array:
     """The log-likelihood of each example."""
     x, y = data
     return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any, noise: jax.Array) -> jax.Array:
+def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Data, noise: jax.Array) -> jax.Array:
     matrix = jax.tree.leaves(params)[index]
 
-    def one(change: jax.Array) -> jax.Array:
+    def perturbed(change: jax.Array) -> jax.Array:
         along = jnp.expand_dims(1.0 + change, 1 - leaf.in_axis)
         return _log_likelihoods(problem, with_leaf(params, index, matrix * along), data)
 
-    return jax.lax.map(one, noise, batch_size=32)
+    return jax.lax.map(perturbed, noise, batch_size=32)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _first_order(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Any, sigma: jax.Array) -> Any:
+def _first_order(
+    problem: Problem, leaf: Leaf, index: int, params: Latents, data: Data, sigma: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     matrix = jax.tree.leaves(params)[index]
 
-    def one(example: Any) -> tuple[jax.Array, jax.Array]:
-        own = jax.tree.map(lambda a: a[None], example)
-        gradient = jax.grad(lambda m: _log_likelihoods(problem, with_leaf(params, index, m), own)[0])(matrix)
+    def variances(example: Data) -> tuple[jax.Array, jax.Array]:
+        batch = jax.tree.map(lambda a: a[None], example)
+        gradient = jax.grad(lambda m: _log_likelihoods(problem, with_leaf(params, index, m), batch)[0])(matrix)
         # sum_ijkl G_ij W_ij Sigma_jl W_kl G_kl: summing over i and k first avoids a matrix over pairs of weights
         moved = jnp.moveaxis(gradient * matrix, leaf.in_axis, 0)
         by_input = moved.sum(axis=1)
-        alone = jnp.square(moved).sum(axis=1)
-        return by_input @ sigma @ by_input, alone @ jnp.diag(sigma)
+        squares = jnp.square(moved).sum(axis=1)
+        return by_input @ sigma @ by_input, squares @ jnp.diag(sigma)
 
-    return jax.lax.map(one, data)
+    return jax.lax.map(variances, data)

@@ -6,16 +6,18 @@ docs/gallery.md.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.checks import check_choice
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.checks import KeyLike, check_choice
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.analysis.kappa import Kappa
 from posteriax.analysis.leaves import require_variational
+from posteriax.data.batches import Inputs
 from posteriax.families.family import DiagonalGaussian
 from posteriax.families.sparse import SparseNormal
 from posteriax.likelihoods.predictive import Predictive
@@ -47,23 +49,23 @@ class SparseEnsemble:
     @property
     def compression(self) -> float:
         """How many times fewer numbers the sparse leaves take, counting the indices of kept weights."""
-        own = sum(a.size for name in self.kept for a in self.posterior.variational[name].values())
-        return self.dense_numbers / own
+        sparse_numbers = sum(a.size for name in self.kept for a in self.posterior.variational[name].values())
+        return self.dense_numbers / sparse_numbers
 
-    def predict(self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0) -> Predictive:
+    def predict(self, x: Inputs, draws: int | None = None, *, reduce: bool = False, key: KeyLike = 0) -> Predictive:
         """As :meth:`px.Posterior.predict`."""
         return self.posterior.predict(x, draws, reduce=reduce, key=key)
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | Path) -> None:
         """As :meth:`px.Posterior.save`; only the remaining weights are written."""
         self.posterior.save(path)
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """The share of random weights by leaf; returns the figure."""
         figure, ((axis,),) = subplots(1, 1, 4.6, 1.0 + 0.35 * len(self.kept))
-        for place, (name, kept) in enumerate(reversed(self.kept.items())):
-            axis.barh(place, kept / self.weights[name], color=PALETTE[0], height=0.6)
-            axis.text(kept / self.weights[name], place, f" {kept:,} of {self.weights[name]:,}", va="center")
+        for position, (name, kept) in enumerate(reversed(self.kept.items())):
+            axis.barh(position, kept / self.weights[name], color=PALETTE[0], height=0.6)
+            axis.text(kept / self.weights[name], position, f" {kept:,} of {self.weights[name]:,}", va="center")
         axis.set_yticks(range(len(self.kept)), list(reversed(self.kept)))
         axis.set(xlabel="share of weights that are random", xlim=(0, 1.4))
         return figure
@@ -94,11 +96,11 @@ def sparse_ensemble(
     >>> sparse.removed, sparse.predict(x, draws=10).probs.shape
     (0.75, (500, 2))
     """
-    own = require_variational(posterior)
+    fitted = require_variational(posterior)
     check_choice("rest", rest, ("zero", "mean"))
     if not threshold >= 0:
         raise ValueError(f"threshold must be a number of at least 0, got {threshold!r}")
-    families, variational = dict(own.families), dict(own.variational)
+    families, variational = dict(fitted.families), dict(fitted.variational)
     kept, weights = {}, {}
     for name, values in kappa.items():
         family = families.get(name)
@@ -111,21 +113,21 @@ def sparse_ensemble(
         families[name] = SparseNormal(mean.shape[1:])
         variational[name] = _sparse(mean, scale, chosen, keep_rest=rest == "mean")
         kept[name], weights[name] = int(chosen.sum()), chosen.size
-    made = replace(own, families=families, variational=variational)
-    dense = sum(a.size for name in kept for a in own.variational[name].values())
+    made = replace(fitted, families=families, variational=variational)
+    dense = sum(a.size for name in kept for a in fitted.variational[name].values())
     return SparseEnsemble(made, kept, weights, dense)
 
 
 def _sparse(mean: np.ndarray, scale: np.ndarray, chosen: np.ndarray, *, keep_rest: bool) -> dict[str, jax.Array]:
     members, size = len(mean), mean[0].size
-    places = [np.flatnonzero(own) for own in chosen]
-    room = max(1, *(len(own) for own in places))
+    kept_of_member = [np.flatnonzero(mask) for mask in chosen]
+    room = max(1, *(len(kept) for kept in kept_of_member))
     index = np.full((members, room), size, np.int32)  # beyond the end: unused
     values = {"mean": np.zeros((members, room), mean.dtype), "log_scale": np.zeros((members, room), mean.dtype)}
     tiny = np.finfo(scale.dtype).tiny
-    for m, own in enumerate(places):
-        index[m, : len(own)] = own
-        values["mean"][m, : len(own)] = mean[m].reshape(-1)[own]
-        values["log_scale"][m, : len(own)] = np.log(np.maximum(scale[m].reshape(-1)[own], tiny))
+    for m, kept in enumerate(kept_of_member):
+        index[m, : len(kept)] = kept
+        values["mean"][m, : len(kept)] = mean[m].reshape(-1)[kept]
+        values["log_scale"][m, : len(kept)] = np.log(np.maximum(scale[m].reshape(-1)[kept], tiny))
     parameters = {"index": index, **values} | ({"rest": mean} if keep_rest else {})
     return {name: jnp.asarray(value) for name, value in parameters.items()}

@@ -6,14 +6,14 @@ The standard deviations of trained mean-field posteriors are close to rank one o
 (Swiatkowski et al. 2020, section 2)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.plot_style import PALETTE, heat_map, subplots
+from posteriax._internal.plot_style import PALETTE, Figure, heat_map, subplots
 from posteriax.analysis.leaves import chosen_weights, leaf_moments
 from posteriax.analysis.truncation import truncate_matrix
 from posteriax.posterior.posterior import Posterior
@@ -62,13 +62,13 @@ class Spectra(Mapping[str, Spectrum]):
     def __getitem__(self, name: str) -> Spectrum:
         return self.leaves[name]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self.leaves)
 
     def __len__(self) -> int:
         return len(self.leaves)
 
-    def plot(self, first: int = 10) -> Any:
+    def plot(self, first: int = 10) -> Figure:
         """The share explained by the first singular values, by leaf; returns the figure."""
         figure, (axes,) = subplots(1, len(self), 2.7, 2.7, sharey=True)
         for axis, (name, spectrum) in zip(axes, self.leaves.items(), strict=True):
@@ -112,17 +112,17 @@ def spectra(posterior: Posterior, leaves: str | Sequence[str] = "**") -> Spectra
     >>> (x, y), _ = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     >>> posterior = px.fit(problem, (x, y), px.VI(q.KTied(1)), steps=10, key=0)
-    >>> found = px.analysis.spectra(posterior)["layers/0/weight"]
-    >>> bool(found.scale_explained[0] > 0.999), len(found.mean_values)
+    >>> spectrum = px.analysis.spectra(posterior)["layers/0/weight"]
+    >>> bool(spectrum.scale_explained[0] > 0.999), len(spectrum.mean_values)
     (True, 2)
     """
     chosen = chosen_weights(posterior.problem, leaves)
-    found = {}
+    by_leaf = {}
     for leaf, moments in zip(chosen, leaf_moments(posterior, chosen), strict=True):
         mean, scale = (np.asarray(values).reshape(leaf.matrix_shape) for values in moments)
         values = (np.linalg.svd(matrix, compute_uv=False) for matrix in (mean, scale))
-        found[leaf.path] = Spectrum(mean, scale, *values)
-    return Spectra(found)
+        by_leaf[leaf.path] = Spectrum(mean, scale, *values)
+    return Spectra(by_leaf)
 
 
 def _shares(values: np.ndarray) -> np.ndarray:

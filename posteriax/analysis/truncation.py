@@ -1,24 +1,22 @@
-"""Truncating trained standard deviations to a low rank.
+"""Truncating trained standard deviations to a low rank, and a table of what that costs.
 
     sigma ~ sum_(r <= k) gamma_r u_r v_r',   clipped at 0
 
 If predictions survive this, the scales of an m x n matrix need only k (m + n) numbers. (Swiatkowski et al. 2020,
-section 2.4)
-
-The cost of truncating standard deviations to low rank, as a table. (Swiatkowski et al. 2020, table 2)
+section 2.4 and table 2)
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.checks import check_count, check_data
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.checks import KeyLike, check_count, check_data
+from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.analysis.elbo import elbo
 from posteriax.analysis.leaves import change_leaves, require_variational
+from posteriax.data.batches import Data
 from posteriax.evaluation.evaluate import evaluate
 from posteriax.networks.leaf import Leaf
 from posteriax.posterior.posterior import Posterior
@@ -85,13 +83,13 @@ class TruncationTable:
             lines.append("  ".join([name.ljust(10), *cells, f"{self.parameters[name]:,}".rjust(12)]))
         return "\n".join(lines)
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """The test NLL of each row; returns the figure."""
         score = "nll"
         figure, ((axis,),) = subplots(1, 1, 4.0, 1.2 + 0.3 * len(self.rows))
-        for place, (name, row) in enumerate(reversed(self.rows.items())):
-            axis.barh(place, row[score], color=PALETTE[3] if name == "trained" else PALETTE[0], height=0.6)
-            axis.text(row[score], place, f" {row[score]:.3g}", va="center", fontsize="small")
+        for position, (name, row) in enumerate(reversed(self.rows.items())):
+            axis.barh(position, row[score], color=PALETTE[3] if name == "trained" else PALETTE[0], height=0.6)
+            axis.text(row[score], position, f" {row[score]:.3g}", va="center", fontsize="small")
         axis.set_yticks(range(len(self.rows)), list(reversed(self.rows)))
         axis.set_xlabel("test NLL per example (nats)")
         axis.margins(x=0.15)
@@ -100,13 +98,13 @@ class TruncationTable:
 
 def truncation_table(
     posterior: Posterior,
-    test: Any,
+    test: Data,
     *,
-    train: Any = None,
+    train: Data | None = None,
     ranks: Sequence[int] = (1, 2, 3),
     leaves: str = "**",
     draws: int = 100,
-    key: Any = 0,
+    key: KeyLike = 0,
 ) -> TruncationTable:
     """Evaluate a mean-field posterior and its truncations to low rank.
 
@@ -130,14 +128,13 @@ def truncation_table(
     """
     trained = require_variational(posterior)
     examples = 1 if train is None else len(check_data(train)[1])
-    made = {"trained": trained} | {f"rank {k}": truncate(trained, k, leaves) for k in ranks}
+    posteriors = {"trained": trained} | {f"rank {k}": truncate(trained, k, leaves) for k in ranks}
     rows = {}
-    for name, one in made.items():
-        row = {} if train is None else {"negative_elbo": -elbo(one, train, draws, key=key) / examples}
-        predictive: Any = one.predict(test[0], draws, key=key)
-        rows[name] = row | evaluate(predictive, test[1])
+    for name, fitted in posteriors.items():
+        row = {} if train is None else {"negative_elbo": -elbo(fitted, train, draws, key=key) / examples}
+        rows[name] = row | evaluate(fitted.predict(test[0], draws, key=key), test[1])
     parameters = {"trained": trained.num_parameters} | {
-        f"rank {k}": _parameters(trained, made[f"rank {k}"], k) for k in ranks
+        f"rank {k}": _parameters(trained, posteriors[f"rank {k}"], k) for k in ranks
     }
     return TruncationTable(rows, parameters)
 
@@ -145,10 +142,10 @@ def truncation_table(
 def _parameters(trained: VariationalPosterior, truncated: VariationalPosterior, k: int) -> int:
     """Means, and k row and column factors in place of the standard deviations."""
     count = 0
-    for name, own in trained.variational.items():
+    for name, params in trained.variational.items():
         leaf = trained.problem.leaf_infos[trained.problem.leaf_names.index(name)]
-        if truncated.variational[name] is own:
-            count += sum(a.size for a in own.values())
+        if truncated.variational[name] is params:
+            count += sum(a.size for a in params.values())
         else:
             rows, columns = leaf.matrix_shape
             count += trained.members * (rows * columns + min(k * (rows + columns), rows * columns))

@@ -1,10 +1,15 @@
-"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``launch``, ``bench``, ``study``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``launch``, ``study``."""
 
+import argparse
 import os
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from posteriax.__about__ import __version__
+
+if TYPE_CHECKING:
+    import typer
 
 
 def main() -> None:
@@ -15,11 +20,24 @@ def main() -> None:
     try:
         app = make_app()
     except ModuleNotFoundError as error:
+        if sys.argv[1:2] == ["doctor"]:
+            sys.exit(doctor_without_typer(sys.argv[2:]))
         sys.exit(f"the command line needs {error.name}: pip install 'posteriax[cli]'")
     app()
 
 
-def make_app() -> Any:
+def doctor_without_typer(arguments: Sequence[str]) -> int:
+    """``posteriax doctor`` where only the core is installed; returns the exit code."""
+    from posteriax.cli.doctor import run_doctor
+
+    parser = argparse.ArgumentParser(prog="posteriax doctor", description="Does this installation compute correctly?")
+    parser.add_argument("--unguarded", action="store_true", help="check only what JAX compiles by itself")
+    options = parser.parse_args(arguments)
+    prepare_jax()
+    return run_doctor(options.unguarded)
+
+
+def make_app() -> "typer.Typer":
     """All commands, one file each in ``commands/``; what is slow to import is imported by the command that needs it."""
     import typer
 
@@ -42,9 +60,9 @@ def make_app() -> Any:
     return app
 
 
-def print_version(asked: bool) -> None:
-    """Print the version and stop, if asked."""
-    if asked:
+def print_version(requested: bool) -> None:
+    """Print the version and stop, if requested."""
+    if requested:
         print(f"posteriax {__version__}")
         raise SystemExit(0)
 

@@ -5,7 +5,10 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def use_all_cores() -> None:
@@ -28,7 +31,7 @@ def use_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def console(piped_width: int = 120) -> Any:
+def console(piped_width: int = 120) -> "Console":
     """Where results go: standard output, plain when piped."""
     from rich.console import Console
 
@@ -53,6 +56,6 @@ def one_line_errors() -> Iterator[None]:
         _exit(f"this command needs {error.name}: pip install 'posteriax[cli]'")
 
 
-def _exit(message: str) -> None:
+def _exit(message: str) -> NoReturn:
     print("error: " + " ".join(message.split()), file=sys.stderr)
     raise SystemExit(2) from None

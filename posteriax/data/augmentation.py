@@ -11,20 +11,24 @@ where every step draws one a for each example of its batch. (docs/data.md, "Augm
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count
+from posteriax.data.batches import Inputs
 from posteriax.data.inputs import Normalise
+
+# (key, x) -> x: a random change of a batch of inputs
+Augment = Callable[[jax.Array, Inputs], Inputs]
 
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """Pads every image on all four sides and crops it back to its size at a random place.
+    """Pads every image on all four sides and crops it back to its size at a random offset.
 
-    Each of the (2 padding + 1)^2 places is equally likely, independently for each image.
+    Each of the (2 padding + 1)^2 offsets is equally likely, independently for each image.
 
     Args:
         padding: pixels added on each side.
@@ -50,18 +54,18 @@ class RandomCrop:
             raise ValueError(f"RandomCrop reflects at most {min(height, width) - 1} pixels here, got {self.padding}")
         around = [(0, 0), (self.padding, self.padding), (self.padding, self.padding), *[(0, 0)] * (x.ndim - 3)]
         padded = jnp.pad(x, around, mode="constant" if self.pad == "zero" else "reflect")
-        places = jax.random.randint(key, (count, 2), 0, 2 * self.padding + 1)
+        offsets = jax.random.randint(key, (count, 2), 0, 2 * self.padding + 1)
 
         # slices become one gather; on a CPU it takes less time than a gather of pixels
-        def crop(image: jax.Array, place: jax.Array) -> jax.Array:
-            return jax.lax.dynamic_slice(image, (*place, *[0] * (x.ndim - 3)), x.shape[1:])
+        def crop(image: jax.Array, offset: jax.Array) -> jax.Array:
+            return jax.lax.dynamic_slice(image, (*offset, *[0] * (x.ndim - 3)), x.shape[1:])
 
-        return jax.vmap(crop)(padded, places)
+        return jax.vmap(crop)(padded, offsets)
 
 
 @dataclass(frozen=True)
 class RandomFlip:
-    """Mirrors every image left to right with a probability, independently for each image.
+    """Mirrors every image left to right with the given probability, independently for each image.
 
     >>> x = jnp.arange(3.0).reshape(1, 1, 3, 1)
     >>> RandomFlip(probability=1.0)(jax.random.key(0), x).ravel().tolist()
@@ -82,13 +86,13 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Functions ``(key, x) -> x``, applied one after the other, each with a key of its own."""
+    """Functions ``(key, x) -> x``, applied in turn, each with its own key."""
 
-    pieces: tuple[Callable[[jax.Array, Any], Any], ...]
+    pieces: tuple[Augment, ...]
 
     @classmethod
-    def of(cls, augment: Any) -> "Augmentation":
-        """From the argument of ``px.fit``: one function, or a sequence of them."""
+    def of(cls, augment: Augment | Sequence[Augment]) -> "Augmentation":
+        """From the argument of ``px.fit``: a function, or a sequence of them."""
         pieces = tuple(augment) if isinstance(augment, Sequence) and not isinstance(augment, str) else (augment,)
         for piece in pieces:
             if isinstance(piece, Normalise):
@@ -105,7 +109,7 @@ class Augmentation:
             raise ValueError("augment is empty: leave it out")
         return cls(pieces)
 
-    def __call__(self, key: jax.Array, x: Any) -> Any:
+    def __call__(self, key: jax.Array, x: Inputs) -> Inputs:
         for i, piece in enumerate(self.pieces):
             x = piece(jax.random.fold_in(key, i), x)
         return x
@@ -113,7 +117,7 @@ class Augmentation:
     def __str__(self) -> str:
         return ", ".join(map(_name, self.pieces))
 
-    def check(self, x: Any) -> None:
+    def check(self, x: Inputs) -> None:
         """Raise if a function fails for a batch like `x`, or changes its shape or dtype."""
         given = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype)), x)
         for piece in self.pieces:
@@ -129,7 +133,7 @@ class Augmentation:
                 )
 
 
-def _check_images(what: str, x: Any) -> None:
+def _check_images(what: str, x: Inputs) -> None:
     shape = getattr(x, "shape", None)
     if shape is None or len(shape) not in (3, 4):
         got = type(x).__name__ if shape is None else shape
@@ -141,19 +145,19 @@ def _check_images(what: str, x: Any) -> None:
         )
 
 
-def _name(piece: Any) -> str:
+def _name(piece: Augment) -> str:
     """What a checkpoint and the trace call a function: its settings, or its qualified name."""
     if isinstance(piece, functools.partial):
         return f"partial of {_name(piece.func)}"
     if hasattr(piece, "__qualname__"):
         return f"{piece.__module__}.{piece.__qualname__}"
-    own = type(piece)
-    return repr(piece) if own.__module__ == __name__ else f"{own.__module__}.{own.__qualname__}"
+    kind = type(piece)
+    return repr(piece) if kind.__module__ == __name__ else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _spec(x: Any) -> Any:
+def _spec(x: Inputs) -> tuple[jax.tree_util.PyTreeDef, list[tuple[tuple[int, ...], jnp.dtype]]]:
     return jax.tree.structure(x), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(x)]
 
 
-def _describe(x: Any) -> str:
+def _describe(x: Inputs) -> str:
     return ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in jax.tree.leaves(x))

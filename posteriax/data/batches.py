@@ -6,23 +6,29 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+
+from posteriax._internal.memory import Inputs as Inputs
+
+Array = Any  # of NumPy on the host, of JAX in a compiled program
+Data = tuple[Inputs, ArrayLike]  # (x, y) as users give it
 
 
 class Examples(NamedTuple):
     """A data set: inputs, targets, and how many examples each counts as; without weights, one each."""
 
-    x: Any
-    y: Any
-    weight: Any = None
+    x: Inputs
+    y: Array
+    weight: Array | None = None
 
 
 class Batch(NamedTuple):
     """Examples, and how many examples of the data set each stands for: 1 in the full set, N / B in a minibatch, times
     the example's own weight if it has one."""
 
-    x: Any
-    y: Any
-    weight: Any
+    x: Inputs
+    y: Array
+    weight: Array
 
 
 @dataclass(frozen=True)
@@ -45,31 +51,31 @@ class Minibatches:
         per_epoch = -(-num_examples // batch_size)
         return cls(num_examples, per_epoch, -(-num_examples // per_epoch))
 
-    def order(self, key: jax.Array, epoch: Any) -> jax.Array:
+    def order(self, key: jax.Array, epoch: int | jax.Array) -> jax.Array:
         """The indices of the examples in each batch of an epoch, (K, size)."""
         order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
         padded = jnp.resize(order, (self.per_epoch * self.size,)).astype(jnp.int32)
         return padded.reshape(self.size, self.per_epoch).T  # spreads the padding over batches
 
-    def take(self, data: Examples | tuple[Any, Any], order: jax.Array, index: Any) -> Batch:
+    def take(self, data: Examples | tuple[Inputs, Array], order: jax.Array, index: int | jax.Array) -> Batch:
         """Batch number `index` of the epoch with this order."""
         rows = order[index]
-        x, y, own = jax.tree.map(lambda a: a[rows], Examples(*data))
+        x, y, example_weight = jax.tree.map(lambda a: a[rows], Examples(*data))
         weight = jnp.asarray(self.weights())[index]
-        return Batch(x, y, weight if own is None else weight * own)
+        return Batch(x, y, weight if example_weight is None else weight * example_weight)
 
     def weights(self) -> np.ndarray:
-        """The weight of each place in each batch, (K, size): K, or 0 for padding."""
+        """The weight of each row of each batch, (K, size): K, or 0 for padding."""
         real = np.arange(self.per_epoch * self.size) < self.num_examples
         return (self.per_epoch * real.astype(np.float32)).reshape(self.size, self.per_epoch).T
 
 
-def full_batch(data: Examples | tuple[Any, Any], parts: int = 1) -> Batch:
+def full_batch(data: Examples | tuple[Inputs, Array], parts: int = 1) -> Batch:
     """All examples with their own weight, 1 if they have none; the last one is repeated with weight 0 until `parts`
     divides their number."""
-    x, y, own = Examples(*data)
+    x, y, example_weight = Examples(*data)
     n = len(y)
-    weight = np.ones(n, np.float32) if own is None else own
+    weight = np.ones(n, np.float32) if example_weight is None else example_weight
     missing = -n % parts
     if not missing:
         return Batch(x, y, weight)

@@ -1,14 +1,14 @@
 """Weights of classes as weights of examples, so that likelihoods need not know about them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_targets
 
 
-def class_weights(y: Any, weights: Mapping[int, float] | str = "balanced") -> np.ndarray:
+def class_weights(y: ArrayLike, weights: Mapping[int, float] | str = "balanced") -> np.ndarray:
     """The weight of every example, from its class, for ``px.fit(problem, (x, y, weight), ...)``.
 
     Args:
@@ -24,7 +24,7 @@ def class_weights(y: Any, weights: Mapping[int, float] | str = "balanced") -> np
     labels = check_targets(y)
     if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "biu":
         raise ValueError(f"y must be whole-number labels of shape (N,), got {labels.dtype} of shape {labels.shape}")
-    classes, of_example, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    classes, class_of_example, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if isinstance(weights, Mapping):
         missing = [int(label) for label in classes if label not in weights]
         if missing:
@@ -34,4 +34,4 @@ def class_weights(y: Any, weights: Mapping[int, float] | str = "balanced") -> np
         per_class = len(labels) / (len(classes) * counts)
     else:
         raise ValueError(f'weights must be "balanced" or a dictionary by class, got {weights!r}')
-    return per_class[of_example].astype(np.float32)
+    return per_class[class_of_example].astype(np.float32)

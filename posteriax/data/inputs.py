@@ -1,11 +1,11 @@
-"""What a network does with its inputs first, in training and in prediction: ``px.network(net, inputs=...)``."""
+"""Preprocessing by the network itself, in training and in prediction: ``px.network(net, inputs=...)``."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 BLOCK = 2**24  # values measured at a time
 
@@ -60,7 +60,7 @@ class Normalise:
         std = np.where(std > 0, std, 1.0)
         return cls(tuple(mean), tuple(std)) if x.ndim == 4 else cls(float(mean), float(std))
 
-    def __call__(self, x: Any) -> jax.Array:
+    def __call__(self, x: ArrayLike) -> jax.Array:
         x = jnp.asarray(x)
         dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
         mean, std = (np.asarray(a, dtype) for a in (self.mean, self.std))
@@ -69,7 +69,7 @@ class Normalise:
         return (x.astype(dtype) - mean) / std
 
 
-def channels_first(x: Any) -> jax.Array:
+def channels_first(x: ArrayLike) -> jax.Array:
     """Images (N, height, width, channels) or (N, height, width) as (N, channels, height, width).
 
     For networks that take their channels first, such as those of ``eqx.nn.Conv2d``; the data stay as they are.

@@ -14,11 +14,11 @@ import jax
 import numpy as np
 
 from posteriax._internal.memory import RESIDENT_BYTES
-from posteriax.data.batches import Batch, Examples, Minibatches
+from posteriax.data.batches import Array, Batch, Examples, Inputs, Minibatches
 from posteriax.data.target_scale import TargetMoments
 
 
-def is_large(x: Any) -> bool:
+def is_large(x: Inputs) -> bool:
     """Whether data should stay on the host."""
     leaves = jax.tree.leaves(x)
     return any(isinstance(leaf, np.memmap) for leaf in leaves) or sum(leaf.nbytes for leaf in leaves) > RESIDENT_BYTES
@@ -31,7 +31,7 @@ class HostArrays:
     Members of an ensemble share one order, so that each batch is transferred once.
     """
 
-    data: Examples | tuple[Any, Any]
+    data: Examples | tuple[Inputs, Array]
     minibatches: Minibatches
     key: jax.Array
     rows: slice = field(default_factory=lambda: slice(None))  # the part of every batch that is read
@@ -50,9 +50,10 @@ class HostArrays:
                 order = np.asarray(self.minibatches.order(self.key, epoch))
             index = step % self.per_epoch
             arrange = np.argsort(order[index], kind="stable")[self.rows]  # sorted, to read a memory map sequentially
-            x, y, own = jax.tree.map(lambda a, rows=order[index][arrange]: np.asarray(a[rows]), Examples(*self.data))
+            rows = order[index][arrange]
+            x, y, example_weight = jax.tree.map(lambda a, rows=rows: np.asarray(a[rows]), Examples(*self.data))
             weight = weights[index][arrange]
-            yield Batch(x, y, weight if own is None else weight * own)
+            yield Batch(x, y, weight if example_weight is None else weight * example_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +105,10 @@ class Loader:
         n = len(data.y)
         if n > self.size:
             raise ValueError(f"the loader yielded a batch of {n} examples, but its first batch had {self.size}")
-        places = np.arange(self.size)[self.rows]
-        x, y, own = jax.tree.map(lambda a: np.asarray(a)[np.minimum(places, n - 1)], data)
-        weight = np.where(places < n, self.per_epoch, 0).astype(np.float32)
-        return Batch(x, y, weight if own is None else weight * own)
+        rows = np.arange(self.size)[self.rows]
+        x, y, example_weight = jax.tree.map(lambda a: np.asarray(a)[np.minimum(rows, n - 1)], data)
+        weight = np.where(rows < n, self.per_epoch, 0).astype(np.float32)
+        return Batch(x, y, weight if example_weight is None else weight * example_weight)
 
 
 def is_loader(data: Any) -> bool:

@@ -5,9 +5,10 @@
 summed batch by batch in double precision, so that targets need not be in memory at once.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 DIGITS = 6  # that do not depend on the order in which batches are summed, nor on the machine
 MOST_COLUMNS = 10_000  # numbers per target that each have a mean; more, such as pixels, share one
@@ -27,8 +28,8 @@ class TargetMoments(NamedTuple):
     squares: np.ndarray
 
     @classmethod
-    def from_targets(cls, y: Any, weight: Any = None) -> "TargetMoments":
-        """The moments of some targets, each of which counts as `weight` examples."""
+    def from_targets(cls, y: ArrayLike, weight: ArrayLike | None = None) -> "TargetMoments":
+        """The moments of these targets, each of which counts as `weight` examples."""
         targets = np.asarray(y, np.float64)
         rows = targets.reshape(len(targets), -1)
         counts = np.ones(len(rows)) if weight is None else np.asarray(weight, np.float64)
@@ -38,18 +39,18 @@ class TargetMoments(NamedTuple):
         if not len(rows):
             return cls(0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]))
         total = float(counts.sum())
-        apart = rows - rows[0]  # exactly 0 if the targets are constant
-        shift = counts @ apart / total
-        return cls(total, rows[0] + shift, counts @ np.square(apart - shift))
+        differences = rows - rows[0]  # exactly 0 if the targets are constant
+        shift = counts @ differences / total
+        return cls(total, rows[0] + shift, counts @ np.square(differences - shift))
 
     def merge(self, other: "TargetMoments") -> "TargetMoments":
         """The moments of both (Chan, Golub and LeVeque 1983)."""
         if not self.weight or not other.weight:
             return self if self.weight else other
         total = self.weight + other.weight
-        apart = other.mean - self.mean
-        squares = self.squares + other.squares + np.square(apart) * (self.weight * other.weight / total)
-        return TargetMoments(total, self.mean + apart * (other.weight / total), squares)
+        shift = other.mean - self.mean
+        squares = self.squares + other.squares + np.square(shift) * (self.weight * other.weight / total)
+        return TargetMoments(total, self.mean + shift * (other.weight / total), squares)
 
     @property
     def scale(self) -> float:

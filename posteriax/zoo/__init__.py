@@ -1,4 +1,4 @@
-"""The papers' architectures, one file each: plain Equinox modules with the papers' initialisation.
+"""The papers' architectures, one file for each kind: plain Equinox modules with the papers' initialisation.
 
 Images are channels-last, (height, width, channels). Networks with batch normalisation come as pairs
 ``(network, state)``, which ``px.Problem`` takes as they are.

@@ -1,7 +1,7 @@
 """LeNets: two convolutions, each with a pooling, and two dense layers (LeCun et al. 1998)."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -31,7 +31,7 @@ class LeNet(eqx.Module):
         padding: Literal["SAME", "VALID"],
         init: Initializer,
         activation: Activation = jax.nn.relu,
-        key: Any,
+        key: jax.Array,
     ):
         keys = jax.random.split(key, 4)
         pairs = zip((shape[-1], channels[0]), channels, keys[:2], strict=True)
@@ -57,7 +57,7 @@ def lenet5(
     hidden: int = 500,
     classes: int = 10,
     activation: Activation = jax.nn.relu,
-    key: Any,
+    key: jax.Array,
 ) -> LeNet:
     """LeNet-5 as Caffe has it, the network of Variance Networks (Neklyudov et al. 2019) for MNIST.
 
@@ -71,7 +71,7 @@ def lenet5(
     return LeNet(shape, channels, hidden, classes, padding="VALID", init=torch_uniform, activation=activation, key=key)
 
 
-def lenet(*, shape: tuple[int, int, int] = (32, 32, 3), classes: int = 100, key: Any) -> LeNet:
+def lenet(*, shape: tuple[int, int, int] = (32, 32, 3), classes: int = 100, key: jax.Array) -> LeNet:
     """The LeNet of the k-tied Normal (Swiatkowski et al. 2020) for CIFAR-100: 32 and 64 channels, 512 units, He.
 
     The paper's text says 3 x 3 kernels; its parameter counts match 5 x 5, which are used here.

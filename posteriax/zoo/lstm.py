@@ -1,11 +1,4 @@
-"""LSTMs that classify a sequence by its last state.
-
-CNN-LSTM: a convolution over words, pooled, then an LSTM.
-
-An LSTM over time series with missing values, for clinical records.
-"""
-
-from typing import Any
+"""Networks with an LSTM: over words, over words after a convolution, and over time series with missing values."""
 
 import equinox as eqx
 import jax
@@ -23,7 +16,7 @@ class LSTMClassifier(eqx.Module):
     lstm: LSTM
     out: Dense
 
-    def __init__(self, words: int, features: int, units: int, outputs: int, *, key: Any):
+    def __init__(self, words: int, features: int, units: int, outputs: int, *, key: jax.Array):
         keys = jax.random.split(key, 3)
         self.embedding = Embedding(words, features, key=keys[0])
         self.lstm = LSTM(features, units, init=he_normal, recurrent_init=he_normal, key=keys[1])
@@ -33,7 +26,7 @@ class LSTMClassifier(eqx.Module):
         return self.out(self.lstm(self.embedding(tokens))[-1])
 
 
-def lstm(*, words: int = 20_000, units: int = 128, outputs: int = 1, key: Any) -> LSTMClassifier:
+def lstm(*, words: int = 20_000, units: int = 128, outputs: int = 1, key: jax.Array) -> LSTMClassifier:
     """The LSTM of the k-tied Normal (Swiatkowski et al. 2020) for IMDB: embeddings and states of 128, one logit.
 
     He initialisation in the LSTM, as the paper says, and Keras's elsewhere. Reviews shorter than the sequence are
@@ -56,13 +49,13 @@ class CNNLSTM(eqx.Module):
     lstm: LSTM
     out: Dense
 
-    def __init__(self, words: int, features: int, channels: int, units: int, classes: int, *, key: Any):
+    def __init__(self, words: int, features: int, channels: int, units: int, classes: int, *, key: jax.Array):
         keys = jax.random.split(key, 4)
         normal = jax.nn.initializers.truncated_normal
-        of_gates = normal((channels + units) ** -0.5)  # Haiku has one matrix for inputs and state
+        gate_init = normal((channels + units) ** -0.5)  # Haiku has one matrix for inputs and state
         self.embedding = Embedding(words, features, init=normal(1.0), key=keys[0])
         self.convolution = Conv(features, channels, 5, axes=1, padding="VALID", init=haiku_normal, key=keys[1])
-        self.lstm = LSTM(channels, units, init=of_gates, recurrent_init=of_gates, forget_offset=1.0, key=keys[2])
+        self.lstm = LSTM(channels, units, init=gate_init, recurrent_init=gate_init, forget_offset=1.0, key=keys[2])
         self.out = Dense(units, classes, init=haiku_normal, key=keys[3])
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
@@ -72,7 +65,7 @@ class CNNLSTM(eqx.Module):
         return self.out(self.lstm(words)[-1])
 
 
-def cnn_lstm(*, words: int = 20_000, classes: int = 2, key: Any) -> CNNLSTM:
+def cnn_lstm(*, words: int = 20_000, classes: int = 2, key: jax.Array) -> CNNLSTM:
     """The network of Izmailov et al. (2021) for IMDB, reviews of 100 words: 128 features, 64 channels, 128 units.
 
     Initialised as in Haiku, their library.
@@ -95,7 +88,7 @@ class MortalityLSTM(eqx.Module):
     lstm: LSTM
     out: Dense
 
-    def __init__(self, variables: int, static: int, units: int, outputs: int, *, key: Any):
+    def __init__(self, variables: int, static: int, units: int, outputs: int, *, key: jax.Array):
         keys = jax.random.split(key)
         self.lstm = LSTM(2 * variables, units, key=keys[0])
         self.out = Dense(units + static, outputs, init=glorot_uniform, key=keys[1])
@@ -106,7 +99,7 @@ class MortalityLSTM(eqx.Module):
 
 
 def mortality_lstm(
-    *, variables: int = 37, static: int = 4, units: int = 64, outputs: int = 1, key: Any
+    *, variables: int = 37, static: int = 4, units: int = 64, outputs: int = 1, key: jax.Array
 ) -> MortalityLSTM:
     """Predicts in-hospital death from two days of records, the task of Dusenberry et al. (2020) on public data.
 

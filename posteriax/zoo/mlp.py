@@ -1,7 +1,6 @@
 """Multilayer perceptrons."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,7 +22,7 @@ class MLP(eqx.Module):
         self,
         sizes: Sequence[int],
         *,
-        key: Any,
+        key: jax.Array,
         activation: Callable[[jax.Array], jax.Array] = jax.nn.relu,
         init: Initializer = he_normal,
     ):
@@ -39,7 +38,7 @@ class MLP(eqx.Module):
         return self.layers[-1](x)
 
 
-def mlp(*, inputs: int = 784, hidden: Sequence[int] = (400, 400), classes: int = 10, key: Any) -> MLP:
+def mlp(*, inputs: int = 784, hidden: Sequence[int] = (400, 400), classes: int = 10, key: jax.Array) -> MLP:
     """The MLP of the k-tied Normal's experiments on MNIST (Swiatkowski et al. 2020): 784-400-400-10, ReLU, He.
 
     >>> sum(leaf.size for leaf in jax.tree.leaves(mlp(key=jax.random.key(0))))
@@ -48,7 +47,7 @@ def mlp(*, inputs: int = 784, hidden: Sequence[int] = (400, 400), classes: int =
     return MLP((inputs, *hidden, classes), key=key)
 
 
-def uci_mlp(*, inputs: int, hidden: Sequence[int] = (50,), outputs: int = 2, key: Any) -> MLP:
+def uci_mlp(*, inputs: int, hidden: Sequence[int] = (50,), outputs: int = 2, key: jax.Array) -> MLP:
     """The regression network of Izmailov et al. (2021): one hidden layer of 50 ReLU units; two outputs, the mean and,
     before a softplus, the standard deviation: for ``px.Normal(scale="predicted")``.
 

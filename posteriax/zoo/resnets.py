@@ -1,61 +1,103 @@
-"""Wide residual networks (Zagoruyko and Komodakis 2016).
+"""Residual networks: WRN, PreResNet and ResNet-18 from one pre-activation block, and the post-activation ResNet-20 and
+ResNet-50.
 
-Residual networks with pre-activation for small images (He et al. 2016, "Identity mappings").
+    pre-activation     y = x + f(x),          f: normalisation, ReLU, convolution, two or three times
+    post-activation    y = act(x + f(x)),     f: convolution, normalisation, with the activation in between
 
-ResNet-18 with pre-activation, as the k-tied Normal's experiments have it.
-
-ResNet-20 with filter response normalisation and Swish: a ResNet that does not couple the examples of a batch.
-
-ResNet-50 for ImageNet (He et al. 2016), with the strides in the 3 x 3 convolutions.
+The sum takes x itself, or a 1 x 1 convolution of it where the shape changes. (He et al. 2016, "Deep residual learning"
+and "Identity mappings"; Zagoruyko and Komodakis 2016)
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from posteriax.zoo.parts.convolution import Conv
-from posteriax.zoo.parts.dense import Dense, Initializer, torch_uniform
+from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
 from posteriax.zoo.parts.normalisation import BatchNorm, FilterResponseNorm
 
 Stateful = tuple[eqx.Module, eqx.nn.State]
 
+he_by_outputs: Initializer = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+wide_normal: Initializer = jax.nn.initializers.normal(0.1)
+BOTTLENECKS_FROM = 44  # depth of a PreResNet
+BLOCKS, STRIDES = (3, 4, 6, 3), (1, 2, 2, 2)  # of the four stages of ResNet-50; ResNet-18 has the same strides
 
-class WideBlock(eqx.Module):
-    """Normalisation and ReLU before each of two convolutions, and the input added."""
+
+class PreActivationBlock(eqx.Module):
+    """Normalisation, ReLU and a convolution, for every layer, and the input added.
+
+    Args:
+        layers: inputs, outputs, kernel size and stride of each convolution.
+        keys: for the convolutions, and the last one for the shortcut.
+        padding: "same" as in TensorFlow, or "symmetric" as in PyTorch; they differ where the stride is 2.
+        bias, init: of the convolutions.
+        norm: makes a normalisation of so many channels.
+        shortcut: "changes" for a 1 x 1 convolution of the input where the shape changes; "always" for one in every
+            block, of the input after its first normalisation and ReLU.
+    """
 
     norms: list[BatchNorm]
     convolutions: list[Conv]
     shortcut: Conv | None
+    shortcut_of_activated: bool = eqx.field(static=True)
 
-    def __init__(self, inputs: int, outputs: int, stride: int, *, key: Any):
-        keys = jax.random.split(key, 3)
-        self.norms = [BatchNorm(inputs), BatchNorm(outputs)]
+    def __init__(
+        self,
+        layers: Sequence[tuple[int, int, int, int]],
+        *,
+        keys: Sequence[jax.Array] | jax.Array,
+        padding: Literal["same", "symmetric"] = "same",
+        bias: bool = False,
+        init: Initializer = he_normal,
+        norm: Callable[[int], BatchNorm] = BatchNorm,
+        shortcut: Literal["changes", "always"] = "changes",
+    ):
+        conv = partial(Conv, bias=bias, init=init)
+        self.norms = [norm(inputs) for inputs, *_ in layers]
         self.convolutions = [
-            Conv(inputs, outputs, 3, stride=stride, bias=False, key=keys[0]),
-            Conv(outputs, outputs, 3, bias=False, key=keys[1]),
+            conv(n, m, size, stride=stride, padding="SAME" if padding == "same" else size // 2, key=key)
+            for (n, m, size, stride), key in zip(layers, keys[: len(layers)], strict=True)
         ]
-        changes = stride > 1 or inputs != outputs
-        self.shortcut = Conv(inputs, outputs, 1, stride=stride, bias=False, key=keys[2]) if changes else None
+        inputs, outputs, stride = layers[0][0], layers[-1][1], max(stride for *_, stride in layers)
+        projects = shortcut == "always" or stride > 1 or inputs != outputs
+        self.shortcut = conv(inputs, outputs, 1, stride=stride, padding=0, key=keys[-1]) if projects else None
+        self.shortcut_of_activated = shortcut == "always"
 
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        y = x
-        for norm, convolution in zip(self.norms, self.convolutions, strict=True):
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
+        y = skipped = x
+        for i, (norm, convolution) in enumerate(zip(self.norms, self.convolutions, strict=True)):
             y, state = norm(y, state)
-            y = convolution(jax.nn.relu(y))
-        return y + (x if self.shortcut is None else self.shortcut(x)), state
+            y = jax.nn.relu(y)
+            if i == 0 and self.shortcut_of_activated:
+                skipped = y
+            y = convolution(y)
+        return y + (skipped if self.shortcut is None else self.shortcut(skipped)), state
 
 
-class WideResNet(eqx.Module):
-    """Three stages of (depth - 4) / 6 blocks, with `stages` channels times `widen`, 16, 32 and 64 in the paper."""
+class PreActivationNetwork(eqx.Module):
+    """A convolution, blocks, normalisation and ReLU, the mean over positions, and a dense layer."""
 
     stem: Conv
-    blocks: list[WideBlock]
+    blocks: list[PreActivationBlock]
     norm: BatchNorm
     out: Dense
     remat: bool = eqx.field(static=True)
+
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
+        x = self.stem(x)
+        for block in self.blocks:
+            x, state = (eqx.filter_checkpoint(block) if self.remat else block)(x, state)
+        x, state = self.norm(x, state)
+        return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
+
+
+class WideResNet(PreActivationNetwork):
+    """Three stages of (depth - 4) / 6 blocks, with `stages` channels times `widen`, 16, 32 and 64 in the paper."""
 
     def __init__(
         self,
@@ -66,7 +108,7 @@ class WideResNet(eqx.Module):
         *,
         stages: tuple[int, int, int] = (16, 32, 64),
         remat: bool = False,
-        key: Any,
+        key: jax.Array,
     ):
         if (depth - 4) % 6:
             raise ValueError(f"depth must be 6 n + 4, such as 16 or 28, got {depth}")
@@ -77,18 +119,12 @@ class WideResNet(eqx.Module):
         for stage in range(3):
             for i in range(per_stage):
                 outputs = stages[stage] * widen
-                self.blocks.append(WideBlock(inputs, outputs, 2 if stage and not i else 1, key=next(keys)))
+                layers = [(inputs, outputs, 3, 2 if stage and not i else 1), (outputs, outputs, 3, 1)]
+                self.blocks.append(PreActivationBlock(layers, keys=jax.random.split(next(keys), 3)))
                 inputs = outputs
         self.norm = BatchNorm(inputs)
         self.out = Dense(inputs, classes, key=next(keys))
         self.remat = remat
-
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        x = self.stem(x)
-        for block in self.blocks:
-            x, state = (eqx.filter_checkpoint(block) if self.remat else block)(x, state)
-        x, state = self.norm(x, state)
-        return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
 
 
 def wide_resnet(
@@ -99,7 +135,7 @@ def wide_resnet(
     classes: int = 10,
     stages: tuple[int, int, int] = (16, 32, 64),
     remat: bool = False,
-    key: Any,
+    key: jax.Array,
 ) -> Stateful:
     """WRN-28-10, the network of rank-1 BNNs (Dusenberry et al. 2020) for CIFAR, or a smaller one; with its state.
 
@@ -121,83 +157,39 @@ def wide_resnet(
     return eqx.nn.make_with_state(WideResNet)(depth, widen, channels, classes, stages=stages, remat=remat, key=key)
 
 
-he_by_outputs: Initializer = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-BOTTLENECKS_FROM = 44
-
-
-class PreActivationBlock(eqx.Module):
-    """Normalisation, ReLU and a convolution, two or three times (a bottleneck), and the input added."""
-
-    norms: list[BatchNorm]
-    convolutions: list[Conv]
-    shortcut: Conv | None
-
-    def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool, *, key: Any):
-        keys = jax.random.split(key, 4)
-        outputs = 4 * width if bottleneck else width
-        shapes = (
-            [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
-            if bottleneck
-            else [(inputs, width, 3, stride), (width, width, 3, 1)]
-        )
-        self.norms = [BatchNorm(n) for n, *_ in shapes]
-        self.convolutions = [
-            Conv(n, m, size, stride=s, padding=size // 2, bias=False, init=he_by_outputs, key=key)
-            for (n, m, size, s), key in zip(shapes, keys, strict=False)
-        ]
-        changes = stride > 1 or inputs != outputs
-        self.shortcut = (
-            Conv(inputs, outputs, 1, stride=stride, padding=0, bias=False, init=he_by_outputs, key=keys[3])
-            if changes
-            else None
-        )
-
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        y = x
-        for norm, convolution in zip(self.norms, self.convolutions, strict=True):
-            y, state = norm(y, state)
-            y = convolution(jax.nn.relu(y))
-        return y + (x if self.shortcut is None else self.shortcut(x)), state
-
-
-class PreResNet(eqx.Module):
+class PreResNet(PreActivationNetwork):
     """Three stages of widths 16, 32 and 64; bottlenecks from depth 44 on."""
 
-    stem: Conv
-    blocks: list[PreActivationBlock]
-    norm: BatchNorm
-    out: Dense
-    remat: bool = eqx.field(static=True)
-
-    def __init__(self, depth: int, channels: int, classes: int, *, remat: bool = False, key: Any):
+    def __init__(self, depth: int, channels: int, classes: int, *, remat: bool = False, key: jax.Array):
         bottleneck = depth >= BOTTLENECKS_FROM
-        layers = 9 if bottleneck else 6
-        if depth < 8 or (depth - 2) % layers:
+        per_block = 9 if bottleneck else 6
+        if depth < 8 or (depth - 2) % per_block:
             raise ValueError(f"depth must be 6 n + 2 below {BOTTLENECKS_FROM}, and 9 n + 2 from there on, got {depth}")
-        per_stage = (depth - 2) // layers
+        per_stage = (depth - 2) // per_block
         keys = iter(jax.random.split(key, 3 * per_stage + 2))
         self.stem = Conv(channels, 16, 3, padding=1, bias=False, init=he_by_outputs, key=next(keys))
         self.blocks, inputs = [], 16
         for stage in range(3):
             for i in range(per_stage):
-                width = 16 * 2**stage
-                self.blocks.append(
-                    PreActivationBlock(inputs, width, 2 if stage and not i else 1, bottleneck, key=next(keys))
+                width, stride = 16 * 2**stage, 2 if stage and not i else 1
+                outputs = 4 * width if bottleneck else width
+                layers = (
+                    [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+                    if bottleneck
+                    else [(inputs, width, 3, stride), (width, width, 3, 1)]
                 )
-                inputs = 4 * width if bottleneck else width
+                block_keys = jax.random.split(next(keys), 4)
+                block = PreActivationBlock(layers, keys=block_keys, padding="symmetric", init=he_by_outputs)
+                self.blocks.append(block)
+                inputs = outputs
         self.norm = BatchNorm(inputs)
         self.out = Dense(inputs, classes, init=torch_uniform, key=next(keys))
         self.remat = remat
 
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        x = self.stem(x)
-        for block in self.blocks:
-            x, state = (eqx.filter_checkpoint(block) if self.remat else block)(x, state)
-        x, state = self.norm(x, state)
-        return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
 
-
-def preresnet(depth: int = 20, *, channels: int = 3, classes: int = 100, remat: bool = False, key: Any) -> Stateful:
+def preresnet(
+    depth: int = 20, *, channels: int = 3, classes: int = 100, remat: bool = False, key: jax.Array
+) -> Stateful:
     """The PreResNets on which Farquhar et al. (2020) compare SWAG with its diagonal form; with its state.
 
     Normal weights of variance 2 / fan_out, as in the program of SWAG (Maddox et al. 2019).
@@ -215,63 +207,31 @@ def preresnet(depth: int = 20, *, channels: int = 3, classes: int = 100, remat: 
     return eqx.nn.make_with_state(PreResNet)(depth, channels, classes, remat=remat, key=key)
 
 
-STRIDES_18 = (1, 2, 2, 2)
-wide_normal: Initializer = jax.nn.initializers.normal(0.1)
+class ResNet18(PreActivationNetwork):
+    """Four blocks of 1 to 8 times the width, each with a convolution in its shortcut."""
 
-
-class ProjectedBlock(eqx.Module):
-    """Normalisation and ReLU before each of two convolutions; the input is added by a convolution of 1 x 1."""
-
-    norms: list[BatchNorm]
-    convolutions: list[Conv]
-    shortcut: Conv
-
-    def __init__(self, inputs: int, outputs: int, stride: int, *, key: Any):
-        keys = jax.random.split(key, 3)
-        self.norms = [_norm(inputs), _norm(outputs)]
-        self.convolutions = [
-            Conv(inputs, outputs, 3, stride=stride, init=wide_normal, key=keys[0]),
-            Conv(outputs, outputs, 3, init=wide_normal, key=keys[1]),
-        ]
-        self.shortcut = Conv(inputs, outputs, 1, stride=stride, padding="VALID", init=wide_normal, key=keys[2])
-
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        x, state = self.norms[0](x, state)
-        x = jax.nn.relu(x)
-        y, state = self.norms[1](self.convolutions[0](x), state)
-        return self.shortcut(x) + self.convolutions[1](jax.nn.relu(y)), state
-
-
-class ResNet18(eqx.Module):
-    """A convolution, four blocks of 1 to 8 times the width, the mean over positions, and a dense layer."""
-
-    stem: Conv
-    blocks: list[ProjectedBlock]
-    norm: BatchNorm
-    out: Dense
-
-    def __init__(self, width: int, channels: int, classes: int, *, key: Any):
+    def __init__(self, width: int, channels: int, classes: int, *, key: jax.Array):
         keys = jax.random.split(key, 6)
+        keras_norm = partial(BatchNorm, momentum=0.99, epsilon=1e-3)
         widths = [width * 2**stage for stage in range(4)]
         self.stem = Conv(channels, width, 3, init=wide_normal, key=keys[0])
-        stages = zip([width, *widths[:-1]], widths, STRIDES_18, keys[1:5], strict=True)
-        self.blocks = [ProjectedBlock(n, m, stride, key=key) for n, m, stride, key in stages]
-        self.norm = _norm(widths[-1])
+        self.blocks = [
+            PreActivationBlock(
+                [(n, m, 3, stride), (m, m, 3, 1)],
+                keys=jax.random.split(key, 3),
+                bias=True,
+                init=wide_normal,
+                norm=keras_norm,
+                shortcut="always",
+            )
+            for n, m, stride, key in zip([width, *widths[:-1]], widths, STRIDES, keys[1:5], strict=True)
+        ]
+        self.norm = keras_norm(widths[-1])
         self.out = Dense(widths[-1], classes, init=wide_normal, key=keys[5])
-
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        x = self.stem(x)
-        for block in self.blocks:
-            x, state = block(x, state)
-        x, state = self.norm(x, state)
-        return self.out(jax.nn.relu(x).mean(axis=(0, 1))), state
+        self.remat = False
 
 
-def _norm(channels: int) -> BatchNorm:
-    return BatchNorm(channels, momentum=0.99, epsilon=1e-3)
-
-
-def resnet18(*, channels: int = 3, width: int = 64, classes: int = 10, key: Any) -> Stateful:
+def resnet18(*, channels: int = 3, width: int = 64, classes: int = 10, key: jax.Array) -> Stateful:
     """The "ResNet-18" of Swiatkowski et al. (2020): four blocks, as in an example of TensorFlow Probability.
 
     That example has one block per stage (ten convolutions including the shortcuts), where the ResNet-18 of He et al.
@@ -285,12 +245,12 @@ def resnet18(*, channels: int = 3, width: int = 64, classes: int = 10, key: Any)
 
 
 class ConvFRN(eqx.Module):
-    """A convolution and its normalisation."""
+    """A convolution and its filter response normalisation."""
 
     convolution: Conv
     norm: FilterResponseNorm
 
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int, *, key: Any):
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int, *, key: jax.Array):
         self.convolution = Conv(inputs, outputs, size, stride=stride, key=key)
         self.norm = FilterResponseNorm(outputs)
 
@@ -305,7 +265,7 @@ class FRNBlock(eqx.Module):
     second: ConvFRN
     shortcut: ConvFRN | None
 
-    def __init__(self, inputs: int, outputs: int, stride: int, *, key: Any):
+    def __init__(self, inputs: int, outputs: int, stride: int, *, key: jax.Array):
         keys = jax.random.split(key, 3)
         self.first = ConvFRN(inputs, outputs, 3, stride, key=keys[0])
         self.second = ConvFRN(outputs, outputs, 3, 1, key=keys[1])
@@ -324,7 +284,7 @@ class ResNetFRN(eqx.Module):
     out: Dense
     remat: bool = eqx.field(static=True)
 
-    def __init__(self, blocks: int, width: int, channels: int, classes: int, *, remat: bool = False, key: Any):
+    def __init__(self, blocks: int, width: int, channels: int, classes: int, *, remat: bool = False, key: jax.Array):
         keys = iter(jax.random.split(key, 3 * blocks + 2))
         self.stem = ConvFRN(channels, width, 3, 1, key=next(keys))
         self.blocks, inputs = [], width
@@ -343,7 +303,9 @@ class ResNetFRN(eqx.Module):
         return self.out(x.mean(axis=(0, 1)))
 
 
-def resnet20(*, channels: int = 3, width: int = 16, classes: int = 10, remat: bool = False, key: Any) -> ResNetFRN:
+def resnet20(
+    *, channels: int = 3, width: int = 16, classes: int = 10, remat: bool = False, key: jax.Array
+) -> ResNetFRN:
     """The network of "What Are Bayesian Neural Network Posteriors Really Like?" (Izmailov et al. 2021) for CIFAR.
 
     Depth 20, widths 16, 32 and 64, biases, He initialisation; the mean over positions is their 8 x 8 average pooling.
@@ -360,20 +322,26 @@ def resnet20(*, channels: int = 3, width: int = 16, classes: int = 10, remat: bo
     return ResNetFRN(3, width, channels, classes, remat=remat, key=key)
 
 
-BLOCKS, STRIDES = (3, 4, 6, 3), (1, 2, 2, 2)  # of the four stages
-
-
 class ConvBatchNorm(eqx.Module):
     """A convolution without bias, and its normalisation."""
 
     convolution: Conv
     norm: BatchNorm
 
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, *, padding: Any = "SAME", key: Any):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: int,
+        stride: int = 1,
+        *,
+        padding: Literal["SAME"] | int = "SAME",
+        key: jax.Array,
+    ):
         self.convolution = Conv(inputs, outputs, size, stride=stride, padding=padding, bias=False, key=key)
         self.norm = BatchNorm(outputs)
 
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
         return self.norm(self.convolution(x), state)
 
 
@@ -383,14 +351,14 @@ class Bottleneck(eqx.Module):
     layers: list[ConvBatchNorm]
     shortcut: ConvBatchNorm | None
 
-    def __init__(self, inputs: int, width: int, stride: int, *, key: Any):
+    def __init__(self, inputs: int, width: int, stride: int, *, key: jax.Array):
         keys = jax.random.split(key, 4)
         shapes = ((inputs, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1))
         self.layers = [ConvBatchNorm(*shape, key=key) for shape, key in zip(shapes, keys, strict=False)]
         changes = stride > 1 or inputs != 4 * width
         self.shortcut = ConvBatchNorm(inputs, 4 * width, 1, stride, key=keys[3]) if changes else None
 
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
         y = x
         for i, layer in enumerate(self.layers):
             y, state = layer(y if i == 0 else jax.nn.relu(y), state)
@@ -408,7 +376,7 @@ class ResNet50(eqx.Module):
     remat: bool = eqx.field(static=True)
 
     def __init__(
-        self, blocks: Sequence[int], width: int, channels: int, classes: int, *, remat: bool = False, key: Any
+        self, blocks: Sequence[int], width: int, channels: int, classes: int, *, remat: bool = False, key: jax.Array
     ):
         keys = iter(jax.random.split(key, sum(blocks) + 2))
         self.stem = ConvBatchNorm(channels, width, 7, 2, padding=3, key=next(keys))
@@ -421,7 +389,7 @@ class ResNet50(eqx.Module):
         self.out = Dense(inputs, classes, init=jax.nn.initializers.normal(0.01), key=next(keys))
         self.remat = remat
 
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
         x, state = self.stem(x, state)
         x = _overlapping_max_pool(jax.nn.relu(x))
         for block in self.blocks:
@@ -441,7 +409,7 @@ def resnet50(
     blocks: Sequence[int] = BLOCKS,
     classes: int = 1000,
     remat: bool = False,
-    key: Any,
+    key: jax.Array,
 ) -> Stateful:
     """The network of rank-1 BNNs (Dusenberry et al. 2020) for ImageNet, images of 224 x 224; with its state.
 

@@ -1,7 +1,5 @@
 """A VGG-like network for CIFAR (Simonyan and Zisserman 2015, with batch normalisation and dropout)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 
@@ -26,7 +24,7 @@ class VGG(eqx.Module):
     dropout: bool = eqx.field(static=True)
     shape: tuple[int, int, int] = eqx.field(static=True)
 
-    def __init__(self, width: int, channels: int, classes: int, size: int, dropout: bool, *, key: Any):
+    def __init__(self, width: int, channels: int, classes: int, size: int, dropout: bool, *, key: jax.Array):
         if size % 32:
             raise ValueError(f"size must be a multiple of 32, since the image is halved five times, got {size}")
         keys = iter(jax.random.split(key, 15))
@@ -42,7 +40,9 @@ class VGG(eqx.Module):
         self.out = Dense(inputs, classes, init=glorot_uniform, key=next(keys))
         self.dropout, self.shape = dropout, (size, size, channels)
 
-    def __call__(self, x: jax.Array, state: Any, *, key: Any = None) -> tuple[jax.Array, Any]:
+    def __call__(
+        self, x: jax.Array, state: eqx.nn.State, *, key: jax.Array | None = None
+    ) -> tuple[jax.Array, eqx.nn.State]:
         check_shape(x, self.shape)
         keys = iter([None] * 16 if key is None else list(jax.random.split(key, 16)))
         for stage, (convolutions, norms) in enumerate(zip(self.convolutions, self.norms, strict=True)):
@@ -56,14 +56,14 @@ class VGG(eqx.Module):
         x, state = self.dense_norm(self.dense(x), state)
         return self.out(self._drop(jax.nn.relu(x), 0.5, next(keys))), state
 
-    def _drop(self, x: jax.Array, rate: float, key: Any) -> jax.Array:
+    def _drop(self, x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
         if not self.dropout or key is None or rate == 0:
             return x
         return jax.numpy.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0.0)
 
 
 def vgg_like(
-    *, channels: int = 3, size: int = 32, width: int = 64, classes: int = 10, dropout: bool = False, key: Any
+    *, channels: int = 3, size: int = 32, width: int = 64, classes: int = 10, dropout: bool = False, key: jax.Array
 ) -> Stateful:
     """The network of Variance Networks (Neklyudov et al. 2019) for CIFAR; with its state.
 

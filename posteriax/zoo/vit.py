@@ -1,7 +1,5 @@
 """Vision transformers: an image as a sequence of patches (Dosovitskiy et al. 2021)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -23,7 +21,7 @@ class TransformerBlock(eqx.Module):
     hidden: Dense
     out: Dense
 
-    def __init__(self, features: int, heads: int, *, key: Any):
+    def __init__(self, features: int, heads: int, *, key: jax.Array):
         keys = jax.random.split(key, 3)
         self.norms = [LayerNorm(features), LayerNorm(features)]
         self.attention = SelfAttention(features, heads, init=narrow_normal, key=keys[0])
@@ -57,7 +55,7 @@ class ViT(eqx.Module):
         classes: int,
         *,
         remat: bool = False,
-        key: Any,
+        key: jax.Array,
     ):
         height, width, channels = shape
         if height % patch or width % patch:
@@ -94,7 +92,7 @@ def vit(
     heads: int = 3,
     classes: int = 10,
     remat: bool = False,
-    key: Any,
+    key: jax.Array,
 ) -> ViT:
     """A vision transformer; by default the tiny one of Touvron et al. (2021), for images of 32 x 32 in 64 patches.
 
@@ -114,7 +112,9 @@ def vit(
     return ViT(shape, patch, features, depth, heads, classes, remat=remat, key=key)
 
 
-def vit_tiny(*, shape: tuple[int, int, int] = (32, 32, 3), classes: int = 10, remat: bool = False, key: Any) -> ViT:
+def vit_tiny(
+    *, shape: tuple[int, int, int] = (32, 32, 3), classes: int = 10, remat: bool = False, key: jax.Array
+) -> ViT:
     """A vision transformer small enough for a CPU: 64 patches, 64 features, 6 blocks of 4 heads.
 
     >>> sum(leaf.size for leaf in jax.tree.leaves(vit_tiny(key=jax.random.key(0))))

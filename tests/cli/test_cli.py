@@ -20,8 +20,8 @@ def run(monkeypatch):
 def test_help_lists_the_commands(run):
     text = run("--help").output
     assert "demo" in text
-    assert "bench" in text
-    assert "leapfrog" in run("bench", "--help").output
+    assert "doctor" in text
+    assert "laptop" in run("study", "run", "--help").output
 
 
 def test_every_core_is_a_device_and_programs_are_kept(tmp_path):

@@ -13,7 +13,6 @@ from PIL import Image
 from scipy import ndimage, stats
 
 import posteriax as px
-from posteriax.data import corrupt as corruptions_corrupt
 from posteriax.data.corruptions import blur, digital, image_operations, noise, suite, weather
 from posteriax.data.corruptions.uniforms import uniforms
 
@@ -54,44 +53,44 @@ def mostly_slow(kinds):
 def test_shape_dtype_and_range_are_kept(kind):
     images = scenes(4, 13, 18)
     for given in (images, (255 * images).astype(np.uint8), images.astype(np.float16), images.astype(np.float64)):
-        out = px.corrupt(given, kind, 5, key=0)
+        out = px.data.corrupt(given, kind, 5, key=0)
         assert isinstance(out, np.ndarray)
         assert out.shape == given.shape and out.dtype == given.dtype
         assert np.isfinite(out).all() and out.min() >= 0 and out.max() <= (255 if out.dtype == np.uint8 else 1)
         assert np.abs(out.astype(float) - given).max() > 0
-    first = px.corrupt(np.moveaxis(images, -1, 1), kind, 5, key=0, channels="first")
-    np.testing.assert_array_equal(np.moveaxis(first, 1, -1), px.corrupt(images, kind, 5, key=0))
+    first = px.data.corrupt(np.moveaxis(images, -1, 1), kind, 5, key=0, channels="first")
+    np.testing.assert_array_equal(np.moveaxis(first, 1, -1), px.data.corrupt(images, kind, 5, key=0))
 
 
 @pytest.mark.parametrize("kind", mostly_slow(kind for kind in KINDS if kind != "saturate"))
 def test_grey_images_with_and_without_an_axis_of_channels_are_the_same(kind):
     grey = scenes(4, 16, 16, channels=1)
-    with_axis = px.corrupt(grey, kind, 4, key=0)
-    np.testing.assert_array_equal(with_axis[..., 0], px.corrupt(grey[..., 0], kind, 4, key=0))
+    with_axis = px.data.corrupt(grey, kind, 4, key=0)
+    np.testing.assert_array_equal(with_axis[..., 0], px.data.corrupt(grey[..., 0], kind, 4, key=0))
     first = np.moveaxis(grey, -1, 1)
-    np.testing.assert_array_equal(px.corrupt(first, kind, 4, 0, channels="first")[:, 0], with_axis[..., 0])
+    np.testing.assert_array_equal(px.data.corrupt(first, kind, 4, 0, channels="first")[:, 0], with_axis[..., 0])
     assert np.abs(with_axis - grey).max() > 1e-3
 
 
 def test_saturate_refuses_grey():
     with pytest.raises(ValueError, match="saturate needs 3 channels, but images are grey"):
-        px.corrupt(scenes(2)[..., 0], "saturate", 3, key=0)
+        px.data.corrupt(scenes(2)[..., 0], "saturate", 3, key=0)
 
 
 @pytest.mark.parametrize("kind", mostly_slow(KINDS))
 def test_bytes_and_floats_of_the_same_images_differ_by_rounding(kind):
     whole = (255 * scenes(4, 13, 18)).astype(np.uint8)
-    from_bytes = px.corrupt(whole, kind, 5, key=1).astype(int)
-    from_floats = px.corrupt((whole / 255).astype(np.float32), kind, 5, key=1)
+    from_bytes = px.data.corrupt(whole, kind, 5, key=1).astype(int)
+    from_floats = px.data.corrupt((whole / 255).astype(np.float32), kind, 5, key=1)
     assert np.abs(from_bytes - 255 * from_floats).max() < 0.51
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_key_decides_the_images(kind):
     images = scenes(4, 13, 18)
-    first = px.corrupt(images, kind, 5, key=7)
-    np.testing.assert_array_equal(px.corrupt(images, kind, 5, key=jax.random.key(7)), first)
-    other = px.corrupt(images, kind, 5, key=8)
+    first = px.data.corrupt(images, kind, 5, key=7)
+    np.testing.assert_array_equal(px.data.corrupt(images, kind, 5, key=jax.random.key(7)), first)
+    other = px.data.corrupt(images, kind, 5, key=8)
     assert np.array_equal(first, other) == (kind not in RANDOM)
 
 
@@ -100,7 +99,7 @@ def test_the_key_decides_the_images(kind):
 def test_severity_moves_images_farther_from_the_clean_ones(kind):
     images = scenes(64) if kind == "saturate" else px.data.fashion_small()[1][0][:64]
     # the same noise at every severity, so the comparison has no Monte-Carlo error to speak of
-    far = [np.sqrt(np.mean((px.corrupt(images, kind, s, key=0) - images) ** 2)) for s in suite.SEVERITIES]
+    far = [np.sqrt(np.mean((px.data.corrupt(images, kind, s, key=0) - images) ** 2)) for s in suite.SEVERITIES]
     assert min(far) > 1e-3
     monotone = all(b >= a for a, b in pairwise(far))
     assert monotone == (kind not in NOT_MONOTONE), far
@@ -109,13 +108,15 @@ def test_severity_moves_images_farther_from_the_clean_ones(kind):
 @pytest.mark.parametrize("kind", mostly_slow(RANDOM))
 def test_an_image_does_not_depend_on_the_others(kind, monkeypatch):
     images = scenes(4, 16, 16, channels=1)[..., 0]
-    together = px.corrupt(images, kind, 4, key=3)
-    alone = np.concatenate([px.corrupt(images[i : i + 1], kind, 4, key=3, first=i) for i in range(4)])
+    together = px.data.corrupt(images, kind, 4, key=3)
+    alone = np.concatenate([px.data.corrupt(images[i : i + 1], kind, 4, key=3, first=i) for i in range(4)])
     np.testing.assert_allclose(alone, together, atol=1e-5)  # products of other shapes round otherwise
     monkeypatch.setattr(sys.modules["posteriax.data.corruptions.corrupt"], "_chunk_size", lambda count, values: 4)
-    more = px.corrupt(np.concatenate([scenes(3, 16, 16, channels=1)[..., 0], images]), kind, 4, key=3)
-    np.testing.assert_allclose(more[4:], px.corrupt(images[1:], kind, 4, key=3, first=4), atol=1e-5)  # second chunk
-    same = px.corrupt(np.repeat(images[:1], 4, axis=0), kind, 4, key=3)
+    more = px.data.corrupt(np.concatenate([scenes(3, 16, 16, channels=1)[..., 0], images]), kind, 4, key=3)
+    np.testing.assert_allclose(
+        more[4:], px.data.corrupt(images[1:], kind, 4, key=3, first=4), atol=1e-5
+    )  # second chunk
+    same = px.data.corrupt(np.repeat(images[:1], 4, axis=0), kind, 4, key=3)
     assert np.abs(same[0] - same[1]).max() > 1e-4  # but each image has noise of its own
 
 
@@ -125,15 +126,15 @@ BLURS = ["defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blu
 @pytest.mark.parametrize("kind", [*BLURS, "contrast", "jpeg_compression"])
 def test_images_of_one_grey_stay_as_they_are(kind):
     images = np.full((4, 16, 16), 128 / 255, np.float32)
-    np.testing.assert_allclose(px.corrupt(images, kind, 4, key=0), images, atol=1e-6)
+    np.testing.assert_allclose(px.data.corrupt(images, kind, 4, key=0), images, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["defocus_blur", "gaussian_blur", "motion_blur"])
 def test_blurs_grow_with_the_image(kind):
     """A slope of twice the width, blurred at twice the size, is the blurred slope: lengths go with size / 32."""
     edge = np.repeat((np.arange(32) >= 16).astype(np.float32)[None], 32, axis=0)[None]
-    small = px.corrupt(edge, kind, 5, key=0)[0, 16]
-    large = px.corrupt(edge.repeat(2, axis=1).repeat(2, axis=2), kind, 5, key=0)[0, 32]
+    small = px.data.corrupt(edge, kind, 5, key=0)[0, 16]
+    large = px.data.corrupt(edge.repeat(2, axis=1).repeat(2, axis=2), kind, 5, key=0)[0, 32]
     np.testing.assert_allclose(large.reshape(32, 2).mean(axis=1), small, atol=0.06)
     assert np.abs(large.reshape(32, 2)[:, 0] - edge[0, 0]).max() > 0.1
 
@@ -144,7 +145,7 @@ def test_blurs_grow_with_the_image(kind):
 def test_gaussian_noise_has_its_standard_deviation():
     images = np.full((100, 32, 32, 3), 0.5, np.float32)  # 5 standard deviations from being clipped
     for severity, std in enumerate((0.04, 0.06, 0.08, 0.09, 0.10), 1):
-        noise = px.corrupt(images, "gaussian_noise", severity, key=severity) - images
+        noise = px.data.corrupt(images, "gaussian_noise", severity, key=severity) - images
         n = noise.size
         assert abs(noise.mean()) < 4 * std / np.sqrt(n)
         assert abs(noise.std() / std - 1) < 4 / np.sqrt(2 * n)
@@ -154,13 +155,13 @@ def test_gaussian_noise_has_its_standard_deviation():
 def test_speckle_noise_is_proportional_to_the_image():
     for level in (0.2, 0.4):
         images = np.full((100, 32, 32), level, np.float32)
-        noise = px.corrupt(images, "speckle_noise", 5, key=0) - images
+        noise = px.data.corrupt(images, "speckle_noise", 5, key=0) - images
         assert abs(noise.std() / (0.2 * level) - 1) < 4 / np.sqrt(2 * noise.size)
 
 
 def test_shot_noise_is_poisson():
     for level in (0.05, 0.4):  # counts by summing and by the expansion
-        counts = px.corrupt(np.full((100, 32, 32), level, np.float32), "shot_noise", 5, key=0) * 50
+        counts = px.data.corrupt(np.full((100, 32, 32), level, np.float32), "shot_noise", 5, key=0) * 50
         np.testing.assert_allclose(counts, np.round(counts), atol=1e-4)
         n, rate = counts.size, 50 * level
         assert abs(counts.mean() - rate) < 4 * np.sqrt(rate / n)
@@ -179,7 +180,7 @@ def test_poisson_counts_are_quantiles(rate):
 
 def test_impulse_noise_is_salt_and_pepper_in_equal_parts():
     images = np.full((100, 32, 32, 3), 0.5, np.float32)
-    out = px.corrupt(images, "impulse_noise", 5, key=0)
+    out = px.data.corrupt(images, "impulse_noise", 5, key=0)
     n = out.size
     for value in (0.0, 1.0):
         assert abs(np.mean(out == value) - 0.035) < 4 * np.sqrt(0.035 * 0.965 / n)
@@ -192,7 +193,7 @@ def test_contrast_shrinks_about_the_mean_of_each_channel(severity):
     factor = (0.75, 0.5, 0.4, 0.3, 0.15)[severity - 1]
     mean = images.mean(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(
-        px.corrupt(images, "contrast", severity, key=0), (images - mean) * factor + mean, atol=1e-6
+        px.data.corrupt(images, "contrast", severity, key=0), (images - mean) * factor + mean, atol=1e-6
     )
 
 
@@ -206,9 +207,9 @@ def test_brightness_adds_to_the_value():
     images = scenes(4, 13, 18)
     images[0, :3] = 0.0
     expected = by_pixel(images, lambda h, s, v: (h, s, min(v + 0.2, 1)))
-    np.testing.assert_allclose(px.corrupt(images, "brightness", 4, key=0), expected, atol=1e-5)
+    np.testing.assert_allclose(px.data.corrupt(images, "brightness", 4, key=0), expected, atol=1e-5)
     grey = images[..., 0]
-    np.testing.assert_allclose(px.corrupt(grey, "brightness", 4, key=0), np.minimum(grey + 0.2, 1), atol=1e-6)
+    np.testing.assert_allclose(px.data.corrupt(grey, "brightness", 4, key=0), np.minimum(grey + 0.2, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize(("severity", "scale", "shift"), [(1, 0.3, 0.0), (5, 2.5, 0.2)])
@@ -216,7 +217,7 @@ def test_saturate_scales_the_saturation(severity, scale, shift):
     images = scenes(4, 13, 18)
     images[0, :3] = 0.5  # of one grey: the hue of red
     expected = by_pixel(images, lambda h, s, v: (h, min(s * scale + shift, 1), v))
-    np.testing.assert_allclose(px.corrupt(images, "saturate", severity, key=0), expected, atol=1e-5)
+    np.testing.assert_allclose(px.data.corrupt(images, "saturate", severity, key=0), expected, atol=1e-5)
 
 
 def test_luminance_of_grey_is_grey():
@@ -234,7 +235,7 @@ def test_pixelate_is_pillows_box_resizing(severity, size):
         for image in images
     ]
     # Pillow rounds to whole levels along each axis on the way
-    assert np.abs(px.corrupt(images, "pixelate", severity, key=0).astype(int) - np.array(expected)).max() <= 1
+    assert np.abs(px.data.corrupt(images, "pixelate", severity, key=0).astype(int) - np.array(expected)).max() <= 1
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 2.5])
@@ -281,14 +282,14 @@ def test_motion_blur_of_a_point_is_a_line():
 def test_glass_blur_shows_near_pixels():
     """With next to no smoothing (severity 1), every pixel is one of the four up to one step up and left."""
     image = np.arange(400, dtype=np.float32).reshape(1, 20, 20) / 400
-    out = np.asarray(px.corrupt(image, "glass_blur", 1, key=0))[0] * 400
+    out = np.asarray(px.data.corrupt(image, "glass_blur", 1, key=0))[0] * 400
     shift = np.arange(400).reshape(20, 20) - np.round(out)
     assert set(np.unique(shift[1:, 1:])) == {0, 1, 20, 21}
 
 
 def test_fog_is_a_rescaled_cloud():
     images = np.full((3, 32, 32), 0.5, np.float32)
-    out = px.corrupt(images, "fog", 2, key=0)
+    out = px.data.corrupt(images, "fog", 2, key=0)
     cloud = (out * (0.5 + 0.5) / 0.5 - 0.5) / 0.5
     np.testing.assert_allclose(cloud.min(axis=(1, 2)), 0, atol=1e-5)
     np.testing.assert_allclose(cloud.max(axis=(1, 2)), 1, atol=1e-5)
@@ -304,7 +305,7 @@ def test_clouds_are_rougher_with_less_decay():
 def test_an_elastic_transform_is_a_small_move():
     """A ramp shows by how much each pixel moved: the affine part by up to 0.08 of the side at the three corners."""
     ramp = np.repeat(np.linspace(0.1, 0.9, 33, dtype=np.float32)[None, None], 33, axis=1).repeat(200, axis=0)
-    moved = (px.corrupt(ramp, "elastic_transform", 1, key=0) - ramp) * 32 / 0.8
+    moved = (px.data.corrupt(ramp, "elastic_transform", 1, key=0) - ramp) * 32 / 0.8
     corner = moved[:, 5, 5]
     assert np.abs(corner).max() < 0.08 * 33 + 0.1
     assert abs(corner.std() / (0.08 * 33 / np.sqrt(3)) - 1) < 4 * np.sqrt(0.2 / 200)  # kurtosis 1.8: (1.8 - 1) / 4
@@ -326,7 +327,7 @@ def test_jpeg_is_pillows(channels, size):
     images = (255 * scenes(6, *size, channels=channels)).astype(np.uint8)
     images = images[..., 0] if channels == 1 else images
     for severity, quality in ((1, 80), (5, 40)):
-        ours = px.corrupt(images, "jpeg_compression", severity, key=0).astype(int)
+        ours = px.data.corrupt(images, "jpeg_compression", severity, key=0).astype(int)
         theirs = np.array([pillow_jpeg(image, quality) for image in images])
         assert np.abs(ours - theirs).mean() < min(1.0, 0.3 * np.abs(theirs - images).mean())
 
@@ -342,8 +343,8 @@ def test_jpeg_at_quality_100_loses_next_to_nothing():
 def test_snow_and_frost_brighten():
     images = np.full((64, 32, 32, 3), 0.2, np.float32)
     for kind in ("snow", "frost"):
-        assert px.corrupt(images, kind, 1, key=0).mean() > 0.22
-    ice = px.corrupt(np.zeros_like(images), "frost", 5, key=0) / 0.45
+        assert px.data.corrupt(images, kind, 1, key=0).mean() > 0.22
+    ice = px.data.corrupt(np.zeros_like(images), "frost", 5, key=0) / 0.45
     assert 0.4 < ice.mean() < 0.7 and ice.std() > 0.15
     assert ice[..., 2].mean() > ice[..., 0].mean()  # bluish
 
@@ -380,19 +381,19 @@ BAD = {
 @pytest.mark.parametrize(("arguments", "error", "message"), BAD.values(), ids=BAD)
 def test_bad_input_is_named(arguments, error, message):
     with pytest.raises(error, match=message):
-        px.corrupt(*arguments, key=0)
+        px.data.corrupt(*arguments, key=0)
 
 
 def test_bad_options_are_named():
     with pytest.raises(ValueError, match='channels must be "first" or "last"'):
-        px.corrupt(IMAGES, "fog", 1, 0, channels="middle")
+        px.data.corrupt(IMAGES, "fog", 1, 0, channels="middle")
     with pytest.raises(ValueError, match="first must be a whole number of at least 0, got -1"):
-        px.corrupt(IMAGES, "fog", 1, 0, first=-1)
+        px.data.corrupt(IMAGES, "fog", 1, 0, first=-1)
     with pytest.raises(TypeError, match="key must be an int or a JAX key"):
-        px.corrupt(IMAGES, "fog", 1, key="seed")
+        px.data.corrupt(IMAGES, "fog", 1, key="seed")
 
 
 def test_the_suite_is_the_benchmarks():
     assert len(px.data.CORRUPTIONS) == 15 and len(set(KINDS)) == 18
     assert all(len(suite.SUITE[kind].constants) == 5 for kind in KINDS)
-    assert px.corrupt is corruptions_corrupt
+    assert px.corrupt is px.data.corrupt

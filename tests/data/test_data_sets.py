@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.data.sets import fetching, images, imdb, physionet, uci
+from posteriax.data.sets import fetching, imdb, physionet, uci
+from posteriax.data.sets import images as image_sets
 from posteriax.data.sets.fetching import DataError, Remote, fetch, read_archive
 
 BODY = np.random.default_rng(0).bytes(1_000_000)
@@ -159,7 +160,7 @@ def mnist_files(tmp_path):
     }
     folder = tmp_path / "mnist"
     folder.mkdir()
-    for part, file in images.PARTS.items():
+    for part, file in image_sets.IDX_FILES.items():
         (folder / file).write_bytes(idx(arrays[part]))
     return tmp_path, arrays
 
@@ -182,7 +183,7 @@ def test_the_public_files_and_arrays_give_the_same(mnist_files, tmp_path_factory
     "damage", [lambda b: b[: len(b) // 2], lambda b: b"no gzip", lambda b: gzip.compress(b"no idx")]
 )
 def test_a_damaged_public_file_is_named(mnist_files, damage):
-    path = mnist_files[0] / "mnist" / images.PARTS["x_train"]
+    path = mnist_files[0] / "mnist" / image_sets.IDX_FILES["x_train"]
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=rf"{path.name} is damaged"):
         px.data.load("mnist", folder=mnist_files[0])
@@ -275,7 +276,7 @@ def test_cifar_is_read_from_its_binary_archive(tmp_path):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(256, size=(6, 32, 32, 3), dtype=np.uint8), np.arange(6, dtype=np.uint8)
     records = np.concatenate([labels[:, None], images.transpose(0, 3, 1, 2).reshape(6, -1)], axis=1)
-    names = [*images.TRAIN["cifar10"], *images.TEST["cifar10"]]
+    names = [*image_sets.CIFAR_TRAIN["cifar10"], *image_sets.CIFAR_TEST["cifar10"]]
     files = {f"cifar-10-batches-bin/{name}": row.tobytes() for name, row in zip(names, records, strict=True)}
     archive(tmp_path / "cifar-10-binary.tar.gz", files)
     data = px.data.load("cifar10", folder=tmp_path)
@@ -372,8 +373,10 @@ def test_stays_and_outcomes_are_read_from_the_public_files(tmp_path):
 
 
 def test_classes_and_columns_have_names():
-    assert [len(set(names)) for names in images.CLASSES.values()] == [10, 100]
-    assert images.CLASSES["cifar100"] == tuple(sorted(images.CLASSES["cifar100"]))  # its labels follow the alphabet
+    assert [len(set(names)) for names in image_sets.CIFAR_CLASSES.values()] == [10, 100]
+    assert image_sets.CIFAR_CLASSES["cifar100"] == tuple(
+        sorted(image_sets.CIFAR_CLASSES["cifar100"])
+    )  # its labels follow the alphabet
     assert uci.FEATURES.keys() == uci.FOLDERS.keys()
     assert all(len(set(names)) == len(names) for names in uci.FEATURES.values())
 
@@ -436,8 +439,8 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
 
 
 def test_all_missing_files_of_a_set_are_named(tmp_path, monkeypatch):
-    nowhere = {name: ("http://127.0.0.1:9/none", sums) for name, (_, sums) in images.SOURCES.items()}
-    monkeypatch.setattr(images, "SOURCES", nowhere)
+    nowhere = {name: ("http://127.0.0.1:9/none", sums) for name, (_, sums) in image_sets.IDX_SOURCES.items()}
+    monkeypatch.setattr(image_sets, "IDX_SOURCES", nowhere)
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"here")
     message = "Also missing there: train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz$"

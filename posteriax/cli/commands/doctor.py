@@ -2,8 +2,6 @@
 
 import typer
 
-from posteriax.cli.environment import console
-
 
 def command(
     unguarded: bool = typer.Option(
@@ -11,9 +9,6 @@ def command(
     ),
 ) -> None:
     """Does this installation compute correctly? Small compiled programs against float64 NumPy."""
-    from posteriax.cli.doctor import examination
-    from posteriax.cli.doctor.report import describe_installation, print_report
+    from posteriax.cli.doctor.report import run_doctor
 
-    found = examination.examine(unguarded)
-    print_report(console(), describe_installation(), found)
-    raise typer.Exit(0 if found.correct else 1)
+    raise typer.Exit(run_doctor(unguarded))

@@ -1,23 +1,26 @@
-"""What a check is, and the bounds on rounding errors that its results must stay within.
+"""The doctor's checks: small programs, their exact results in float64 NumPy, and bounds on rounding errors.
 
 A sum of n products in float32, in any order, is within n u sum |a b| of the exact one, with u = 2^-24 (Higham, Accuracy
 and Stability of Numerical Algorithms, 2002, section 3.1). Such bounds hold for every correct compiler, whatever it
 fuses or reorders, and a wrong number usually exceeds them by orders of magnitude.
 
-Checks of products, sums, sorting, scans and random bits.
-
-Checks of convolutions and pooling, whose combinations some releases of XLA compute wrongly.
+``python -m posteriax.cli.doctor.checks`` runs all of them and prints one line of JSON for each: in a separate process,
+since a wrong compiler may crash it. Importing posteriax sets its guard before JAX's backend starts, unless the
+environment says otherwise.
 """
 
+import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 U = 2.0**-24  # the unit roundoff of float32
+Array = TypeVar("Array", jax.Array, np.ndarray)
 SLACK = 8  # for operations not counted one by one, and elementary functions, which are accurate to a few u
 
 
@@ -39,7 +42,7 @@ class Check(NamedTuple):
     """
 
     name: str
-    program: Callable[..., Any]
+    program: Callable[..., jax.Array]
     truth: Callable[..., Truth]
     inputs: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
 
@@ -63,7 +66,7 @@ def sums_of_products(exact: Callable[..., np.ndarray], terms: int) -> Callable[.
     return truth
 
 
-def excess(result: Any, truth: Truth) -> float:
+def excess(result: ArrayLike, truth: Truth) -> float:
     """The largest error over its bound: at most 1 if correct, infinite for what should be exact and is not.
 
     >>> excess(np.float32([1.0, 2.0]), Truth(np.array([1.0, 2.5]), 0.25))
@@ -77,6 +80,8 @@ def excess(result: Any, truth: Truth) -> float:
     ratio = np.divide(error, bound, out=np.where(error == 0, 0.0, np.inf), where=bound > 0)
     return float(np.where(np.isnan(ratio), np.inf, ratio).max())  # a NaN is an infinite error
 
+
+# --- products, sums, sorting, scans and random bits ---
 
 LENGTH = 50  # of the scan
 
@@ -145,7 +150,7 @@ def _bits(seed: np.ndarray) -> Truth:
     return Truth((first ^ second).astype(np.float64), 0.0)
 
 
-def threefry(key: tuple[int, int], first: Any, second: Any) -> tuple[np.ndarray, np.ndarray]:
+def threefry(key: tuple[int, int], first: ArrayLike, second: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Threefry-2x32 with twenty rounds (Salmon et al. 2011), in NumPy.
 
     >>> [hex(int(word)) for word in threefry((0, 0), 0, 0)]  # from the authors' known answers
@@ -164,13 +169,13 @@ def threefry(key: tuple[int, int], first: Any, second: Any) -> tuple[np.ndarray,
 
 
 def product_check(
-    name: str, program: Callable[..., Any], exact: Callable[..., np.ndarray], terms: int, *shapes: tuple[int, ...]
+    name: str, program: Callable[..., jax.Array], exact: Callable[..., np.ndarray], terms: int, *shapes: tuple[int, ...]
 ) -> Check:
     """A check of a program that sums so many products."""
     return Check(name, program, sums_of_products(exact, terms), normals(*shapes))
 
 
-def _sum_of_products(a: Any, b: Any) -> Any:
+def _sum_of_products(a: Array, b: Array) -> Array:
     return (a * b).sum(axis=3)
 
 
@@ -197,10 +202,8 @@ REDUCTION_CHECKS = (
     Check("random bits", bits, _bits, lambda rng: (rng.integers(0, 2**31, 1).astype(np.uint32),)),
 )
 
-# jax-ml/jax issues 39257 and 40412: this one ended the process. It comes last, so that all others have reported
-AXES = (3, 1, 2, 2, 8, 8, 8)
-LAST = product_check("sum of products of seven axes", _sum_of_products, _sum_of_products, SLACK, AXES, AXES)
 
+# --- convolutions and pooling, whose combinations some releases of XLA compute wrongly ---
 
 WINDOW = (1, 2, 2, 1)
 
@@ -303,3 +306,33 @@ CONVOLUTION_CHECKS = (
     Check("two convolutions, relu, pooling", local_layer, _local_layer, normals((3, 6, 6, 32), (3, 3, 32, 64))),
     Check("the same, fewer channels", local_layer, _local_layer, normals((3, 8, 8, 8), (3, 3, 8, 16))),
 )
+
+# jax-ml/jax issues 39257 and 40412: this one ended the process. It comes last, so that all others have reported
+AXES = (3, 1, 2, 2, 8, 8, 8)
+LAST = product_check("sum of products of seven axes", _sum_of_products, _sum_of_products, SLACK, AXES, AXES)
+CHECKS = (*REDUCTION_CHECKS, *CONVOLUTION_CHECKS, LAST)
+
+
+# --- running them ---
+
+REPEATS = 3  # with different inputs: errors may vary from run to run
+
+
+def largest_excess(check: Check, repeats: int = REPEATS) -> float:
+    """The largest error of a check's program over its bound."""
+    program = jax.jit(check.program)
+    rng = np.random.default_rng(0)
+    inputs = [check.inputs(rng) for _ in range(repeats)]
+    return max(excess(program(*arrays), check.truth(*arrays)) for arrays in inputs)
+
+
+def main() -> None:
+    jax.config.update("jax_enable_compilation_cache", False)  # examine what this installation compiles
+    with jax.default_matmul_precision("float32"):  # accelerators use fewer bits by default
+        for check in CHECKS:
+            print(json.dumps({"starts": check.name}), flush=True)
+            print(json.dumps({"name": check.name, "excess": largest_excess(check)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Running the checks in new processes, and what they found."""
+"""Running the checks in new processes, and their results."""
 
 import json
 import os
@@ -15,7 +15,7 @@ LONGEST = 600  # seconds, many times as long as the checks take
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One program.
+    """The result of one check.
 
     Args:
         name: of the program.
@@ -34,22 +34,22 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Examination:
-    """What the checks found.
+    """The results of all checks.
 
     Args:
-        findings: for programs as `compiled_by` compiles them.
+        results: for programs as `compiled_by` compiles them.
         plain: for programs as JAX compiles them by itself; None if that is the same, or was not requested.
         compiled_by: posteriax, or JAX by itself.
     """
 
-    findings: tuple[CheckResult, ...]
+    results: tuple[CheckResult, ...]
     plain: tuple[CheckResult, ...] | None = None
     compiled_by: str = "posteriax"
 
     @property
     def correct(self) -> bool:
         """Whether all programs are correct, as `compiled_by` compiles them."""
-        return all(finding.correct for finding in self.findings)
+        return all(result.correct for result in self.results)
 
 
 def examine(unguarded: bool = False) -> Examination:
@@ -68,30 +68,30 @@ def _run(environment: dict[str, str]) -> tuple[CheckResult, ...]:
     # the same posteriax as here, wherever it was imported from
     root = str(Path(jax_release.__file__).parents[1])
     path = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH", "")) if part)
-    command = [sys.executable, "-W", "ignore", "-m", "posteriax.cli.doctor.worker"]
-    own = {**environment, "PYTHONPATH": path}
-    with subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+    command = [sys.executable, "-W", "ignore", "-m", "posteriax.cli.doctor.checks"]
+    variables = {**environment, "PYTHONPATH": path}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         try:
             lines, errors = worker.communicate(timeout=LONGEST)
         except subprocess.TimeoutExpired:  # a miscompiled program may also never end (jax-ml/jax issue 39257)
             worker.kill()
             lines, errors = worker.communicate()
-    return read_findings(lines, worker.returncode, errors)
+    return read_results(lines, worker.returncode, errors)
 
 
-def read_findings(lines: str, code: int, errors: str = "") -> tuple[CheckResult, ...]:
-    """What a worker wrote; the program during which it ended early is a finding too.
+def read_results(lines: str, code: int, errors: str = "") -> tuple[CheckResult, ...]:
+    """What a worker wrote; the program during which it ended early is reported too.
 
-    >>> read_findings('{"starts": "sum"}', -11)
+    >>> read_results('{"starts": "sum"}', -11)
     (CheckResult(name='sum', excess=inf, crash='SIGSEGV'),)
     """
-    found, current = [], "starting JAX"
+    results, current = [], "starting JAX"
     for line in map(json.loads, lines.splitlines()):
         if "starts" in line:
             current = line["starts"]
         else:
-            found.append(CheckResult(**line))
+            results.append(CheckResult(**line))
     if code:
         reason = signal.Signals(-code).name if code < 0 else (errors.strip().splitlines() or [f"exit code {code}"])[-1]
-        found.append(CheckResult(current, float("inf"), crash=reason))
-    return tuple(found)
+        results.append(CheckResult(current, float("inf"), crash=reason))
+    return tuple(results)

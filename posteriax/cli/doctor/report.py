@@ -1,7 +1,4 @@
-"""The report on an examination: facts, a table, a verdict.
-
-What is installed, and on what it runs.
-"""
+"""The report of the doctor: what is installed, a table of results, a verdict."""
 
 import importlib.metadata
 import os
@@ -9,68 +6,79 @@ import platform
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from posteriax._internal.jax_release import FLAG
-from posteriax.cli.doctor.examination import CheckResult, Examination
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from posteriax.__about__ import __version__
+from posteriax._internal import jax_release
+from posteriax.cli.doctor.examination import CheckResult, Examination, examine
+from posteriax.cli.environment import console
 
 
-def print_report(console: Any, facts: Mapping[str, str], found: Examination) -> None:
+def run_doctor(unguarded: bool = False) -> int:
+    """Examine this installation, print the report, and return the exit code: 1 if something is computed wrongly."""
+    examination = examine(unguarded)
+    print_report(console(), describe_installation(), examination)
+    return 0 if examination.correct else 1
+
+
+def print_report(screen: Console, facts: Mapping[str, str], examination: Examination) -> None:
     """Facts, one line for each program, and the verdict."""
-    from rich.markup import escape
-    from rich.table import Table
-
     for name, fact in facts.items():
-        console.print(f"{name:<10} {escape(fact)}", highlight=False, soft_wrap=True)
+        screen.print(f"{name:<10} {escape(fact)}", highlight=False, soft_wrap=True)
     table = Table(title="Largest error / what rounding explains", title_justify="left")
     table.add_column("program")
-    columns = [(f"as {found.compiled_by} compiles", found.findings)]
-    if found.plain is not None:
-        columns.append(("as JAX compiles by itself", found.plain))
-    by_name = [{finding.name: finding for finding in findings} for _, findings in columns]
+    columns = [(f"as {examination.compiled_by} compiles", examination.results)]
+    if examination.plain is not None:
+        columns.append(("as JAX compiles by itself", examination.plain))
+    by_name = [{result.name: result for result in results} for _, results in columns]
     for heading, _ in columns:
         table.add_column(heading, justify="right")
-    for name in dict.fromkeys(name for findings in by_name for name in findings):
-        table.add_row(name, *(describe(findings.get(name)) for findings in by_name))
-    console.print(table)
-    console.print(verdict(found), highlight=False, soft_wrap=True)
+    for name in dict.fromkeys(name for results in by_name for name in results):
+        table.add_row(name, *(describe(results.get(name)) for results in by_name))
+    screen.print(table)
+    screen.print(verdict(examination), highlight=False, soft_wrap=True)
 
 
-def describe(finding: CheckResult | None) -> str:
+def describe(result: CheckResult | None) -> str:
     """
     >>> describe(CheckResult("sum", 0.031)), describe(CheckResult("sum", 4e5)), describe(None)
     ('0.031 ok', '4e+05 WRONG', 'not run')
     """
-    if finding is None:
+    if result is None:
         return "not run"
-    if finding.crash:
-        return f"{finding.crash} WRONG"
-    return f"{finding.excess:.2g} {'ok' if finding.correct else 'WRONG'}"
+    if result.crash:
+        return f"{result.crash} WRONG"
+    return f"{result.excess:.2g} {'ok' if result.correct else 'WRONG'}"
 
 
-def verdict(found: Examination) -> str:
+def verdict(examination: Examination) -> str:
     """The conclusion, and what to do."""
     advice = "Install a correct release: pip install 'jax==0.10.1' 'jaxlib==0.10.1'."
-    wrong, plainly_wrong = names_of_wrong(found.findings), names_of_wrong(found.plain or ())
-    by = found.compiled_by
+    wrong, plainly_wrong = describe_wrong(examination.results), describe_wrong(examination.plain or ())
+    by = examination.compiled_by
     if wrong:
         return f"WRONG: as {by} compiles here, {wrong}. Do not trust results. {advice}"
-    correct = f"CORRECT: as {by} compiles here, {len(found.findings)} programs agree with float64 NumPy to rounding."
+    correct = (
+        f"CORRECT: as {by} compiles here, {len(examination.results)} programs agree with float64 NumPy to rounding."
+    )
     if not plainly_wrong:
         return correct
     return (
         f"{correct}\nWRONG: as JAX compiles by itself, {plainly_wrong}. Importing posteriax switches off the cause; "
-        f"for programs that do not import it, set XLA_FLAGS={FLAG} in the environment."
+        f"for programs that do not import it, set XLA_FLAGS={jax_release.FLAG} in the environment."
     )
 
 
-def names_of_wrong(findings: tuple[CheckResult, ...]) -> str:
+def describe_wrong(results: tuple[CheckResult, ...]) -> str:
     """
-    >>> names_of_wrong((CheckResult("sum", 1e6), CheckResult("scan", 0.5), CheckResult("sorting", float("inf"))))
+    >>> describe_wrong((CheckResult("sum", 1e6), CheckResult("scan", 0.5), CheckResult("sorting", float("inf"))))
     '2 of 3 programs are wrong (sum; sorting)'
     """
-    wrong = [finding.name for finding in findings if not finding.correct]
-    return f"{len(wrong)} of {len(findings)} programs are wrong ({'; '.join(wrong)})" if wrong else ""
+    wrong = [result.name for result in results if not result.correct]
+    return f"{len(wrong)} of {len(results)} programs are wrong ({'; '.join(wrong)})" if wrong else ""
 
 
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "quax", "optax", "blackjax", "numpyro", "safetensors", "flax", "scipy")
@@ -80,9 +88,6 @@ def describe_installation() -> dict[str, str]:
     """Versions, devices, cores and memory, as text. Starts JAX's backend."""
     import jax
     import jaxlib.version
-
-    from posteriax.__about__ import __version__
-    from posteriax._internal import jax_release
 
     kinds = Counter(device.device_kind for device in jax.devices())
     facts = {

@@ -1,11 +1,4 @@
-"""Blur along a line: each pixel becomes a weighted mean of those ahead of it in one direction.
-
-    out(p) = sum_i w_i image(p + round(i d)),   w_i ~ exp(-i^2 / 2 sigma^2), i = 0..2 radius,   d = (cos, sin) angle
-
-One-sided, like ImageMagick's motion blur; border pixels are repeated.
-
-Blurs: defocus, glass, motion, zoom, Gaussian.
-"""
+"""Blurs: Gaussian, defocus, glass, motion and zoom."""
 
 import math
 
@@ -18,44 +11,23 @@ from posteriax.data.corruptions.image_operations import (
     filter_matrix,
     gaussian_matrix,
     interpolation_matrix,
+    length_scale,
     on_both_axes,
-    stretch_of,
     zoom_matrix,
 )
 from posteriax.data.corruptions.uniforms import between, cut
 
 
-def line_blur(image: jax.Array, angle: jax.Array, radius: float, sigma: float) -> jax.Array:
-    """An image (channels, height, width), blurred in the direction `angle` (degrees from the horizontal).
-
-    >>> line_blur(jnp.ones((1, 4, 4)), 30.0, radius=2, sigma=1.0).round(6).mean().item()
-    1.0
-    """
-    reach = min(math.ceil(2 * radius), math.ceil(4 * sigma))  # weights further away are below 0.001
-    weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
-    weights = (weights / weights.sum()).astype(np.float32)
-    padded = jnp.pad(image, ((0, 0), (reach, reach), (reach, reach)), mode="edge")
-    radians = jnp.deg2rad(angle)
-    direction = jnp.stack([jnp.sin(radians), jnp.cos(radians)])
-
-    def add(total: jax.Array, tap: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        step, weight = tap
-        down, right = jnp.ceil(step * direction - 0.5).astype(jnp.int32) + reach
-        return total + weight * jax.lax.dynamic_slice(padded, (0, down, right), image.shape), None
-
-    return jax.lax.scan(add, jnp.zeros_like(image), (jnp.arange(reach + 1.0), weights))[0]
-
-
 def gaussian_blur(u: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
     """A Gaussian of standard deviation `sigma` pixels."""
     height, width = image.shape[-2:]
-    sigma = sigma * stretch_of(image)
+    sigma = sigma * length_scale(image)
     return on_both_axes(gaussian_matrix(height, sigma), gaussian_matrix(width, sigma), image)
 
 
 def defocus_blur(u: jax.Array, image: jax.Array, radius: float, alias_sigma: float) -> jax.Array:
     """The mean over a disk with an edge softened by a 3 x 3 Gaussian."""
-    kernel = stretched(disk(radius, alias_sigma), stretch_of(image))
+    kernel = stretched(disk(radius, alias_sigma), length_scale(image))
     # the kernel as a sum of separable ones: as many terms as its rank
     left, strength, right = np.linalg.svd(kernel)
     height, width = image.shape[-2:]
@@ -101,8 +73,8 @@ def glass_blur(u: jax.Array, image: jax.Array, sigma: float, shift: int, passes:
     Offsets are uniform on -shift..shift-1 along each axis. All pixels are read before any is written, which for a shift
     of 1 is equivalent to the benchmark's loop: it never reads a pixel that it has already written.
     """
-    stretch = stretch_of(image)
-    shift = round(shift * stretch)
+    scale = length_scale(image)
+    shift = round(shift * scale)
     height, width = image.shape[-2:]
     rows, columns = jnp.arange(height)[:, None], jnp.arange(width)
     out = gaussian_blur(u, image, sigma)
@@ -114,9 +86,35 @@ def glass_blur(u: jax.Array, image: jax.Array, sigma: float, shift: int, passes:
 
 def motion_blur(u: jax.Array, image: jax.Array, radius: float, sigma: float) -> jax.Array:
     """Blur along a line within 45 degrees of the horizontal."""
-    stretch = stretch_of(image)
+    scale = length_scale(image)
     angle = between(u[0], -45.0, 45.0)
-    return line_blur(image, angle, radius * stretch, sigma * stretch)
+    return line_blur(image, angle, radius * scale, sigma * scale)
+
+
+def line_blur(image: jax.Array, angle: jax.Array, radius: float, sigma: float) -> jax.Array:
+    """An image (channels, height, width), blurred in the direction `angle` (degrees from the horizontal).
+
+        out(p) = sum_i w_i image(p + round(i d)),   w_i ~ exp(-i^2 / 2 sigma^2), i = 0..2 radius,   d = (cos, sin) angle
+
+    One-sided, like ImageMagick's motion blur: each pixel becomes a weighted mean of those ahead of it. Border pixels
+    are repeated.
+
+    >>> line_blur(jnp.ones((1, 4, 4)), 30.0, radius=2, sigma=1.0).round(6).mean().item()
+    1.0
+    """
+    reach = min(math.ceil(2 * radius), math.ceil(4 * sigma))  # weights further away are below 0.001
+    weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
+    weights = (weights / weights.sum()).astype(np.float32)
+    padded = jnp.pad(image, ((0, 0), (reach, reach), (reach, reach)), mode="edge")
+    radians = jnp.deg2rad(angle)
+    direction = jnp.stack([jnp.sin(radians), jnp.cos(radians)])
+
+    def add(total: jax.Array, tap: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        step, weight = tap
+        down, right = jnp.ceil(step * direction - 0.5).astype(jnp.int32) + reach
+        return total + weight * jax.lax.dynamic_slice(padded, (0, down, right), image.shape), None
+
+    return jax.lax.scan(add, jnp.zeros_like(image), (jnp.arange(reach + 1.0), weights))[0]
 
 
 def zoom_blur(u: jax.Array, image: jax.Array, most: float) -> jax.Array:

@@ -1,23 +1,23 @@
-"""Images as users hold them, checked: which axes they have, and which values.
+"""Corrupting images: one corruption of a set of images, or a test set with all of its corruptions.
 
-Corrupting a set of images: in chunks of bounded size, with a separate key for each image.
-
-A test set and its corruptions, each generated when it is accessed.
+Images are corrupted in chunks of bounded size, with a separate key for each image.
 """
 
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
-from posteriax._internal.checks import as_key, check_count, check_data
+from posteriax._internal.checks import KeyLike, as_key, check_count, check_data
 from posteriax._internal.memory import IMAGE_VALUES, SCANNED_VALUES, fitting
+from posteriax.data.batches import Inputs
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
 from posteriax.data.corruptions.uniforms import uniforms
 
@@ -26,73 +26,8 @@ Channels = Literal["first", "last"]
 SMALLEST = 4  # pixels along a side: below that, blocks and borders make no sense
 
 
-def as_images(images: Any, channels: Channels) -> np.ndarray:
-    """`images` as an array of (N, height, width) or with 1 or 3 channels, uint8 or floats in [0, 1].
-
-    >>> as_images(np.zeros((2, 3, 8, 8), np.uint8), "first").shape
-    (2, 3, 8, 8)
-    """
-    if channels not in ("first", "last"):
-        raise ValueError(f'channels must be "first" or "last", got {channels!r}')
-    if isinstance(images, (str, bytes, os.PathLike)):
-        raise TypeError(f"images must be an array of numbers, got {type(images).__name__}")
-    array = images if isinstance(images, np.ndarray) else np.asarray(images)
-    is_float = jnp.issubdtype(array.dtype, jnp.floating)
-    if not (is_float or array.dtype == np.uint8):
-        advice = ": use .astype(np.uint8) if the values are 0 to 255" if array.dtype.kind in "iu" else ""
-        raise TypeError(f"images must be uint8 (0 to 255) or floats in [0, 1], got dtype {array.dtype}{advice}")
-    _check_shape(array.shape, channels)
-    if is_float:
-        _check_range(array)
-    return array
-
-
-def _check_shape(shape: tuple[int, ...], channels: Channels) -> None:
-    last = channels == "last"
-    form = "(N, height, width, channels)" if last else "(N, channels, height, width)"
-    if len(shape) not in (3, 4):
-        one = " For one image, give images[None]." if len(shape) == 2 else ""
-        raise ValueError(f"images must have the axes (N, height, width) or {form}, got shape {shape}.{one}")
-    if 0 in shape:
-        raise ValueError(f"images are empty: shape {shape}")
-    if len(shape) == 4 and shape[-1 if last else 1] not in (1, 3):
-        other = "first" if last else "last"
-        swapped = shape[1 if last else -1] in (1, 3)
-        advice = f'. Are the channels {other}? Give channels="{other}"' if swapped else ""
-        raise ValueError(f"images must have 1 or 3 channels, got shape {shape}, read as {form}{advice}")
-    height, width = shape[1:3] if len(shape) == 3 or last else shape[2:]
-    if min(height, width) < SMALLEST:
-        one = f" For one colour image {shape}, give images[None]." if len(shape) == 3 and shape[-1] in (1, 3) else ""
-        raise ValueError(f"images must be at least {SMALLEST} x {SMALLEST} pixels, got {height} x {width}.{one}")
-
-
-def _check_range(array: np.ndarray) -> None:
-    rows = fitting(SCANNED_VALUES, array[0].size)  # in chunks: the set may be a memory map
-    for start in range(0, len(array), rows):
-        part = array[start : start + rows].astype(np.float32)
-        low, high = float(part.min()), float(part.max())
-        if not np.isfinite([low, high]).all():
-            place = np.argwhere(~np.isfinite(part))[0]
-            index = (int(place[0]) + start, *(int(i) for i in place[1:]))
-            raise ValueError(f"images have non-finite values, the first at index {index}")
-        if low < 0 or high > 1:
-            advice = " Divide by 255, or give uint8." if high > 2 and low >= 0 else ""
-            raise ValueError(f"images of floats must lie in [0, 1], got values from {low:.4g} to {high:.4g}.{advice}")
-
-
-def check_corruption(kind: str, severity: int) -> None:
-    """Raise if there is no such corruption."""
-    if kind not in SUITE:
-        raise ValueError(
-            f"kind must be one of {', '.join(CORRUPTIONS)}, or one of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
-            f"got {kind!r}"
-        )
-    if isinstance(severity, bool) or severity not in SEVERITIES:
-        raise ValueError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")
-
-
 def corrupt(
-    images: Any, kind: str, severity: int, key: int | jax.Array, *, channels: Channels = "last", first: int = 0
+    images: ArrayLike, kind: str, severity: int, key: KeyLike, *, channels: Channels = "last", first: int = 0
 ) -> np.ndarray:
     """Apply one common corruption to images, which keep their dtype: uint8, or floats in [0, 1].
 
@@ -113,7 +48,7 @@ def corrupt(
 
     >>> import posteriax as px
     >>> _, (images, labels) = px.data.fashion_small()
-    >>> dim = px.corrupt(images[:8], "contrast", severity=3, key=0)
+    >>> dim = px.data.corrupt(images[:8], "contrast", severity=3, key=0)
     >>> dim.shape, dim.dtype, (dim.std() / images[:8].std() < 0.5).item()
     ((8, 28, 28), dtype('float32'), True)
     """
@@ -153,7 +88,7 @@ def _program(kind: str, severity: int) -> Callable[[jax.Array, np.ndarray], jax.
 def _corrupted(
     u: jax.Array, images: jax.Array, *, kind: str, given: tuple[jax.Array, ...], fixed: tuple[float, ...]
 ) -> jax.Array:
-    corrupted = jax.vmap(lambda own, image: SUITE[kind].function(own, image, *given, *fixed))
+    corrupted = jax.vmap(lambda image_u, image: SUITE[kind].function(image_u, image, *given, *fixed))
     return jnp.clip(corrupted(u, images), 0.0, 1.0)
 
 
@@ -170,6 +105,71 @@ def _chunk_size(count: int, values: int) -> int:
     return min(1 << (most.bit_length() - 1), 1 << (count - 1).bit_length())
 
 
+def check_corruption(kind: str, severity: int) -> None:
+    """Raise if there is no such corruption."""
+    if kind not in SUITE:
+        raise ValueError(
+            f"kind must be one of {', '.join(CORRUPTIONS)}, or one of the extras {', '.join(EXTRA_CORRUPTIONS)}; "
+            f"got {kind!r}"
+        )
+    if isinstance(severity, bool) or severity not in SEVERITIES:
+        raise ValueError(f"severity must be 1, 2, 3, 4 or 5, got {severity!r}")
+
+
+def as_images(images: ArrayLike, channels: Channels) -> np.ndarray:
+    """`images` as an array of (N, height, width) or with 1 or 3 channels, uint8 or floats in [0, 1].
+
+    >>> as_images(np.zeros((2, 3, 8, 8), np.uint8), "first").shape
+    (2, 3, 8, 8)
+    """
+    if channels not in ("first", "last"):
+        raise ValueError(f'channels must be "first" or "last", got {channels!r}')
+    if isinstance(images, (str, bytes, os.PathLike)):
+        raise TypeError(f"images must be an array of numbers, got {type(images).__name__}")
+    array = images if isinstance(images, np.ndarray) else np.asarray(images)
+    is_float = jnp.issubdtype(array.dtype, jnp.floating)
+    if not (is_float or array.dtype == np.uint8):
+        advice = ": use .astype(np.uint8) if the values are 0 to 255" if array.dtype.kind in "iu" else ""
+        raise TypeError(f"images must be uint8 (0 to 255) or floats in [0, 1], got dtype {array.dtype}{advice}")
+    _check_shape(array.shape, channels)
+    if is_float:
+        _check_range(array)
+    return array
+
+
+def _check_shape(shape: tuple[int, ...], channels: Channels) -> None:
+    last = channels == "last"
+    form = "(N, height, width, channels)" if last else "(N, channels, height, width)"
+    if len(shape) not in (3, 4):
+        advice = " For one image, give images[None]." if len(shape) == 2 else ""
+        raise ValueError(f"images must have the axes (N, height, width) or {form}, got shape {shape}.{advice}")
+    if 0 in shape:
+        raise ValueError(f"images are empty: shape {shape}")
+    if len(shape) == 4 and shape[-1 if last else 1] not in (1, 3):
+        other = "first" if last else "last"
+        swapped = shape[1 if last else -1] in (1, 3)
+        advice = f'. Are the channels {other}? Give channels="{other}"' if swapped else ""
+        raise ValueError(f"images must have 1 or 3 channels, got shape {shape}, read as {form}{advice}")
+    height, width = shape[1:3] if len(shape) == 3 or last else shape[2:]
+    if min(height, width) < SMALLEST:
+        advice = f" For one colour image {shape}, give images[None]." if len(shape) == 3 and shape[-1] in (1, 3) else ""
+        raise ValueError(f"images must be at least {SMALLEST} x {SMALLEST} pixels, got {height} x {width}.{advice}")
+
+
+def _check_range(array: np.ndarray) -> None:
+    rows = fitting(SCANNED_VALUES, array[0].size)  # in chunks: the set may be a memory map
+    for start in range(0, len(array), rows):
+        part = array[start : start + rows].astype(np.float32)
+        low, high = float(part.min()), float(part.max())
+        if not np.isfinite([low, high]).all():
+            first, *rest = (int(i) for i in np.argwhere(~np.isfinite(part))[0])
+            index = (first + start, *rest)
+            raise ValueError(f"images have non-finite values, the first at index {index}")
+        if low < 0 or high > 1:
+            advice = " Divide by 255, or give uint8." if high > 2 and low >= 0 else ""
+            raise ValueError(f"images of floats must lie in [0, 1], got values from {low:.4g} to {high:.4g}.{advice}")
+
+
 class Corruption(NamedTuple):
     """What was done to a test set.
 
@@ -181,10 +181,10 @@ class Corruption(NamedTuple):
     severity: int
 
 
-class CorruptedSet(tuple[Any, Any]):
+class CorruptedSet(tuple[Inputs, np.ndarray]):
     """A corrupted test set ``(x, y)``: :func:`px.compare` averages such sets by severity.
 
-    :func:`px.corrupted` makes them; make your own for other corruptions. What counts is this type, never the name of a
+    ``px.data.corrupted`` makes them; make your own for other corruptions. What counts is this type, never the name of a
     test set.
 
     Args:
@@ -199,14 +199,14 @@ class CorruptedSet(tuple[Any, Any]):
 
     corruption: Corruption
 
-    def __new__(cls, x: Any, y: Any, *, kind: str, severity: int) -> "CorruptedSet":
+    def __new__(cls, x: Inputs, y: np.ndarray, *, kind: str, severity: int) -> "CorruptedSet":
         made = super().__new__(cls, (x, y))
         made.corruption = Corruption(str(kind), check_count("severity", severity))
         return made
 
 
 @dataclass(frozen=True, eq=False)
-class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
+class Corrupted(Mapping[str, tuple[Inputs, np.ndarray]]):
     """Test sets by name: "clean", and a :class:`CorruptedSet` "kind severity" for each kind and severity.
 
     Made by :func:`corrupted`.
@@ -216,11 +216,11 @@ class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
     y: np.ndarray
     kinds: tuple[str, ...]
     severities: tuple[int, ...]
-    key: Any
-    prepare: Callable[[np.ndarray], Any]
-    channels: Literal["first", "last"] = field(default="last")
+    key: KeyLike
+    prepare: Callable[[np.ndarray], Inputs]
+    channels: Channels = "last"
 
-    def __getitem__(self, name: str) -> tuple[Any, np.ndarray]:
+    def __getitem__(self, name: str) -> tuple[Inputs, np.ndarray]:
         if name == "clean":
             return self.prepare(self.images), self.y
         kind, _, severity = name.rpartition(" ")
@@ -238,18 +238,18 @@ class Corrupted(Mapping[str, tuple[Any, np.ndarray]]):
 
 
 def corrupted(
-    data: Any,
+    data: tuple[ArrayLike, ArrayLike],
     kinds: Sequence[str] = CORRUPTIONS,
     severities: Sequence[int] = (1, 2, 3, 4, 5),
     *,
-    key: Any = 0,
-    prepare: Callable[[np.ndarray], Any] | None = None,
-    channels: Literal["first", "last"] = "last",
+    key: KeyLike = 0,
+    prepare: Callable[[np.ndarray], Inputs] | None = None,
+    channels: Channels = "last",
 ) -> Corrupted:
     """A test set of images, clean and corrupted, for :func:`px.compare`.
 
     Args:
-        data: ``(images, y)`` with images as :func:`px.corrupt` takes them.
+        data: ``(images, y)`` with images as :func:`corrupt` takes them.
         kinds, severities: which corruptions.
         key: for the random part of corruptions.
         prepare: preprocessing of the images for the network (scaling, flattening); none by default.
@@ -257,7 +257,7 @@ def corrupted(
 
     >>> import posteriax as px
     >>> _, test = px.data.fashion_small()
-    >>> sets = px.corrupted(test, ["contrast"], [1, 5], prepare=lambda images: images.reshape(len(images), -1))
+    >>> sets = px.data.corrupted(test, ["contrast"], [1, 5], prepare=lambda images: images.reshape(len(images), -1))
     >>> list(sets), sets["contrast 5"][0].shape
     (['clean', 'contrast 1', 'contrast 5'], (1000, 784))
     """

@@ -1,19 +1,4 @@
-"""Digital corruptions: contrast, pixelation, saturation.
-
-Elastic transform: a random affine map, given by three moved points, then a smooth random displacement.
-
-    1. three corners of the inner square move by U(-jitter, jitter) along each axis, and the plane with them
-    2. pixel p shows what is at p + displacement (G * u)(p),   u ~ U(-1, 1) for each pixel and axis, G a Gaussian
-
-All lengths are multiples of the shorter side. Both steps interpolate linearly.
-
-JPEG compression and decompression without a file: only rounding loses information, so entropy coding is omitted.
-
-    blocks of 8 x 8 -> DCT -> round(coefficient / q) q -> inverse DCT,   q: the standard tables, scaled by the quality
-
-Colour is converted to YCbCr with chroma at half the resolution on both axes (4:2:0): downsampled by 2 x 2 means,
-upsampled by linear interpolation (3/4 and 1/4), the defaults of libjpeg and Pillow. Images are rounded to 8 bits first.
-"""
+"""Digital corruptions: contrast, pixelation, saturation, elastic transform, JPEG compression."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +32,14 @@ def saturate(u: jax.Array, image: jax.Array, scale: float, shift: float) -> jax.
 def elastic_transform(
     u: jax.Array, image: jax.Array, displacement: float, smoothing: float, jitter: float
 ) -> jax.Array:
-    """See the module docstring. With zero displacement only the affine step remains."""
+    """A random affine map, given by three points that move, then a smooth random displacement.
+
+        1. three corners of the inner square move by U(-jitter, jitter) along each axis, and the plane with them
+        2. pixel p shows what is at p + displacement (G * u)(p),   u ~ U(-1, 1) for each pixel and axis, G a Gaussian
+
+    All lengths are multiples of the shorter side. Both steps interpolate linearly. With zero displacement only the
+    affine step remains.
+    """
     height, width = image.shape[-2:]
     for_corners, for_pixels = cut(u, (3, 2, 1, 1), (2, height, width))
     side = min(height, width)
@@ -56,30 +48,31 @@ def elastic_transform(
     corners = between(for_corners, -jitter * side, jitter * side)
     half = max(side // 3, 1)
     down, right = (grid[0] - height // 2 + half) / (2 * half), (grid[1] - width // 2 + half) / (2 * half)
-    image = looked_up(image, grid + corners[0] + down * (corners[1] - corners[0]) + right * (corners[2] - corners[0]))
+    moved = grid + corners[0] + down * (corners[1] - corners[0]) + right * (corners[2] - corners[0])
+    image = interpolated(image, moved)
     if displacement == 0:
         return image
 
     # averaging over more pixels shrinks the noise: the factor side / SIDE makes displacements scale with the image
     noise = between(for_pixels, -1.0, 1.0) * (side / SIDE)
     rows, columns = (gaussian_matrix(n, smoothing * side, truncate=3.0, border="reflect") for n in (height, width))
-    return looked_up(image, grid + displacement * side * on_both_axes(rows, columns, noise))
+    return interpolated(image, grid + displacement * side * on_both_axes(rows, columns, noise))
 
 
-def looked_up(image: jax.Array, places: jax.Array) -> jax.Array:
+def interpolated(image: jax.Array, positions: jax.Array) -> jax.Array:
     """The image (channels, height, width) at positions (2, height, width), interpolated linearly, mirrored at borders.
 
-    >>> looked_up(jnp.array([[[0.0, 1.0], [2.0, 3.0]]]), jnp.full((2, 1, 1), 0.5)).item()
+    >>> interpolated(jnp.array([[[0.0, 1.0], [2.0, 3.0]]]), jnp.full((2, 1, 1), 0.5)).item()
     1.5
     """
-    whole = jnp.floor(places)
-    fraction = places - whole
-    total = jnp.zeros((len(image), *places.shape[1:]))
+    corner = jnp.floor(positions)
+    fraction = positions - corner
+    total = jnp.zeros((len(image), *positions.shape[1:]))
     for down in (0, 1):
         for right in (0, 1):
             weight = jnp.abs(1 - down - fraction[0]) * jnp.abs(1 - right - fraction[1])
-            row = _mirrored(whole[0].astype(jnp.int32) + down, image.shape[1])
-            column = _mirrored(whole[1].astype(jnp.int32) + right, image.shape[2])
+            row = _mirrored(corner[0].astype(jnp.int32) + down, image.shape[1])
+            column = _mirrored(corner[1].astype(jnp.int32) + right, image.shape[2])
             total += weight * image.at[:, row, column].get(mode="promise_in_bounds")
     return total
 
@@ -91,7 +84,7 @@ def _mirrored(index: jax.Array, size: int) -> jax.Array:
 
 
 # ITU-T T.81, tables K.1 and K.2
-LUMINANCE = np.array(
+LUMA_DIVISORS = np.array(
     [
         [16, 11, 10, 16, 24, 40, 51, 61],
         [12, 12, 14, 19, 26, 58, 60, 55],
@@ -103,8 +96,8 @@ LUMINANCE = np.array(
         [72, 92, 95, 98, 112, 100, 103, 99],
     ]
 )
-CHROMINANCE = np.full((8, 8), 99)
-CHROMINANCE[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
+CHROMA_DIVISORS = np.full((8, 8), 99)
+CHROMA_DIVISORS[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
 
 TO_YCBCR = np.array(
     [[0.299, 0.587, 0.114], [-0.168735892, -0.331264108, 0.5], [0.5, -0.418687589, -0.081312411]], np.float32
@@ -116,16 +109,23 @@ DCT = fft.dct(np.eye(8), axis=0, norm="ortho")
 
 
 def jpeg_compression(u: jax.Array, image: jax.Array, quality: int) -> jax.Array:
-    """An image (1 or 3, height, width) in [0, 1] after compression at quality 1 to 100."""
+    """An image (1 or 3, height, width) in [0, 1] after compression at quality 1 to 100.
+
+        blocks of 8 x 8 -> DCT -> round(coefficient / q) q -> inverse DCT,   q: standard tables, scaled by the quality
+
+    Only rounding loses information, so no file is written and entropy coding is omitted. Colour is converted to YCbCr
+    with chroma at half the resolution on both axes (4:2:0): downsampled by 2 x 2 means, upsampled by linear
+    interpolation (3/4 and 1/4), the defaults of libjpeg and Pillow. Images are rounded to 8 bits first.
+    """
     height, width = image.shape[-2:]
     levels = jnp.round(255 * image)
     if len(image) == 1:
-        return quantised(levels, scaled(LUMINANCE, quality)) / 255
+        return quantised(levels, scaled(LUMA_DIVISORS, quality)) / 255
     planes = jnp.round(jnp.tensordot(TO_YCBCR, levels, 1, precision="highest") + MIDDLE)
-    luma = quantised(planes[:1], scaled(LUMINANCE, quality))
+    luma = quantised(planes[:1], scaled(LUMA_DIVISORS, quality))
     even = jnp.pad(planes[1:], ((0, 0), (0, height % 2), (0, width % 2)), mode="edge")
     halves = jnp.round(on_both_axes(_halving(height), _halving(width), even))
-    halves = quantised(halves, scaled(CHROMINANCE, quality))
+    halves = quantised(halves, scaled(CHROMA_DIVISORS, quality))
     chroma = jnp.round(on_both_axes(_doubling(height), _doubling(width), halves))
     planes = jnp.concatenate([luma, chroma]) - MIDDLE
     return jnp.round(jnp.tensordot(FROM_YCBCR, planes, 1, precision="highest")) / 255
@@ -134,8 +134,10 @@ def jpeg_compression(u: jax.Array, image: jax.Array, quality: int) -> jax.Array:
 def scaled(table: np.ndarray, quality: int) -> np.ndarray:
     """The divisors for a quality: the table itself at 50, half at 75, all 1 at 100, double at 25.
 
-    >>> scaled(LUMINANCE, 50)[0, 0].item(), scaled(LUMINANCE, 75)[0, 0].item(), scaled(LUMINANCE, 100).max().item()
-    (16, 8, 1)
+    >>> scaled(LUMA_DIVISORS, 50)[0, 0].item(), scaled(LUMA_DIVISORS, 75)[0, 0].item()
+    (16, 8)
+    >>> scaled(LUMA_DIVISORS, 100).max().item()
+    1
     """
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return np.clip((table * percent + 50) // 100, 1, 255)

@@ -1,20 +1,9 @@
-"""Separable linear maps of an image: one matrix for each axis, built with NumPy.
+"""Operations on images that several corruptions share: separable linear maps, colour, and the scale of lengths.
 
     image -> R image C',   R (height_out x height), C (width_out x width)
 
-Gaussian blurs, zooms and resizing are of this form. For small images two matrix products beat a convolution, and the
-matrix takes care of the border.
-
-Colour: luminance, and changes of saturation and value (HSV) without computing hue angles.
-
-A pixel with largest channel v (value), smallest channel m and saturation s = (v - m) / v equals v (1 - s t), where
-t = (v - x) / (v - m) in [0, 1] encodes its hue by channel. New v and s with the same t keep the hue. Grey pixels have
-the hue of red. A single-channel image has a value but no saturation.
-
-Scaling lengths in pixels: the constants of the suite are for images of 32 x 32.
-
-For larger images, lengths grow in proportion to the shorter side. For smaller ones they stay the same: most are about a
-pixel, and a blur of less than a pixel has no effect.
+Gaussian blurs, zooms and resizing are of this form, with one matrix for each axis, built with NumPy. For small images
+two matrix products beat a convolution, and the matrix takes care of the border.
 """
 
 from typing import Literal
@@ -59,13 +48,13 @@ def gaussian_matrix(size: int, sigma: float, truncate: float = 4.0, border: Bord
     return ndimage.gaussian_filter1d(np.eye(size), sigma, axis=0, truncate=truncate, mode=border)
 
 
-def interpolation_matrix(places: np.ndarray, size: int) -> np.ndarray:
-    """Linear interpolation at places between 0 and size - 1.
+def interpolation_matrix(positions: np.ndarray, size: int) -> np.ndarray:
+    """Linear interpolation at positions between 0 and size - 1.
 
     >>> interpolation_matrix(np.array([0.25]), 3)
     array([[0.75, 0.25, 0.  ]])
     """
-    return np.maximum(0.0, 1.0 - np.abs(places[:, None] - np.arange(size)))
+    return np.maximum(0.0, 1.0 - np.abs(positions[:, None] - np.arange(size)))
 
 
 def zoom_matrix(size: int, zoom: float) -> np.ndarray:
@@ -78,8 +67,8 @@ def zoom_matrix(size: int, zoom: float) -> np.ndarray:
     """
     kept = int(np.ceil(size / zoom - 1e-9))
     enlarged = max(size, round(kept * zoom))
-    places = np.linspace(0, kept - 1, enlarged)[(enlarged - size) // 2 :][:size]
-    return interpolation_matrix(places + (size - kept) // 2, size)
+    positions = np.linspace(0, kept - 1, enlarged)[(enlarged - size) // 2 :][:size]
+    return interpolation_matrix(positions + (size - kept) // 2, size)
 
 
 def enlarge_matrix(size_out: int, size: int) -> np.ndarray:
@@ -107,6 +96,10 @@ def box_matrix(size_out: int, size: int) -> np.ndarray:
     return inside / inside.sum(axis=1, keepdims=True)
 
 
+# Value and saturation (HSV) change without computing hue angles. A pixel with largest channel v (value), smallest
+# channel m and saturation s = (v - m) / v equals v (1 - s t), where t = (v - x) / (v - m) in [0, 1] encodes its hue by
+# channel. New v and s with the same t keep the hue. Grey pixels have the hue of red. A single-channel image has a
+# value but no saturation.
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -144,14 +137,17 @@ def with_saturation(image: jax.Array, scale: float, shift: float) -> jax.Array:
     return value * (1 - jnp.clip(saturation * scale + shift, 0.0, 1.0) * hue)
 
 
-SIDE = 32
+SIDE = 32  # pixels: the constants of the suite are for images of 32 x 32
 
 
-def stretch_of(image: jax.Array) -> float:
+def length_scale(image: jax.Array) -> float:
     """The factor by which lengths grow for an image (channels, height, width).
 
+    They grow in proportion to the shorter side. For images smaller than 32 x 32 they stay the same: most are about a
+    pixel, and a blur of less than a pixel has no effect.
+
     >>> import jax.numpy as jnp
-    >>> stretch_of(jnp.zeros((3, 64, 96))), stretch_of(jnp.zeros((1, 28, 28)))
+    >>> length_scale(jnp.zeros((3, 64, 96))), length_scale(jnp.zeros((1, 28, 28)))
     (2.0, 1.0)
     """
     return max(1.0, min(image.shape[-2:]) / SIDE)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 
@@ -24,7 +23,7 @@ class CorruptionKind:
     """
 
     function: Callable[..., jax.Array]
-    constants: tuple[Any, ...]
+    constants: tuple[float | tuple[float, ...], ...]
     numbers: Callable[[int, int, int], int] = lambda channels, height, width: 0
     arithmetic: bool = False
 

@@ -29,7 +29,7 @@ def uniforms(key: jax.Array, first: int, images: int, count: int) -> jax.Array:
 def _uniforms(key: jax.Array, first: jax.Array, images: int, count: int) -> jax.Array:
     keys = jax.vmap(partial(jax.random.fold_in, key))(first + jnp.arange(images, dtype=jnp.uint32))
     # from [0, 1) in steps of 2^-23 to the midpoints of the steps
-    return jax.vmap(lambda own: jax.random.uniform(own, (count,)))(keys) + 2.0**-24
+    return jax.vmap(lambda image_key: jax.random.uniform(image_key, (count,)))(keys) + 2.0**-24
 
 
 def normal(u: jax.Array) -> jax.Array:

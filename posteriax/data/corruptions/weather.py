@@ -1,16 +1,4 @@
-"""Weather: snow, frost, fog, brightness.
-
-Plasma fractals: clouds by the diamond-square algorithm, on a torus.
-
-A grid of corners gets the centre of each square (mean of 4 corners + noise), then the midpoint of each edge (mean of
-its 2 corners and the 2 adjacent centres + noise). The new grid has twice the side, and the noise shrinks by decay^2,
-since the benchmark applies its decay to both a factor and the range of the noise. In matrices, for a grid c:
-
-    g = E c E' + S E c E' S' + noise at middles            E: spreads a line of pixels over every second one
-    c <- g + (S g + g S') / 2 + noise at edges             S: the mean of the two neighbours
-
-(Matrix products compile ten times as fast as the equivalent shifts and interleaving.)
-"""
+"""Weather: snow, frost, fog, brightness. Frost and fog are made of plasma clouds."""
 
 from functools import partial
 
@@ -21,9 +9,9 @@ import numpy as np
 from posteriax.data.corruptions.blur import line_blur
 from posteriax.data.corruptions.image_operations import (
     enlarge_matrix,
+    length_scale,
     luminance,
     on_both_axes,
-    stretch_of,
     with_value,
     zoom_matrix,
 )
@@ -48,15 +36,15 @@ def snow(
     The image is whitened first: mix x + (1 - mix) max(x, 1.5 luminance + 0.5).
     """
     height, width = image.shape[-2:]
-    stretch = stretch_of(image)
-    rows, columns = round(height / stretch), round(width / stretch)  # flakes scale with the image
+    scale = length_scale(image)
+    rows, columns = round(height / scale), round(width / scale)  # flakes scale with the image
     for_angle, for_flakes = cut(u, (), (rows, columns))
     flakes = mean + std * normal(for_flakes)
     flakes = on_both_axes(zoom_matrix(rows, zoom), zoom_matrix(columns, zoom), flakes)
     flakes = jnp.where(flakes < threshold, 0.0, jnp.minimum(flakes, 1.0))
     flakes = on_both_axes(enlarge_matrix(height, rows), enlarge_matrix(width, columns), flakes)
     angle = between(for_angle, -135.0, -45.0)
-    flakes = line_blur(flakes[None], angle, radius * stretch, sigma * stretch)
+    flakes = line_blur(flakes[None], angle, radius * scale, sigma * scale)
     whitened = mix * image + (1 - mix) * jnp.maximum(image, 1.5 * luminance(image) + 0.5)
     return whitened + flakes + flakes[:, ::-1, ::-1]
 
@@ -76,8 +64,8 @@ def ice(u: jax.Array, height: int, width: int) -> jax.Array:
     (1, 8, 8)
     """
     clouds = jax.vmap(partial(plasma, height=height, width=width, decay=1.5))
-    one, other, patches = clouds(cut(u, (3, plasma_numbers(height, width)))[0])
-    veins = 1 - jnp.minimum(jnp.abs(2 * one - 1), jnp.abs(2 * other - 1))
+    first, second, patches = clouds(cut(u, (3, plasma_numbers(height, width)))[0])
+    veins = 1 - jnp.minimum(jnp.abs(2 * first - 1), jnp.abs(2 * second - 1))
     return jnp.clip(0.6 * veins**8 + 0.8 * patches, 0.0, 1.0)[None]
 
 
@@ -103,7 +91,18 @@ def plasma_numbers(height: int, width: int) -> int:
 
 
 def plasma(u: jax.Array, height: int, width: int, decay: float) -> jax.Array:
-    """A cloud (height, width), cut from a square whose side is a power of 2 and whose values span [0, 1].
+    """A plasma cloud (height, width): the diamond-square algorithm on a torus whose side is a power of 2, cut to size
+    after its values are scaled to span [0, 1].
+
+    A grid of corners gets the centre of each square (mean of 4 corners + noise), then the midpoint of each edge (mean
+    of its 2 corners and the 2 adjacent centres + noise). The new grid has twice the side, and the noise shrinks by
+    decay^2, since the benchmark applies its decay to both a factor and the range of the noise. In matrices, for a grid
+    c:
+
+        g = E c E' + S E c E' S' + noise at middles            E: spreads a line of pixels over every second one
+        c <- g + (S g + g S') / 2 + noise at edges             S: the mean of the two neighbours
+
+    (Matrix products compile ten times as fast as the equivalent shifts and interleaving.)
 
     >>> cloud = plasma(jnp.sin(jnp.arange(340.0)) ** 2, 16, 16, decay=2.0)
     >>> cloud.shape, cloud.min().item(), cloud.max().item()

@@ -1,9 +1,4 @@
-"""Data sets that need no files: from scikit-learn, or simulated.
-
-Two moons: two interleaved half circles, the simplest data on which predictive uncertainty is easy to see.
-
-A small part of Fashion-MNIST that ships with the package (Xiao et al. 2017; MIT licence, fashion_small.LICENSE).
-"""
+"""Data sets that need no files: simulated, shipped with the package, or from scikit-learn."""
 
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,50 +8,12 @@ import numpy as np
 
 from posteriax.data.sets.data_set import DataSet, Scaling, register
 
-
-@register("iris", "digits")
-def load_from_scikit_learn(name: str, folder: str | Path | None = None, *, seed: int = 0) -> DataSet:
-    """Iris (Fisher 1936) or the 8 x 8 digits of UCI: a fifth of each class for testing, standardised.
-
-    Neither has an official split; `seed` decides which examples are held out.
-    """
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise ImportError(f"{name} comes with scikit-learn: pip install 'posteriax[cli]'") from error
-    bunch: Any = datasets.load_iris() if name == "iris" else datasets.load_digits()
-    x, y = bunch.data.astype(np.float32), bunch.target.astype(np.int32)
-    rng = np.random.default_rng(seed)
-    test = np.zeros(len(y), bool)
-    for label in np.unique(y):
-        own = rng.permutation(np.flatnonzero(y == label))
-        test[own[: round(len(own) / 5)]] = True
-    # digits share one scale: their pixels have the same unit
-    scaling = Scaling.of(x[~test], axes=(0,) if name == "iris" else (0, 1))
-    x = scaling.apply(x)
-    classes, features = tuple(map(str, bunch.target_names)), tuple(map(str, bunch.feature_names))
-    return DataSet(name, (x[~test], y[~test]), (x[test], y[test]), classes, features, scaling)
-
-
-@register("two_moons")
-def load_two_moons(
-    name: str,
-    folder: str | Path | None = None,
-    *,
-    train: int = 500,
-    test: int = 500,
-    noise: float = 0.2,
-    seed: int = 0,
-) -> DataSet:
-    """Options are those of :func:`posteriax.data.two_moons`."""
-    return DataSet(name, *two_moons(train, test, noise, seed), ("upper", "lower"), ("x1", "x2"))
-
-
-Split = tuple[np.ndarray, np.ndarray]
+Split = tuple[np.ndarray, np.ndarray]  # (x, y)
 
 
 def two_moons(train: int = 500, test: int = 500, noise: float = 0.2, seed: int = 0) -> tuple[Split, Split]:
-    """Points (N, 2) of two interleaved half circles with Gaussian noise, and their labels 0 and 1.
+    """Points (N, 2) of two interleaved half circles with Gaussian noise, and their labels 0 and 1: the simplest data on
+    which predictive uncertainty is easy to see.
 
     Args:
         train, test: number of points.
@@ -84,7 +41,8 @@ def two_moons(train: int = 500, test: int = 500, noise: float = 0.2, seed: int =
 def fashion_small() -> tuple[Split, Split]:
     """3,000 training and 1,000 test images, the first of each class, (N, 28, 28) in [0, 1], and labels 0 to 9.
 
-    T-shirt, trousers, pullover, dress, coat, sandal, shirt, trainer, bag, ankle boot.
+    T-shirt, trousers, pullover, dress, coat, sandal, shirt, trainer, bag, ankle boot. A part of Fashion-MNIST
+    (Xiao et al. 2017; MIT licence, fashion_small.LICENSE).
 
     Returns:
         ``(x, y), (x_test, y_test)``.
@@ -100,3 +58,41 @@ def fashion_small() -> tuple[Split, Split]:
         x, y, x_test, y_test = (stored[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     scale = np.float32(1 / 255)
     return (x * scale, y.astype(np.int32)), (x_test * scale, y_test.astype(np.int32))
+
+
+@register("iris", "digits")
+def load_from_scikit_learn(name: str, folder: str | Path | None = None, *, seed: int = 0) -> DataSet:
+    """Iris (Fisher 1936) or the 8 x 8 digits of UCI: a fifth of each class for testing, standardised.
+
+    Neither has an official split; `seed` decides which examples are held out.
+    """
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise ImportError(f"{name} comes with scikit-learn: pip install 'posteriax[cli]'") from error
+    bunch: Any = datasets.load_iris() if name == "iris" else datasets.load_digits()
+    x, y = bunch.data.astype(np.float32), bunch.target.astype(np.int32)
+    rng = np.random.default_rng(seed)
+    test = np.zeros(len(y), bool)
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        test[members[: round(len(members) / 5)]] = True
+    # digits share one scale: their pixels have the same unit
+    scaling = Scaling.of(x[~test], axes=(0,) if name == "iris" else (0, 1))
+    x = scaling.apply(x)
+    classes, features = tuple(map(str, bunch.target_names)), tuple(map(str, bunch.feature_names))
+    return DataSet(name, (x[~test], y[~test]), (x[test], y[test]), classes, features, scaling)
+
+
+@register("two_moons")
+def load_two_moons(
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    train: int = 500,
+    test: int = 500,
+    noise: float = 0.2,
+    seed: int = 0,
+) -> DataSet:
+    """Options are those of :func:`posteriax.data.two_moons`."""
+    return DataSet(name, *two_moons(train, test, noise, seed), ("upper", "lower"), ("x1", "x2"))

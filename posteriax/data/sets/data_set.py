@@ -1,6 +1,6 @@
-"""DataSet: what a loader returns.
+"""A data set, and loading one by its name.
 
-Loading by name.
+A loader is a function decorated with `register`; `load` finds it by name and returns its :class:`DataSet`.
 """
 
 import difflib
@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-Part = tuple[Any, Any]  # (x, y)
+from posteriax.data.batches import Inputs
+
+Part = tuple[Inputs, np.ndarray]  # (x, y)
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Scaling:
         with np.errstate(invalid="ignore", divide="ignore"):
             count = np.isfinite(x).sum(axis=axes)
             mean = np.where(count > 0, np.nansum(x, axis=axes, dtype=np.float64) / np.maximum(count, 1), 0.0)
-            apart = x - np.expand_dims(mean, axes)
-            scale = np.sqrt(np.nansum(np.square(apart), axis=axes, dtype=np.float64) / np.maximum(count, 1))
+            centred = x - np.expand_dims(mean, axes)
+            scale = np.sqrt(np.nansum(np.square(centred), axis=axes, dtype=np.float64) / np.maximum(count, 1))
         return cls(mean, np.where(scale > 1e-12, scale, 1.0))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
@@ -93,14 +95,14 @@ class DataSet:
         )
 
 
-def _shape(x: Any) -> str:
+def _shape(x: Inputs) -> str:
     if isinstance(x, dict):
         return ", ".join(f"{name} {_shape(a)}" for name, a in x.items())
     return f"{x.shape[1:]} {x.dtype}"
 
 
-def _rows(part: Any, rows: slice) -> Any:
-    return {name: a[rows] for name, a in part.items()} if isinstance(part, dict) else part[rows]
+def _rows(x: Inputs, rows: slice) -> Inputs:
+    return {name: a[rows] for name, a in x.items()} if isinstance(x, dict) else x[rows]
 
 
 LoadFunction = Callable[..., DataSet]
@@ -149,8 +151,8 @@ def load(name: str, *, folder: str | Path | None = None, **options: Any) -> Data
         hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(names())}."
         raise ValueError(f"there is no data set {name!r}. {hint}")
     loader = _LOADERS[name]
-    own = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    unknown = [option for option in options if option not in own]
+    accepted = [p.name for p in inspect.signature(loader).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    unknown = [option for option in options if option not in accepted]
     if unknown:
-        raise TypeError(f"{name} has no option {unknown[0]!r}; it has {', '.join(own) or 'none'}")
+        raise TypeError(f"{name} has no option {unknown[0]!r}; it has {', '.join(accepted) or 'none'}")
     return loader(name, folder, **options)

@@ -1,6 +1,6 @@
 """Files of a data set: from the user's folder, or downloaded from their public address; never partial.
 
-Reading compressed archives to their end, so that damage anywhere in them is noticed.
+Archives are read to their end, so that damage anywhere in them is noticed.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,32 +45,32 @@ def data_folder(folder: str | Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posteriax"
 
 
-def find_arrays(folder: Path, stems: Iterable[str], wanted: Iterable[str]) -> dict[str, np.ndarray] | None:
+def find_arrays(folder: Path, stems: Iterable[str], names: Iterable[str]) -> dict[str, np.ndarray] | None:
     """The arrays of the first ``STEM.npz`` that exists; None if there is none.
 
     Raises:
-        DataError: if it is damaged, or one of the wanted arrays is missing.
+        DataError: if it is damaged, or one of the named arrays is missing.
     """
     path = next((path for stem in stems if (path := folder / f"{stem}.npz").exists()), None)
     if path is None:
         return None
-    with _arrays_of(path) as stored:
-        missing = [name for name in wanted if name not in stored.files]
+    with _open_arrays(path) as stored:
+        missing = [name for name in names if name not in stored.files]
         if missing:
             raise DataError(f"{path} has no array {', '.join(missing)}; it has {', '.join(stored.files)}")
-        return {name: stored[name] for name in wanted}
+        return {name: stored[name] for name in names}
 
 
-def names_of_arrays(path: Path) -> list[str]:
+def array_names(path: Path) -> list[str]:
     """The names of the arrays in an NPZ file; none if there is no such file."""
     if not path.exists():
         return []
-    with _arrays_of(path) as stored:
+    with _open_arrays(path) as stored:
         return list(stored.files)
 
 
 @contextlib.contextmanager
-def _arrays_of(path: Path) -> Iterator[Any]:
+def _open_arrays(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             yield stored
@@ -78,8 +78,8 @@ def _arrays_of(path: Path) -> Iterator[Any]:
         raise
     except Exception as error:  # zip, zlib and NumPy each have their own for a damaged file
         # for what is not an archive at all, NumPy's says how to load it unsafely
-        said = "not an NPZ file of plain arrays" if "pickle" in str(error) else error
-        raise DataError(f"{path} is damaged and cannot be read ({said}): delete it") from error
+        reason = "not an NPZ file of plain arrays" if "pickle" in str(error) else error
+        raise DataError(f"{path} is damaged and cannot be read ({reason}): delete it") from error
 
 
 def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
@@ -101,7 +101,7 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
         raise DataError(
             f"{remote.name} is not in {folder}, and downloading needs pip install 'posteriax[data]'"
         ) from error
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         pooch.get_logger().setLevel("WARNING")
@@ -118,19 +118,19 @@ def fetch(remote: Remote, folder: Path, *, progress: bool = True) -> Path:
         raise DataError(f"{remote.name} cannot be written to {folder}: {error}") from error
     finally:
         with contextlib.suppress(OSError):
-            for place in new:  # if it is empty: nothing was downloaded
-                place.rmdir()
+            for created in new_folders:  # succeeds if it is empty: nothing was downloaded
+                created.rmdir()
     return path
 
 
 def fetch_all(remotes: Sequence[Remote], folder: Path) -> list[Path]:
-    """The files of a set that has several; if one cannot be had, the message names all that are missing."""
+    """The files of a set that has several; if one cannot be obtained, the message names all that are missing."""
     paths = []
     for remote in remotes:
         try:
             paths.append(fetch(remote, folder))
         except DataError as error:
-            others = [one.name for one in remotes if one != remote and not (folder / one.name).exists()]
+            others = [other.name for other in remotes if other != remote and not (folder / other.name).exists()]
             raise DataError(f"{error}. Also missing there: {', '.join(others)}" if others else str(error)) from error
     return paths
 
@@ -146,7 +146,7 @@ class _Resuming:
     def __init__(self, part: Path, progress: bool):
         self.part, self.progress = part, progress
 
-    def __call__(self, url: str, output_file: Any, pooch: Any, check_only: bool = False) -> None:
+    def __call__(self, url: str, output_file: str | Path, pooch: object, check_only: bool = False) -> None:
         import requests
 
         trouble = ""
@@ -206,15 +206,15 @@ class _Resuming:
         return total is None or self._arrived == total
 
 
-def read_archive(path: Path, wanted: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
-    """Name and contents of the wanted files of a ``.tar.gz``, in memory: nothing is unpacked to disk.
+def read_archive(path: Path, is_needed: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
+    """Name and contents of the needed files of a ``.tar.gz``, in memory: nothing is unpacked to disk.
 
     The checksum of what was compressed comes last, after what a reader of the archive needs to see. Use the contents
     only once the iterator is exhausted.
 
     Args:
         path: the archive.
-        wanted: whether to read a file, by its name.
+        is_needed: whether to read a file, by its name.
 
     Raises:
         DataError: if the archive is damaged.
@@ -223,7 +223,7 @@ def read_archive(path: Path, wanted: Callable[[str], object]) -> Iterator[tuple[
         with gzip.open(path) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 for member in archive:
-                    if member.isfile() and wanted(member.name):
+                    if member.isfile() and is_needed(member.name):
                         yield member.name, archive.extractfile(member).read()  # type: ignore[union-attr]
             while stream.read(2**20):
                 pass

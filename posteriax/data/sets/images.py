@@ -1,9 +1,4 @@
-"""A data set of images from its arrays of bytes, checked.
-
-MNIST (LeCun et al. 1998) and Fashion-MNIST (Xiao et al. 2017), which come as IDX files.
-
-CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from their binary archives: reading them never runs code.
-"""
+"""The image sets: MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100. Reading their files never runs code."""
 
 import gzip
 import zlib
@@ -53,6 +48,7 @@ def image_data_set(
     return DataSet(name, parts["train"], parts["test"], classes)
 
 
+# MNIST (LeCun et al. 1998) and Fashion-MNIST (Xiao et al. 2017) come as IDX files
 IDX_FILES = {
     "x_train": "train-images-idx3-ubyte.gz",
     "y_train": "train-labels-idx1-ubyte.gz",
@@ -92,14 +88,14 @@ IDX_CLASSES = {
 def load_idx_images(name: str, folder: str | Path | None = None, *, dtype: Dtype = "float32") -> DataSet:
     """60,000 and 10,000 images, (N, 28, 28), in [0, 1] or, with ``dtype="uint8"``, as bytes."""
     check_dtype(dtype)
-    place = data_folder(folder)
-    arrays = find_arrays(place, [name], IDX_FILES)
+    location = data_folder(folder)
+    arrays = find_arrays(location, [name], IDX_FILES)
     if arrays is None:
         address, checksums = IDX_SOURCES[name]
         remotes = [
             Remote(f, f"{address}/{f}", f"md5:{sum_}") for f, sum_ in zip(IDX_FILES.values(), checksums, strict=True)
         ]
-        arrays = dict(zip(IDX_FILES, map(read_idx, fetch_all(remotes, place / name)), strict=True))
+        arrays = dict(zip(IDX_FILES, map(read_idx, fetch_all(remotes, location / name)), strict=True))
     return image_data_set(name, arrays, (28, 28), IDX_CLASSES[name], dtype)
 
 
@@ -116,6 +112,7 @@ def read_idx(path: Path) -> np.ndarray:
         raise damaged(path, error) from error
 
 
+# CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from their binary archives
 CIFAR_ADDRESS = "https://www.cs.toronto.edu/~kriz"
 CIFAR_CHECKSUMS = {"cifar10": "c32a1d4ab5d03f1284b67883e8d87530", "cifar100": "03b5dce01913d631647c71ecec9e9cb8"}
 CIFAR_TRAIN = {"cifar10": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "cifar100": ("train.bin",)}
@@ -147,12 +144,12 @@ def load_cifar(name: str, folder: str | Path | None = None, *, dtype: Dtype = "f
     CIFAR-100 has its fine labels. An NPZ file may hold fewer images.
     """
     check_dtype(dtype)
-    place = data_folder(folder)
-    stems = [name, *sorted(path.stem for path in place.glob(f"{name}_*.npz"))]
-    arrays = find_arrays(place, stems, ARRAYS)
+    location = data_folder(folder)
+    stems = [name, *sorted(path.stem for path in location.glob(f"{name}_*.npz"))]
+    arrays = find_arrays(location, stems, ARRAYS)
     if arrays is None:
         file = f"cifar-{name.removeprefix('cifar')}-binary.tar.gz"
-        path = fetch(Remote(file, f"{CIFAR_ADDRESS}/{file}", f"md5:{CIFAR_CHECKSUMS[name]}"), place)
+        path = fetch(Remote(file, f"{CIFAR_ADDRESS}/{file}", f"md5:{CIFAR_CHECKSUMS[name]}"), location)
         files = read_archive(path, lambda file: Path(file).name in (*CIFAR_TRAIN[name], *CIFAR_TEST[name]))
         contents = {Path(file).name: data for file, data in files}
         train, test = (_records(contents, names, name) for names in (CIFAR_TRAIN[name], CIFAR_TEST[name]))

@@ -4,12 +4,11 @@ import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from posteriax._internal.checks import check_count
-from posteriax.data.sets.data_set import DataSet, register
+from posteriax.data.sets.data_set import DataSet, Part, register
 from posteriax.data.sets.fetching import DataError, Remote, damaged, data_folder, fetch, find_arrays, read_archive
 
 ARCHIVE = Remote(
@@ -37,9 +36,9 @@ def load_imdb(name: str, folder: str | Path | None = None, *, length: int = 100,
     check_count("length", length)
     if not 3 < words <= WORDS:
         raise ValueError(f"words must be between 4 and {WORDS:,}, got {words}")
-    place = data_folder(folder)
-    arrays = find_arrays(place, ["imdb"], ARRAYS) or _from_archive(fetch(ARCHIVE, place))
-    parts: dict[str, Any] = {}
+    location = data_folder(folder)
+    arrays = find_arrays(location, ["imdb"], ARRAYS) or _from_archive(fetch(ARCHIVE, location))
+    parts: dict[str, Part] = {}
     for part in ("train", "test"):
         tokens = np.where(arrays[f"tokens_{part}"] < words, arrays[f"tokens_{part}"], UNKNOWN)
         offsets, y = arrays[f"offsets_{part}"].astype(np.int64), arrays[f"y_{part}"]

@@ -6,11 +6,10 @@ Public records of the kind used to study mortality prediction: 4,000 stays for t
 
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from posteriax.data.sets.data_set import DataSet, Scaling, register
+from posteriax.data.sets.data_set import DataSet, Part, Scaling, register
 from posteriax.data.sets.fetching import DataError, Remote, damaged, data_folder, fetch_all, find_arrays, read_archive
 
 ADDRESS = "https://physionet.org/files/challenge-2012/1.0.0"
@@ -36,17 +35,17 @@ def load_physionet(name: str, folder: str | Path | None = None) -> DataSet:
     """x is a dictionary: "values" (N, 48, 37), 0 where nothing was measured; "observed", 1 where something was;
     "static" (N, 4): age, gender, height, type of unit. All standardised by the measured values of the training set.
     """
-    place = data_folder(folder)
-    arrays = find_arrays(place, ["physionet2012"], ARRAYS) or _from_files(place)
+    location = data_folder(folder)
+    arrays = find_arrays(location, ["physionet2012"], ARRAYS) or _from_files(location)
     _check_shapes(arrays)
     scaling = Scaling.of(arrays["x_a"], axes=(0, 1))
-    of_static = Scaling.of(arrays["static_a"])
-    parts: dict[str, Any] = {}
+    static_scaling = Scaling.of(arrays["static_a"])
+    parts: dict[str, Part] = {}
     for part in ("a", "b"):
         x = {
             "values": np.nan_to_num(scaling.apply(arrays[f"x_{part}"])),
             "observed": np.isfinite(arrays[f"x_{part}"]).astype(np.float32),
-            "static": np.nan_to_num(of_static.apply(arrays[f"static_{part}"])),
+            "static": np.nan_to_num(static_scaling.apply(arrays[f"static_{part}"])),
         }
         parts[part] = (x, arrays[f"y_{part}"].astype(np.int32))
     features = (*map(str, arrays["variables"]), *map(str, arrays["static_names"]))
@@ -63,10 +62,10 @@ def _check_shapes(arrays: dict[str, np.ndarray]) -> None:
                 raise DataError(f"{name} of physionet2012.npz must have shape {shape}, got {arrays[name].shape}")
 
 
-def _from_files(place: Path) -> dict[str, np.ndarray]:
+def _from_files(location: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {"variables": np.array(VARIABLES), "static_names": np.array(STATIC)}
     remotes = [Remote(file, f"{ADDRESS}/{file}", checksum) for file, checksum in CHECKSUMS.items()]
-    files = dict(zip(CHECKSUMS, fetch_all(remotes, place), strict=True))
+    files = dict(zip(CHECKSUMS, fetch_all(remotes, location), strict=True))
     for part in ("a", "b"):
         stays = _read_stays(files[f"set-{part}.tar.gz"])
         ids, died = _read_outcomes(files[f"Outcomes-{part}.txt"])

@@ -1,15 +1,13 @@
-"""The columns of the UCI regression sets, in the order of their files, as the repository describes them.
-
-The UCI regression sets, with the splits of Hernandez-Lobato and Adams (2015) that papers report on.
-"""
+"""The UCI regression sets, with the splits of Hernandez-Lobato and Adams (2015) that papers report on."""
 
 from pathlib import Path
 
 import numpy as np
 
 from posteriax.data.sets.data_set import DataSet, Scaling, register
-from posteriax.data.sets.fetching import DataError, data_folder, find_arrays, names_of_arrays
+from posteriax.data.sets.fetching import DataError, array_names, data_folder, find_arrays
 
+# columns in the order of the stem, as the repository describes them
 FEATURES: dict[str, tuple[str, ...]] = {
     "boston": (
         *("crime rate", "large lots", "industry", "by the river", "nitric oxides", "rooms", "built before 1940"),
@@ -69,12 +67,12 @@ def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, sta
         split: which one, 0 to 19 (0 to 4 for protein).
         standardise: x and y to mean 0 and variance 1 in the training set; `scaling` and `target_scaling` undo it.
     """
-    place, short = data_folder(folder), name.removeprefix("uci/")
-    own = FOLDERS[short]
-    x, y, train, test = _arrays(place, own, split) or _text_files(place, own, split)
+    location, short = data_folder(folder), name.removeprefix("uci/")
+    stem = FOLDERS[short]
+    x, y, train, test = _arrays(location, stem, split) or _text_files(location, stem, split)
     for part, rows in (("training", train), ("test", test)):
         if len(rows) == 0 or rows.min() < 0 or rows.max() >= len(y):
-            raise DataError(f"the {part} rows of split {split} of {own} are not rows of its {len(y)} examples")
+            raise DataError(f"the {part} rows of split {split} of {stem} are not rows of its {len(y)} examples")
     scaling = target_scaling = None
     if standardise:
         scaling, target_scaling = Scaling.of(x[train]), Scaling.of(y[train])
@@ -86,25 +84,24 @@ def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, sta
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training rows, test rows
 
 
-def _arrays(place: Path, own: str, split: int) -> Split | None:
-    if f"{own}__x" not in names_of_arrays(place / "uci_regression.npz"):
+def _arrays(location: Path, stem: str, split: int) -> Split | None:
+    if f"{stem}__x" not in array_names(location / "uci_regression.npz"):
         return None
-    keys = [f"{own}__{part}" for part in ("x", "y", "train", "test")]
-    found = find_arrays(place, ["uci_regression"], keys)
-    assert found is not None  # it exists
-    x, y, train, test = (found[key] for key in keys)
+    keys = [f"{stem}__{part}" for part in ("x", "y", "train", "test")]
+    arrays = find_arrays(location, ["uci_regression"], keys)
+    assert arrays is not None  # it exists
+    x, y, train, test = (arrays[key] for key in keys)
     _check_split(split, len(train))
     return x, y, train[split], test[split]
 
 
-def _text_files(place: Path, own: str, split: int) -> Split:
-    folder = next(
-        (f for f in (place / own / "data", place / "UCI_Datasets" / own / "data", place / own) if f.exists()), None
-    )
+def _text_files(location: Path, stem: str, split: int) -> Split:
+    folders = (location / stem / "data", location / "UCI_Datasets" / stem / "data", location / stem)
+    folder = next((folder for folder in folders if folder.exists()), None)
     if folder is None:
         raise DataError(
-            f"{own} is not in {place}: put the folder UCI_Datasets/{own} of {SOURCE} there, or set POSTERIAX_DATA to "
-            "the folder that has it"
+            f"{stem} is not in {location}: put the folder UCI_Datasets/{stem} of {SOURCE} there, or set POSTERIAX_DATA "
+            "to the folder that has it"
         )
 
     def read(name: str) -> np.ndarray:
@@ -112,7 +109,9 @@ def _text_files(place: Path, own: str, split: int) -> Split:
         try:
             return np.loadtxt(path)
         except OSError as error:
-            raise DataError(f"{path} is missing: put the whole folder UCI_Datasets/{own} of {SOURCE} there") from error
+            raise DataError(
+                f"{path} is missing: put the complete folder UCI_Datasets/{stem} of {SOURCE} there"
+            ) from error
         except ValueError as error:
             raise DataError(f"{path} is not a table of numbers ({error})") from error
 
@@ -121,7 +120,7 @@ def _text_files(place: Path, own: str, split: int) -> Split:
     try:
         x, y = data[:, read("index_features.txt").astype(int)], data[:, int(read("index_target.txt"))]
     except IndexError as error:
-        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index files ({error})") from error
+        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index stem ({error})") from error
     return x, y, *(read(f"index_{part}_{split}.txt").astype(int) for part in ("train", "test"))  # type: ignore[return-value]
 
 

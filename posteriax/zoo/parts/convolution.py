@@ -1,11 +1,9 @@
-"""Convolutions over one or two axes, channels-last.
+"""Convolutions over one or two axes, pooling, and the shape of images; channels-last.
 
-Pooling over windows that do not overlap, by a reshape: faster than a window reduction, and so is its gradient.
-
-The shape of images, for networks that are built for one.
+Pooling is over windows that do not overlap, by a reshape: faster than a window reduction, and so is its gradient.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -27,7 +25,7 @@ class Conv(eqx.Module):
     weight: jax.Array
     bias: jax.Array | None
     stride: int = eqx.field(static=True)
-    padding: Any = eqx.field(static=True)
+    padding: str | list[tuple[int, int]] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -35,7 +33,7 @@ class Conv(eqx.Module):
         outputs: int,
         size: int,
         *,
-        key: Any,
+        key: jax.Array,
         stride: int = 1,
         padding: Literal["SAME", "VALID"] | int = "SAME",
         axes: int = 2,

@@ -1,7 +1,6 @@
-"""Dense layers and embeddings."""
+"""Dense layers, embeddings, and the initialisations of the libraries that papers used."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +14,7 @@ torch_uniform = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 haiku_normal = jax.nn.initializers.variance_scaling(0.77374, "fan_in", "truncated_normal")
 
 
-def keras_uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def keras_uniform(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
     """Keras's initialisation of embeddings: U(-0.05, 0.05)."""
     return jax.random.uniform(key, shape, dtype, -0.05, 0.05)
 
@@ -30,7 +29,7 @@ class Dense(eqx.Module):
     weight: jax.Array
     bias: jax.Array | None
 
-    def __init__(self, inputs: int, outputs: int, *, key: Any, init: Initializer = he_normal, bias: bool = True):
+    def __init__(self, inputs: int, outputs: int, *, key: jax.Array, init: Initializer = he_normal, bias: bool = True):
         self.weight = init(key, (inputs, outputs), jnp.float32)
         self.bias = jnp.zeros(outputs) if bias else None
 
@@ -50,7 +49,7 @@ class Embedding(eqx.Module):
 
     weight: jax.Array
 
-    def __init__(self, words: int, features: int, *, key: Any, init: Initializer = keras_uniform):
+    def __init__(self, words: int, features: int, *, key: jax.Array, init: Initializer = keras_uniform):
         self.weight = init(key, (words, features), jnp.float32)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:

@@ -1,15 +1,10 @@
-"""Batch normalisation, channels-last.
-
-Filter response normalisation: each channel of each example by itself, so that examples stay independent.
-
-Layer normalisation (Ba et al. 2016).
-"""
-
-from typing import Any
+"""Normalisation: of a batch, of each channel by its filter response, of each position; channels-last."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+
+EPSILON = 1e-6  # of FilterResponseNorm and LayerNorm
 
 
 class BatchNorm(eqx.Module):
@@ -28,12 +23,9 @@ class BatchNorm(eqx.Module):
     def __init__(self, channels: int, *, momentum: float = 0.9, epsilon: float = 1e-5):
         self.norm = eqx.nn.BatchNorm(channels, "batch", eps=epsilon, momentum=momentum, mode="batch")
 
-    def __call__(self, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
         y, state = self.norm(jnp.moveaxis(x, -1, 0), state)
         return jnp.moveaxis(y, 0, -1), state
-
-
-EPSILON = 1e-6
 
 
 class FilterResponseNorm(eqx.Module):
@@ -59,11 +51,9 @@ class FilterResponseNorm(eqx.Module):
         return jnp.maximum(x * scale * self.gamma + self.beta, self.tau)
 
 
-LAYER_NORM_EPSILON = 1e-6
-
-
 class LayerNorm(eqx.Module):
-    """gamma (x - mean) / sqrt(variance + eps) + beta, with mean and variance over the features of each position.
+    """gamma (x - mean) / sqrt(variance + eps) + beta, with mean and variance over the features of each position (Ba et
+    al. 2016).
 
     >>> LayerNorm(2)(jnp.array([[1.0, 3.0]])).round(3).tolist()
     [[-1.0, 1.0]]
@@ -77,5 +67,5 @@ class LayerNorm(eqx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         centred = x - x.mean(axis=-1, keepdims=True)
-        scale = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + LAYER_NORM_EPSILON)
+        scale = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + EPSILON)
         return centred * scale * self.gamma + self.beta

@@ -1,10 +1,11 @@
 """Equal blocks in a row, as one block with stacked parameters."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
+
+Block = Callable[[jax.Array], jax.Array]  # a module: a pytree that is called with its input
 
 
 class Repeated(eqx.Module):
@@ -24,17 +25,17 @@ class Repeated(eqx.Module):
     ((4, 3, 3), (3,))
     """
 
-    block: Any
+    block: Block
     remat: bool = eqx.field(static=True)
 
-    def __init__(self, make: Callable[[Any], Any], count: int, *, key: Any, remat: bool = False):
+    def __init__(self, make: Callable[[jax.Array], Block], count: int, *, key: jax.Array, remat: bool = False):
         self.block = eqx.filter_vmap(make)(jax.random.split(key, count))
         self.remat = remat
 
     def __call__(self, x: jax.Array) -> jax.Array:
         stacked, static = eqx.partition(self.block, eqx.is_array)
 
-        def advance(x: jax.Array, arrays: Any) -> tuple[jax.Array, None]:
+        def advance(x: jax.Array, arrays: Block) -> tuple[jax.Array, None]:
             return eqx.combine(arrays, static)(x), None
 
         return jax.lax.scan(jax.checkpoint(advance) if self.remat else advance, x, stacked)[0]

@@ -1,9 +1,4 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997).
-
-Self-attention with several heads (Vaswani et al. 2017).
-"""
-
-from typing import Any
+"""Layers over sequences: long short-term memory and self-attention."""
 
 import equinox as eqx
 import jax
@@ -15,7 +10,7 @@ orthogonal = jax.nn.initializers.orthogonal()
 
 
 class LSTM(eqx.Module):
-    """The state after every element of a sequence, (time, inputs) to (time, units).
+    """The state after every element of a sequence, (time, inputs) to (time, units) (Hochreiter and Schmidhuber 1997).
 
         i, f, g, o = x W + h U + b
         c <- sigmoid(f) c + sigmoid(i) tanh(g),    h <- sigmoid(o) tanh(c)
@@ -43,14 +38,14 @@ class LSTM(eqx.Module):
         inputs: int,
         units: int,
         *,
-        key: Any,
+        key: jax.Array,
         init: Initializer = glorot_uniform,
         recurrent_init: Initializer = orthogonal,
         forget_offset: float = 0.0,
     ):
-        of_inputs, of_state = jax.random.split(key)
-        self.weight = init(of_inputs, (inputs, 4 * units), jnp.float32)
-        self.recurrent = recurrent_init(of_state, (units, 4 * units), jnp.float32)
+        input_key, state_key = jax.random.split(key)
+        self.weight = init(input_key, (inputs, 4 * units), jnp.float32)
+        self.recurrent = recurrent_init(state_key, (units, 4 * units), jnp.float32)
         self.bias = jnp.zeros(4 * units).at[units : 2 * units].set(1.0 - forget_offset)
         self.forget_offset = forget_offset
 
@@ -60,9 +55,11 @@ class LSTM(eqx.Module):
             raise ValueError(f"an LSTM takes one sequence of shape (time, {inputs}), but got {sequence.shape}")
         zeros = jnp.zeros(units, sequence.dtype)
 
-        def advance(carry: tuple[jax.Array, jax.Array], of_input: jax.Array) -> tuple[Any, jax.Array]:
+        def advance(
+            carry: tuple[jax.Array, jax.Array], gates: jax.Array
+        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
             hidden, cell = carry
-            i, f, g, o = jnp.split(of_input + hidden @ self.recurrent, 4)
+            i, f, g, o = jnp.split(gates + hidden @ self.recurrent, 4)
             cell = jax.nn.sigmoid(f + self.forget_offset) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
             hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
             return (hidden, cell), hidden
@@ -71,7 +68,7 @@ class LSTM(eqx.Module):
 
 
 class SelfAttention(eqx.Module):
-    """Every position of (positions, features) takes a mean of all values, weighted by its query.
+    """Every position of (positions, features) takes a mean of all values, weighted by its query (Vaswani et al. 2017).
 
         q, k, v = x W + b,    softmax(q k' / sqrt(features / heads)) v,    and a dense layer over all heads
 
@@ -83,12 +80,12 @@ class SelfAttention(eqx.Module):
     out: Dense
     heads: int = eqx.field(static=True)
 
-    def __init__(self, features: int, heads: int, *, key: Any, init: Initializer = he_normal):
+    def __init__(self, features: int, heads: int, *, key: jax.Array, init: Initializer = he_normal):
         if features % heads:
             raise ValueError(f"features must be a multiple of heads, got {features} features and {heads} heads")
-        of_qkv, of_out = jax.random.split(key)
-        self.qkv = Dense(features, 3 * features, init=init, key=of_qkv)
-        self.out = Dense(features, features, init=init, key=of_out)
+        qkv_key, out_key = jax.random.split(key)
+        self.qkv = Dense(features, 3 * features, init=init, key=qkv_key)
+        self.out = Dense(features, features, init=init, key=out_key)
         self.heads = heads
 
     def __call__(self, x: jax.Array) -> jax.Array:

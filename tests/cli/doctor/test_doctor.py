@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
-from posteriax.cli.doctor import CheckResult, Examination, checks, examination
-from posteriax.cli.doctor.checks import Truth, excess, threefry
-from posteriax.cli.doctor.worker import CHECKS
+from posteriax.cli.doctor import CheckResult, Examination, checks, examination, report
+from posteriax.cli.doctor.checks import CHECKS, Truth, excess, threefry
 
 pytestmark = pytest.mark.quick
 
@@ -78,8 +77,8 @@ def test_threefry_gives_its_known_answers(key, counter, words):
 
 def test_a_worker_that_crashes_leaves_what_it_had_found_and_where_it_was():
     lines = '{"starts": "sum"}\n{"name": "sum", "excess": 0.1}\n{"starts": "scan"}\n'
-    assert examination.read_findings(lines, -11) == (CORRECT, CheckResult("scan", float("inf"), crash="SIGSEGV"))
-    (only,) = examination.read_findings("", 1, "Traceback ...\nImportError: no jax\n")
+    assert examination.read_results(lines, -11) == (CORRECT, CheckResult("scan", float("inf"), crash="SIGSEGV"))
+    (only,) = examination.read_results("", 1, "Traceback ...\nImportError: no jax\n")
     assert (only.name, only.crash, only.correct) == ("starting JAX", "ImportError: no jax", False)
 
 
@@ -107,7 +106,7 @@ def test_a_worker_that_crashes_leaves_what_it_had_found_and_where_it_was():
 def test_the_verdict_and_the_exit_code(monkeypatch, found, code, says, says_not):
     monkeypatch.setattr(environment, "use_all_cores", lambda: None)
     monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
-    monkeypatch.setattr(examination, "examine", lambda unguarded: found)
+    monkeypatch.setattr(report, "examine", lambda unguarded: found)
     done = CliRunner().invoke(make_app(), ["doctor"])
     assert done.exit_code == code
     assert f"jaxlib {jax.lib.__version__}" in done.output
@@ -115,6 +114,23 @@ def test_the_verdict_and_the_exit_code(monkeypatch, found, code, says, says_not)
         assert words in done.output
     for words in says_not:
         assert words not in done.output
+
+
+@pytest.mark.parametrize(("excess", "code", "says"), [(0.1, 0, "CORRECT"), (2.0, 1, "WRONG")])
+def test_the_doctor_runs_where_only_the_core_is_installed(excess, code, says):
+    """The other commands need typer, and say so."""
+    program = f"""
+import sys
+sys.modules["typer"] = None
+from posteriax.cli import main
+from posteriax.cli.doctor import CheckResult, Examination, report
+report.examine = lambda unguarded: Examination((CheckResult("sum", {excess}),))
+sys.argv = ["posteriax", "doctor"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stderr
+    assert f"{says}: as posteriax compiles here" in done.stdout
 
 
 def test_unguarded_asks_for_programs_as_jax_compiles_them(monkeypatch):

@@ -91,11 +91,11 @@ def test_an_ensemble_runs_on_meshes_that_fit_it():
 def test_the_sharding_benchmark_reports_less_memory_for_split_parameters():
     import jax
 
-    from benchmarks.sharding import SHAPE, Case, cost_of
+    from benchmarks.sharding import SHAPE, ShardingCase, measure_cost
 
     def network(*, key):
         return lambda w, x: x.reshape(len(x), -1) @ w, jax.random.normal(key, (int(np.prod(SHAPE)), 10))
 
-    case = Case(network, lambda: px.VI(q.Normal(), "weight"), 8)
-    copied, split = (cost_of(case, shard, 1) for shard in (False, True))
+    case = ShardingCase(network, lambda: px.VI(q.Normal(), "weight"), 8)
+    copied, split = (measure_cost(case, shard, 1) for shard in (False, True))
     assert 0.4 * copied.state < split.state < 0.6 * copied.state

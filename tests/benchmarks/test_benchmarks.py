@@ -1,6 +1,7 @@
 """The benchmarks time equal work. What they measure is for people to read; nothing here asserts a speed."""
 
 import io
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,7 +60,7 @@ def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
 
 
 def test_the_first_step_is_the_readmes():
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
     *lines, fit = start.FIRST_STEP.strip().splitlines()
     for line in lines:
         assert f"\n{line}" in readme
@@ -105,7 +106,7 @@ def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monke
         diagonal=jax.vmap(start_diagonal)(positions),
         tuning=SimpleNamespace(step_size=jnp.exp(log_step_size)),
     )
-    sampler = sampling.of_blackjax(density, kind, states)
+    sampler = sampling.blackjax_sampler(density, kind, states)
     jax.effects_barrier()
     counted.clear()
     block = sampler.block()
@@ -116,7 +117,7 @@ def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monke
 
 def test_samplers_are_compared_with_blackjax_of_their_kind_and_timed_without_their_warmup():
     def result(kind, warmup, seconds):
-        blocks = [sampling.Block(np.zeros((2, 10, 1)), 100 * (i + 1), second) for i, second in enumerate(seconds)]
+        blocks = [sampling.DrawBlock(np.zeros((2, 10, 1)), 100 * (i + 1), second) for i, second in enumerate(seconds)]
         return sampling.Result(sampling.Sampler(kind, warmup, None), blocks, np.array([10.0, 30.0, 80.0]))
 
     results = {
@@ -177,17 +178,37 @@ def test_a_worker_that_ends_is_an_error():
 
 
 def test_other_libraries_take_turns_with_posteriax(tmp_path, monkeypatch):
-    import importlib.util
+    from benchmarks import other_libraries
 
-    place = Path(__file__).parents[3] / "benchmarks" / "other_libraries.py"
-    spec = importlib.util.spec_from_file_location("other_libraries", place)
-    race = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(race)
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\nwhile read case; do echo 0.25; done\n")
     script.chmod(0o755)
-    monkeypatch.setattr(race, "make_environment", lambda: str(script))
+    monkeypatch.setattr(other_libraries, "make_environment", lambda folder, packages: str(script))
     bench = SimpleNamespace(cases=lambda: {"ours": lambda: 0.5})
-    monkeypatch.setattr(race, "RACES", {"step": (bench, ("theirs",))})
-    times = race.race("step", rounds=2)
+    monkeypatch.setattr(other_libraries, "RACES", {"step": (bench, ("theirs",))})
+    times = other_libraries.race_times("step", rounds=2)
     assert {name: list(values) for name, values in times.items()} == {"ours": [0.5, 0.5], "theirs": [0.25, 0.25]}
+
+
+def test_without_a_name_the_benchmarks_are_listed_and_every_one_has_a_report(capsys):
+    from benchmarks.__main__ import BENCHMARKS, main
+
+    main([])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(BENCHMARKS)
+    assert "leapfrog" in BENCHMARKS
+    for name in BENCHMARKS:
+        assert callable(import_module(f"benchmarks.{name}").report)
+
+
+def test_a_benchmark_gets_its_options_and_its_tables_are_printed(monkeypatch, capsys):
+    from benchmarks import compilers
+    from benchmarks.__main__ import environment, main
+
+    monkeypatch.setattr(environment, "use_all_cores", lambda: None)  # this process's backend has started
+    monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
+    monkeypatch.setattr(compilers, "report", lambda **options: [str(options)])
+    main(["compilers", "--python", "a", "--python", "b", "--rounds", "2"])
+    assert "{'rounds': 2, 'interpreters': ['a', 'b'], 'cpu_time': False}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["step", "--rounds", "0"])
+    assert "must be at least 1, got 0" in capsys.readouterr().err
