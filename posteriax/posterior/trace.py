@@ -28,6 +28,11 @@ class Trace(Mapping[str, np.ndarray]):
     warmup: int = 0
     arviz_names: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def converged(self) -> bool | None:
+        """Whether a run that was to end when it has converged did (``px.fit(..., until="converged")``); else None."""
+        return bool(self.arrays["converged"][0]) if "converged" in self.arrays else None
+
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
 
