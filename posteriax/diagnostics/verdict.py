@@ -26,7 +26,7 @@ LOW_EBFMI = 0.3
 OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}
 
 
-def shortcomings(
+def find_shortcomings(
     compared: Sequence[ChainAgreement],
     limit: float,
     stuck: Sequence[int],
