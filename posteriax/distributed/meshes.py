@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -100,7 +101,7 @@ def place_rows(tree: PyTree, first: int, total: int, mesh: Mesh, spec: Partition
         kind = jax.dtypes.canonicalize_dtype(leaf.dtype)
         shape = (*leaf.shape[:axis], total, *leaf.shape[axis + 1 :])
 
-        def part(index: tuple[slice, ...]) -> np.ndarray:
+        def part(index: Any) -> np.ndarray:  # a tuple of slices
             rows = range(*index[axis].indices(total))
             local_index = (*index[:axis], slice(rows.start - first, rows.stop - first), *index[axis + 1 :])
             return np.asarray(leaf[local_index], kind)
