@@ -29,7 +29,8 @@ from posteriax.diagnostics import ess_bulk, rhat
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Task
 from posteriax.networks.tracing.uses import spec_of_example
-from posteriax.run import Program, members_mesh, over_members
+from posteriax.run.layout import members_mesh
+from posteriax.run.program import Program, over_members
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import regressions

@@ -11,7 +11,6 @@ from . import zoo as zoo
 from ._internal.interruption import Interrupted as Interrupted
 from .data import corrupt as corrupt
 from .data import corrupted as corrupted
-from .diagnostics import UntilMixed as UntilMixed
 from .distributed import mesh as mesh
 from .distributed import use_mesh as use_mesh
 from .evaluation import FGSM as FGSM
@@ -77,6 +76,7 @@ from .problem import Problem as Problem
 from .run import CheckpointError as CheckpointError
 from .run import GradientNoise as GradientNoise
 from .run import UntilLevel as UntilLevel
+from .run import UntilMixed as UntilMixed
 from .run import Watch as Watch
 from .run import fit as fit
 

@@ -96,7 +96,7 @@ def save(posterior, path):
 
 def in_chunk(number, act):
     """Do something at the end of the chunk with that number."""
-    settle, seen = loop.Agreement.__call__, [0]
+    settle, seen = loop.SyncProcesses.__call__, [0]
 
     def settle_later(self, run):
         seen[0] += 1
@@ -104,8 +104,8 @@ def in_chunk(number, act):
             act()
         settle(self, run)
 
-    loop.Agreement.__call__ = settle_later
-    return lambda: setattr(loop.Agreement, "__call__", settle)
+    loop.SyncProcesses.__call__ = settle_later
+    return lambda: setattr(loop.SyncProcesses, "__call__", settle)
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("method", [px.MAP(), px.HMC()], ids=["MAP", "HMC"])
 def test_bad_data(problem, name, method, monkeypatch):
-    monkeypatch.setattr("posteriax.run.preparing.Program", None)  # nothing may be compiled
+    monkeypatch.setattr("posteriax.run.fitting.Program", None)  # nothing may be compiled
     data, error, message = DATA[name]
     length = {"draws": 2} if method.samples else {"steps": 2}
     with pytest.raises(error, match=message):

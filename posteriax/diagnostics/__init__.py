@@ -2,21 +2,10 @@
 
 from posteriax.diagnostics.arviz_data import to_arviz as to_arviz
 from posteriax.diagnostics.chain_agreement import ChainAgreement as ChainAgreement
-from posteriax.diagnostics.chain_agreement import compare_chains as compare_chains
-from posteriax.diagnostics.chain_agreement import groups_of_chains as groups_of_chains
-from posteriax.diagnostics.chain_agreement import sample_indices as sample_indices
-from posteriax.diagnostics.chains import (
-    ess_bulk as ess_bulk,
-)
-from posteriax.diagnostics.chains import (
-    ess_mean as ess_mean,
-)
-from posteriax.diagnostics.chains import (
-    ess_tail as ess_tail,
-)
-from posteriax.diagnostics.chains import (
-    mcse_mean as mcse_mean,
-)
+from posteriax.diagnostics.chains import ess_bulk as ess_bulk
+from posteriax.diagnostics.chains import ess_mean as ess_mean
+from posteriax.diagnostics.chains import ess_tail as ess_tail
+from posteriax.diagnostics.chains import mcse_mean as mcse_mean
 from posteriax.diagnostics.chains import rhat as rhat
 from posteriax.diagnostics.chains import rhat_between as rhat_between
 from posteriax.diagnostics.diagnosis import Diagnosis as Diagnosis
@@ -26,20 +15,3 @@ from posteriax.diagnostics.reference import check_reference as check_reference
 from posteriax.diagnostics.sampler import SamplerSummary as SamplerSummary
 from posteriax.diagnostics.sampler import ebfmi as ebfmi
 from posteriax.diagnostics.training import TrainingSummary as TrainingSummary
-from posteriax.diagnostics.until_mixed import UntilMixed as UntilMixed
-from posteriax.diagnostics.verdict import diverges as diverges
-
-__all__ = [
-    "Agreement",
-    "Diagnosis",
-    "SamplerSummary",
-    "TrainingSummary",
-    "diagnose",
-    "ebfmi",
-    "ess_bulk",
-    "ess_mean",
-    "ess_tail",
-    "mcse_mean",
-    "rhat",
-    "rhat_between",
-]

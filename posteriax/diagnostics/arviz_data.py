@@ -40,12 +40,12 @@ def to_arviz(posterior: Posterior) -> Any:
     draws = leaves[0].shape[1]
     names = [name.replace("/", ".") for name in source.problem.leaf_names]  # netCDF files allow no slashes
     variables = {name: np.asarray(leaf) for name, leaf in zip(names, leaves, strict=True)}
-    recorded, theirs = after_warmup(posterior.trace), posterior.trace.arviz_names
-    stats = {theirs.get(name, name): _of_draws(values, draws) for name, values in recorded.items()}
+    recorded, arviz_names = after_warmup(posterior.trace), posterior.trace.arviz_names
+    stats = {arviz_names.get(name, name): _at_kept_draws(values, draws) for name, values in recorded.items()}
     return arviz.from_dict(posterior=variables, sample_stats=stats or None)
 
 
-def _of_draws(values: np.ndarray, draws: int) -> np.ndarray:
-    """Of what was recorded at every step, (chains, steps), what belongs to the kept draws: the last of every `thin`."""
+def _at_kept_draws(values: np.ndarray, draws: int) -> np.ndarray:
+    """What was recorded with the kept draws, the last of every `thin` steps; `values` are (chains, steps)."""
     thin = values.shape[1] // draws
     return values[:, thin - 1 :: thin][:, :draws]

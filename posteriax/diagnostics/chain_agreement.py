@@ -1,27 +1,25 @@
-"""How well chains agree, summarised over many columns, and which chains agree with which.
+"""How well chains agree on their weights and predictions, and which chains agree with which.
 
-What chains are compared by: weights, leaf by leaf, and predictions; a bounded part at a time.
+Chains are compared by many columns, a bounded part at a time: the weights of each leaf, or predictions at test points.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 from scipy.special import chdtri
 
 from posteriax._internal.memory import BLOCK_BYTES, PREDICTION_BYTES, fitting
-from posteriax.diagnostics.chains import ess_bulk, ess_tail, rhat
-from posteriax.posterior.draws import DrawsPosterior
+from posteriax.diagnostics.chains import RHAT_BAD, RHAT_CHANCE, RHAT_MIXED, ess_bulk, ess_tail, rhat
+from posteriax.posterior.draws import DrawsPosterior, StoredDraws
 from posteriax.posterior.posterior import Posterior
 
-GOOD = 1.01  # R-hat below this: chains agree (Vehtari et al. 2021)
-LARGEST = 1.05  # the most that is put down to chance, however many columns there are
-BAD = 1.1  # above this they do not
-# two chains whose means lie further apart than this, in standard deviations within chains, have an R-hat above BAD
-FAR = np.sqrt(2 * (BAD**2 - 1))
+# two chains whose means lie further apart than this, in standard deviations within chains, have an R-hat above RHAT_BAD
+FAR = np.sqrt(2 * (RHAT_BAD**2 - 1))
 COLUMNS_PER_CHAIN = 200  # for the effective draws of single chains
 
 
@@ -33,8 +31,8 @@ class Columns(NamedTuple):
     tail_ess: np.ndarray
     means: np.ndarray  # (chains, columns)
     variances: np.ndarray  # (chains, columns)
-    alone: np.ndarray  # effective draws of each chain alone, (chains, some columns)
-    alone_folded: np.ndarray  # the same for distances from the median, which R-hat also compares
+    ess_within: np.ndarray  # effective draws within each chain, (chains, at most COLUMNS_PER_CHAIN columns)
+    ess_within_folded: np.ndarray  # the same for distances from the median, which R-hat also compares
 
     def join(self, other: "Columns") -> "Columns":
         return Columns(*(np.concatenate(both, axis=-1) for both in zip(self, other, strict=True)))
@@ -87,8 +85,8 @@ class Compared(NamedTuple):
 def compare_chains(draws: np.ndarray) -> Columns:
     """The statistics of all columns of `draws`, (chains, draws, columns)."""
     chains, _, count = draws.shape
-    some = np.unique(np.linspace(0, count - 1, min(count, COLUMNS_PER_CHAIN)).astype(int))
-    folded = np.abs(draws[..., some] - np.median(draws[..., some], axis=(0, 1)))
+    columns = np.unique(np.linspace(0, count - 1, min(count, COLUMNS_PER_CHAIN)).astype(int))
+    folded = np.abs(draws[..., columns] - np.median(draws[..., columns], axis=(0, 1)))
     return Columns(
         rhat=rhat(draws) if chains > 1 else np.full(count, np.nan),
         ess=ess_bulk(draws),
@@ -96,8 +94,8 @@ def compare_chains(draws: np.ndarray) -> Columns:
         means=draws.mean(axis=1, dtype=np.float64),
         # exactly zero for equal numbers
         variances=np.where(np.ptp(draws, axis=1) == 0, 0.0, draws.var(axis=1, dtype=np.float64)),
-        alone=np.stack([ess_bulk(draws[chain : chain + 1, :, some]) for chain in range(chains)]),
-        alone_folded=np.stack([ess_bulk(folded[chain : chain + 1]) for chain in range(chains)]),
+        ess_within=np.stack([ess_bulk(draws[chain : chain + 1, :, columns]) for chain in range(chains)]),
+        ess_within_folded=np.stack([ess_bulk(folded[chain : chain + 1]) for chain in range(chains)]),
     )
 
 
@@ -105,18 +103,18 @@ def summarize_columns(
     name: str, size: int, columns: Columns, per_entry: int = 1, name_entry: Callable[[int], str] = str
 ) -> ChainAgreement:
     """Summarise columns; each weight or test point has `per_entry` adjacent ones, and `name_entry` names it."""
-    of_entry = np.fmax.reduce(columns.rhat.reshape(-1, per_entry), axis=1)
+    entry_rhat = np.fmax.reduce(columns.rhat.reshape(-1, per_entry), axis=1)
     known = columns.rhat[~np.isnan(columns.rhat)]
-    ess_of_entry = columns.ess.reshape(-1, per_entry).min(axis=1)
-    worst = int(np.nanargmax(of_entry) if known.size else np.argmin(ess_of_entry))
+    entry_ess = columns.ess.reshape(-1, per_entry).min(axis=1)
+    worst = int(np.nanargmax(entry_rhat) if known.size else np.argmin(entry_ess))
     return ChainAgreement(
         name=name,
         size=size,
-        looked_at=len(of_entry),
+        looked_at=len(entry_rhat),
         worst_rhat=float(known.max()) if known.size else np.nan,
         median_rhat=float(np.median(known)) if known.size else np.nan,
-        above_good=float((of_entry > GOOD).mean()),
-        above_bad=float((of_entry > BAD).mean()),
+        above_good=float((entry_rhat > RHAT_MIXED).mean()),
+        above_bad=float((entry_rhat > RHAT_BAD).mean()),
         smallest_ess=float(columns.ess.min()),
         median_ess=float(np.median(columns.ess)),
         smallest_tail_ess=float(columns.tail_ess.min()),
@@ -133,9 +131,9 @@ def rhat_by_chance(columns: Columns) -> float:
     the values and of their distances from the median, which may have far fewer effective draws: HMC's draws of a
     Gaussian alternate around its mean, but their distances from it do not.
     """
-    halves = 2 * len(columns.alone)
+    halves = 2 * len(columns.ess_within)
     # of slow columns, which have the largest R-hat
-    effective = min(np.quantile(ess.mean(axis=0), 0.25) / 2 for ess in (columns.alone, columns.alone_folded))
+    effective = min(np.quantile(ess.mean(axis=0), 0.25) / 2 for ess in (columns.ess_within, columns.ess_within_folded))
     extreme = chdtri(halves - 1, 0.01 / (2 * columns.rhat.size)) / (halves - 1)  # twice: bulk and folded
     return float(np.sqrt(1.0 + extreme / max(effective - 1.0, 1.0)))
 
@@ -147,10 +145,10 @@ def rhat_limit(columns: Columns) -> float:
     chains of 100 independent draws, the largest of 40 R-hats is 1.018 on average.
 
     >>> columns = compare_chains(np.random.default_rng(0).normal(size=(4, 100, 40)))
-    >>> bool(GOOD < columns.rhat.max() < rhat_limit(columns) < LARGEST)
+    >>> bool(RHAT_MIXED < columns.rhat.max() < rhat_limit(columns) < RHAT_CHANCE)
     True
     """
-    return float(np.clip(rhat_by_chance(columns), GOOD, LARGEST))
+    return float(np.clip(rhat_by_chance(columns), RHAT_MIXED, RHAT_CHANCE))
 
 
 def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
@@ -164,7 +162,7 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
     >>> groups_of_chains(compare_chains(draws))
     ((0, 1, 3), (2,))
     """
-    bad = columns.rhat > BAD
+    bad = columns.rhat > RHAT_BAD
     if not bad.any():
         return (tuple(range(len(columns.means))),)
     means, within = columns.means[:, bad], columns.variances[:, bad].mean(axis=0)
@@ -172,7 +170,7 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
         squares = np.square(means[:, None] - means[None]) / within
     # if no chain moves, any difference is infinite
     distances = np.nan_to_num(squares, nan=0.0, posinf=1e6).mean(axis=-1)
-    by_chance = 2.0 / np.median(columns.alone)
+    by_chance = 2.0 / np.median(columns.ess_within)
     from scipy.sparse.csgraph import connected_components  # slow to import and rarely needed
 
     _, labels = connected_components(distances <= FAR**2 + 2 * by_chance, directed=False)
@@ -184,21 +182,21 @@ LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
 
 
 def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> Compared:
-    """Every leaf in so many evenly spread draws of each chain: its summary, and all leaves' columns together."""
+    """Compare chains leaf by leaf, using `draws` evenly spaced draws per chain."""
     leaves, parts = [], []
     for name, leaf in zip(posterior.problem.leaf_names, jax.tree.leaves(posterior.draws), strict=True):
         size = int(np.prod(leaf.shape[2:], dtype=np.int64))
         if size:
             entries = sample_indices(size)
-            parts.append(compare_chains(_columns_of(leaf, entries, draws)))
+            parts.append(compare_chains(_leaf_columns(leaf, entries, draws)))
             leaves.append(
                 summarize_columns(name, size, parts[-1], 1, partial(_weight_name, name, leaf.shape[2:], entries))
             )
     return Compared(leaves, reduce(Columns.join, parts))
 
 
-def compare_chains_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> Compared:
-    """The predictions of so many evenly spread draws of each chain: their summary and their columns."""
+def compare_chains_of_predictions(posterior: Posterior, x: PyTree, chains: int, draws: int) -> Compared:
+    """Compare chains by their predictions at x, using `draws` evenly spaced draws per chain."""
     count = jax.tree.leaves(x)[0].shape[0]
     points = sample_indices(count)
     # a posterior gives all draws of a chain before those of the next
@@ -215,38 +213,38 @@ def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: 
     return f"{leaf}[{', '.join(map(str, index))}]" if shape else leaf
 
 
-def worst_rhat_of_predictions(posterior: Posterior, x: Any, chains: int, draws: int) -> float:
-    """The largest R-hat of what so many evenly spread draws of each chain predict; NaN if that never changes."""
+def worst_rhat_of_predictions(posterior: Posterior, x: PyTree, chains: int, draws: int) -> float:
+    """The largest R-hat over predictions, using `draws` evenly spaced draws per chain; NaN if they are constant."""
     points = sample_indices(jax.tree.leaves(x)[0].shape[0])
     parts = [rhat(values.reshape(chains, draws, -1)) for values in _predictions(posterior, x, points, chains * draws)]
     return float(np.fmax.reduce(np.concatenate(parts)))
 
 
-def _columns_of(leaf: Any, entries: np.ndarray, draws: int) -> np.ndarray:
-    """Some entries of a leaf in evenly spread draws, (chains, draws, entries)."""
+def _leaf_columns(leaf: jax.Array | np.ndarray | StoredDraws, entries: np.ndarray, draws: int) -> np.ndarray:
+    """The chosen entries of a leaf in evenly spaced draws, (chains, draws, entries)."""
     leaf = np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
-    chains, each = leaf.shape[:2]
-    chosen = np.arange(draws) * each // draws
+    chains, draws_per_chain = leaf.shape[:2]
+    chosen = np.arange(draws) * draws_per_chain // draws
     columns = np.empty((chains, draws, len(entries)))
     bytes_per_draw = chains * int(np.prod(leaf.shape[2:], dtype=np.int64)) * leaf.dtype.itemsize
     step = fitting(BLOCK_BYTES, bytes_per_draw)
     for first in range(0, draws, step):
-        some = chosen[first : first + step]
-        read = np.asarray(leaf[np.arange(chains)[:, None], some[None]])
-        columns[:, first : first + step] = read.reshape(chains, len(some), -1)[:, :, entries]
+        block = chosen[first : first + step]
+        read = np.asarray(leaf[np.arange(chains)[:, None], block[None]])
+        columns[:, first : first + step] = read.reshape(chains, len(block), -1)[:, :, entries]
     return columns
 
 
-def _predictions(posterior: Posterior, x: Any, points: np.ndarray, total: int) -> Iterator[np.ndarray]:
-    """What `total` draws predict at some test points, (total, some points, numbers of each)."""
+def _predictions(posterior: Posterior, x: PyTree, points: np.ndarray, total: int) -> Iterator[np.ndarray]:
+    """What `total` draws predict at the chosen test points, a block of points at a time: (total, points, outputs)."""
     if posterior.problem.couples_examples(x):
         yield posterior.predict(x, total).per_draw()[:, points]  # such a network must see its examples together
         return
     shape = posterior.problem.output_spec(x).shape[1:]
     size = fitting(PREDICTION_BYTES, 4 * total * int(np.prod(shape, dtype=np.int64)))
     for first in range(0, len(points), size):
-        some = points[first : first + size]
-        yield posterior.predict(jax.tree.map(lambda a, some=some: a[some], x), total).per_draw()
+        block = points[first : first + size]
+        yield posterior.predict(jax.tree.map(lambda a, block=block: a[block], x), total).per_draw()
 
 
 def sample_indices(count: int, most: int | None = None) -> np.ndarray:

@@ -1,34 +1,130 @@
-"""Draws of chains as columns: checked, processed in blocks, split in halves and rank-normalised.
+"""Have chains mixed, and how many draws are they worth? R-hat and effective draws.
+
+    R-hat^2 = ((n - 1) / n W + B / n) / W      W: mean variance within chains; B / n: variance of the chains' means
+    ESS = M n / tau,  tau = 1 + 2 sum_t rho_t  rho_t: the correlation of draws t steps apart, over all M chains
+
+R-hat is 1 if all chains sample the same distribution. :func:`rhat` is the rank-normalised split form of Vehtari et al.
+2021, :func:`rhat_between` the plain form of Brooks and Gelman 1998. Effective draws are the number of independent draws
+with the same information; disagreement between chains counts as correlation, the sum is truncated by Geyer's initial
+monotone sequence (Geyer 1992; Vehtari et al. 2021), and each chain is split in halves first.
 
 A column is one quantity (a weight, a probability) in every draw of every chain. Statistics are functions of blocks of
 columns, (columns, chains, draws) in float64, so that their memory does not grow with the model.
-
-Have the chains mixed? R-hat compares the spread of all draws with the spread within chains.
-
-    R-hat^2 = ((n - 1) / n W + B / n) / W      W: mean variance within chains; B / n: variance of the chains' means
-
-It is 1 if all chains sample the same distribution. :func:`rhat` is the rank-normalised split form of Vehtari et al.
-2021, :func:`rhat_between` the plain form of Brooks and Gelman 1998.
-
-Effective draws: the number of independent draws with the same information.
-
-    ESS = M n / tau,   tau = 1 + 2 sum_t rho_t      rho_t: the correlation of draws t steps apart, over all chains
-
-Disagreement between chains counts as correlation. The sum is truncated by Geyer's initial monotone sequence (Geyer
-1992; Vehtari et al. 2021). Each chain is split in halves first.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+# What an R-hat says, everywhere in the package. Chains have converged if the largest is at most RHAT_MIXED, or what
+# chance alone gives over as many quantities but never more than RHAT_CHANCE (`chain_agreement.rhat_limit`), and every
+# quantity has EFFECTIVE_PER_CHAIN effective draws per chain.
+RHAT_MIXED = 1.01  # the chains agree (Vehtari et al. 2021)
+RHAT_CHANCE = 1.05  # the largest value that is put down to chance; the limit for a reference
+RHAT_BAD = 1.1  # above, they clearly do not agree; between, more draws would tell
+EFFECTIVE_PER_CHAIN = 100  # below, R-hat itself is too noisy (Vehtari et al. 2021)
+
 BLOCK_VALUES = 2**19  # 4 MB in float64; ranks and Fourier transforms need a few copies
-FEWEST_DRAWS = 4
+FEWEST_DRAWS = 4  # of each chain, to compute anything
+
+TAILS = (0.05, 0.95)
 
 
-def by_columns(statistic: Callable[[np.ndarray], np.ndarray], draws: Any, *, chains: int = 1) -> np.ndarray:
+def rhat(draws: ArrayLike) -> np.ndarray:
+    """Rank-normalised split R-hat of each column: the larger of bulk (location) and folded (scale).
+
+    Below 1.01 chains agree; above 1.1 they clearly do not.
+
+    Args:
+        draws: (chains, draws, ...), at least two chains and four draws.
+
+    Returns:
+        an array in the shape of the trailing axes: nan for a constant column, infinity for one that is constant
+        within chains but differs between them.
+
+    >>> chains = np.random.default_rng(0).normal(size=(4, 500, 3))
+    >>> chains[0, :, 2] += 3.0  # one chain is elsewhere in the last column
+    >>> rhat(chains).round(2)
+    array([1.  , 1.  , 1.47])
+    """
+    return by_columns(_rank_rhat, draws, chains=2)
+
+
+def rhat_between(draws: ArrayLike) -> np.ndarray:
+    """R-hat from means and variances alone, without splitting, ranks or the square root.
+
+    R = (M + 1) / M (W + B / n) / W - (n - 1) / (M n),   W of biased variances
+
+    Args:
+        draws: (chains, draws, ...), M chains of n draws.
+
+    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
+    >>> rhat_between(chains).round(2).item()
+    1.0
+    """
+    return by_columns(_plain_rhat, draws, chains=2)
+
+
+def ess_bulk(draws: ArrayLike) -> np.ndarray:
+    """Effective draws of each column after rank normalisation: for the location of the distribution.
+
+    Args:
+        draws: (chains, draws, ...), at least four draws.
+
+    Returns:
+        an array in the shape of the trailing axes. For a constant column, the number of draws.
+
+    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(1500 < ess_bulk(chains) < 2500)
+    True
+    >>> bool(ess_bulk(np.cumsum(chains, axis=1)) < 20)  # random walks
+    True
+    """
+    return by_columns(lambda block: _effective(rank_normal(split(block))), draws)
+
+
+def ess_tail(draws: ArrayLike) -> np.ndarray:
+    """Effective draws for the 5 % and 95 % quantiles of each column, whichever is smaller.
+
+    Args:
+        draws: (chains, draws, ...), at least four draws.
+
+    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(1200 < ess_tail(chains) < 2500)
+    True
+    """
+    return by_columns(_tail, draws)
+
+
+def ess_mean(draws: ArrayLike) -> np.ndarray:
+    """Effective draws for the mean of each column, from the values themselves, which must have a finite variance.
+
+    Args:
+        draws: (chains, draws, ...), at least four draws.
+
+    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(1500 < ess_mean(chains) < 2500)
+    True
+    """
+    return by_columns(lambda block: _effective(split(block)), draws)
+
+
+def mcse_mean(draws: ArrayLike) -> np.ndarray:
+    """The Monte-Carlo standard error of the mean of each column: sd / sqrt(ESS).
+
+    Args:
+        draws: (chains, draws, ...), at least four draws.
+
+    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
+    >>> mcse_mean(chains).round(2).item()  # 1 / sqrt(2000)
+    0.02
+    """
+    return by_columns(lambda block: block.std(axis=(1, 2), ddof=1) / np.sqrt(_effective(split(block))), draws)
+
+
+def by_columns(statistic: Callable[[np.ndarray], np.ndarray], draws: ArrayLike, *, chains: int = 1) -> np.ndarray:
     """A statistic of every column of `draws`, (chains, draws, ...), in the shape of its trailing axes.
 
     Args:
@@ -84,41 +180,6 @@ def _check(draws: np.ndarray, chains: int) -> None:
         )
 
 
-def rhat(draws: Any) -> np.ndarray:
-    """Rank-normalised split R-hat of each column: the larger of bulk (location) and folded (scale).
-
-    Below 1.01 chains agree; above 1.1 they clearly do not.
-
-    Args:
-        draws: (chains, draws, ...), at least two chains and four draws.
-
-    Returns:
-        an array in the shape of the trailing axes: nan for a constant column, infinity for one that is constant
-        within chains but differs between them.
-
-    >>> chains = np.random.default_rng(0).normal(size=(4, 500, 3))
-    >>> chains[0, :, 2] += 3.0  # one chain is elsewhere in the last column
-    >>> rhat(chains).round(2)
-    array([1.  , 1.  , 1.47])
-    """
-    return by_columns(_rank_rhat, draws, chains=2)
-
-
-def rhat_between(draws: Any) -> np.ndarray:
-    """R-hat from means and variances alone, without splitting, ranks or the square root.
-
-    R = (M + 1) / M (W + B / n) / W - (n - 1) / (M n),   W of biased variances
-
-    Args:
-        draws: (chains, draws, ...), M chains of n draws.
-
-    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
-    >>> rhat_between(chains).round(2).item()
-    1.0
-    """
-    return by_columns(_plain_rhat, draws, chains=2)
-
-
 def _rank_rhat(block: np.ndarray) -> np.ndarray:
     halves = split(block)
     folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
@@ -144,66 +205,6 @@ def _plain_rhat(block: np.ndarray) -> np.ndarray:
         return (chains + 1) / chains * (within + between) / within - (n - 1) / (chains * n)
 
 
-TAILS = (0.05, 0.95)
-
-
-def ess_bulk(draws: Any) -> np.ndarray:
-    """Effective draws of each column after rank normalisation: for the location of the distribution.
-
-    Args:
-        draws: (chains, draws, ...), at least four draws.
-
-    Returns:
-        an array in the shape of the trailing axes. For a constant column, the number of draws.
-
-    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
-    >>> bool(1500 < ess_bulk(chains) < 2500)
-    True
-    >>> bool(ess_bulk(np.cumsum(chains, axis=1)) < 20)  # random walks
-    True
-    """
-    return by_columns(lambda block: _effective(rank_normal(split(block))), draws)
-
-
-def ess_tail(draws: Any) -> np.ndarray:
-    """Effective draws for the 5 % and 95 % quantiles of each column, whichever is smaller.
-
-    Args:
-        draws: (chains, draws, ...), at least four draws.
-
-    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
-    >>> bool(1200 < ess_tail(chains) < 2500)
-    True
-    """
-    return by_columns(_tail, draws)
-
-
-def ess_mean(draws: Any) -> np.ndarray:
-    """Effective draws for the mean of each column, from the values themselves, which must have a finite variance.
-
-    Args:
-        draws: (chains, draws, ...), at least four draws.
-
-    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
-    >>> bool(1500 < ess_mean(chains) < 2500)
-    True
-    """
-    return by_columns(lambda block: _effective(split(block)), draws)
-
-
-def mcse_mean(draws: Any) -> np.ndarray:
-    """The Monte-Carlo standard error of the mean of each column: sd / sqrt(ESS).
-
-    Args:
-        draws: (chains, draws, ...), at least four draws.
-
-    >>> chains = np.random.default_rng(0).normal(size=(4, 500))
-    >>> mcse_mean(chains).round(2).item()  # 1 / sqrt(2000)
-    0.02
-    """
-    return by_columns(lambda block: block.std(axis=(1, 2), ddof=1) / np.sqrt(_effective(split(block))), draws)
-
-
 def _tail(block: np.ndarray) -> np.ndarray:
     low, high = (block <= _quantile(block, level)[:, None, None] for level in TAILS)
     return np.minimum(_effective(split(low).astype(float)), _effective(split(high).astype(float)))
@@ -212,10 +213,10 @@ def _tail(block: np.ndarray) -> np.ndarray:
 def _quantile(block: np.ndarray, level: float) -> np.ndarray:
     """The quantile of each column, interpolated linearly, and exact where it coincides with an order statistic."""
     flat = block.reshape(len(block), -1)
-    place = flat.shape[1] * level + (1.0 - level) - 1.0
-    lower = min(int(place), flat.shape[1] - 2)
+    rank = flat.shape[1] * level + (1.0 - level) - 1.0
+    lower = min(int(rank), flat.shape[1] - 2)
     part = np.partition(flat, (lower, lower + 1), axis=1)
-    share = place - lower
+    share = rank - lower
     return (1.0 - share) * part[:, lower] + share * part[:, lower + 1]
 
 

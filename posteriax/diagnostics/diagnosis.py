@@ -2,26 +2,36 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from posteriax._internal.checks import check_count, check_inputs
-from posteriax.diagnostics import verdict as say
 from posteriax.diagnostics.chain_agreement import (
-    BAD,
-    GOOD,
     ChainAgreement,
     Compared,
     compare_chains_of_predictions,
     compare_chains_of_weights,
     rhat_limit,
 )
-from posteriax.diagnostics.chains import FEWEST_DRAWS
+from posteriax.diagnostics.chains import FEWEST_DRAWS, RHAT_BAD, RHAT_MIXED
 from posteriax.diagnostics.sampler import SamplerSummary, summarize_sampler
 from posteriax.diagnostics.training import TrainingSummary, summarize_training
-from posteriax.diagnostics.verdict import count_in_words, format_rhat, percent, try_first, worst_place
+from posteriax.diagnostics.verdict import (
+    count_in_words,
+    find_shortcomings,
+    format_rhat,
+    movement_lines,
+    percent,
+    prediction_lines,
+    sampler_lines,
+    single_chain_lines,
+    training_lines,
+    try_first,
+    weight_lines,
+    worst_quantity,
+)
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 
@@ -32,7 +42,7 @@ class Diagnosis:
 
     Args:
         verdict: what it means and what to do, one line each.
-        chains: count_in_words of chains, or of members of an ensemble.
+        chains: number of chains, or of members of an ensemble.
         draws: how many draws of each chain were examined.
         predictions: how well the chains agree on predictions; None without test inputs.
         leaves: how well they agree on the weights of each leaf.
@@ -79,7 +89,7 @@ class Diagnosis:
     __repr__ = __str__
 
 
-def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> Diagnosis:
+def diagnose(posterior: Posterior, x: PyTree = None, draws: int | None = None) -> Diagnosis:
     """Have the chains mixed, and are there enough draws? Or, for a posterior that was optimised: has it converged?
 
     Args:
@@ -102,27 +112,27 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         training = summarize_training(posterior.trace)
         members = max((np.atleast_2d(values).shape[0] for values in posterior.trace.values()), default=1)
-        return Diagnosis("\n".join(say.of_training(training, members)), members, 1, training=training)
-    chains, each = jax.tree.leaves(source.draws)[0].shape[:2]
-    taken = each if draws is None else min(check_count("draws", draws), each)
+        return Diagnosis("\n".join(training_lines(training, members)), members, 1, training=training)
+    chains, draws_per_chain = jax.tree.leaves(source.draws)[0].shape[:2]
+    taken = draws_per_chain if draws is None else min(check_count("draws", draws), draws_per_chain)
     sampler = summarize_sampler(posterior.trace)
     if taken < FEWEST_DRAWS:
         few = f"Too few draws: {taken} per chain, but at least {FEWEST_DRAWS} are needed. Raise draws=."
-        missing = say.shortcomings((), GOOD, (), sampler, chains=chains, draws=taken)
-        return _concluded([few, *say.of_sampler(sampler)], Diagnosis("", chains, taken, None, (), sampler), missing)
+        missing = find_shortcomings((), RHAT_MIXED, (), sampler, chains=chains, draws=taken)
+        return _concluded([few, *sampler_lines(sampler)], Diagnosis("", chains, taken, None, (), sampler), missing)
     weights = compare_chains_of_weights(source, taken)
     predictions = None
     if x is not None:
         predictions = compare_chains_of_predictions(posterior, check_inputs(x), chains, taken)
     stuck = [chain for chain, variances in enumerate(weights.columns.variances) if not variances.any()]
-    lines = [*_verdict(weights, predictions, stuck, taken), *say.of_sampler(sampler)]
+    lines = [*_verdict(weights, predictions, stuck, taken), *sampler_lines(sampler)]
     what_counts = weights if predictions is None else predictions
     first = try_first(what_counts, sampler, draws=taken, stuck=bool(stuck), warmup=posterior.trace.warmup)
     if first is not None:
-        lines += [worst_place(what_counts.summaries), f"Try first: {first}."]
+        lines += [worst_quantity(what_counts.summaries), f"Try first: {first}."]
     summary = predictions.summaries[0] if predictions is not None else None
-    limit = rhat_limit(what_counts.columns) if chains > 1 else GOOD
-    missing = say.shortcomings(what_counts.summaries, limit, stuck, sampler, chains=chains, draws=taken)
+    limit = rhat_limit(what_counts.columns) if chains > 1 else RHAT_MIXED
+    missing = find_shortcomings(what_counts.summaries, limit, stuck, sampler, chains=chains, draws=taken)
     return _concluded(lines, Diagnosis("", chains, taken, summary, tuple(weights.summaries), sampler), missing)
 
 
@@ -143,16 +153,16 @@ def is_sampled(posterior: DrawsPosterior) -> bool:
 
 
 def _verdict(weights: Compared, predictions: Compared | None, stuck: list[int], draws: int) -> list[str]:
-    lines = say.of_movement(stuck, weights.chains)
+    lines = movement_lines(stuck, weights.chains)
     if len(stuck) == weights.chains:
         return lines
     if weights.chains == 1:
-        return lines + say.of_one_chain(predictions or weights, draws)
+        return lines + single_chain_lines(predictions or weights, draws)
     if predictions is not None:
-        lines += say.of_predictions(predictions, draws)
-        if predictions.summaries[0].worst_rhat > BAD:
+        lines += prediction_lines(predictions, draws)
+        if predictions.summaries[0].worst_rhat > RHAT_BAD:
             return lines
-    return lines + say.of_weights(weights, draws, predicted=predictions is not None)
+    return lines + weight_lines(weights, draws, predicted=predictions is not None)
 
 
 def _table(rows: Sequence[ChainAgreement], chains: int, draws: int) -> str:

@@ -2,19 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax
+from jaxtyping import PyTree
 
-from posteriax.diagnostics.chain_agreement import LARGEST, worst_rhat_of_predictions
-from posteriax.diagnostics.chains import FEWEST_DRAWS
+from posteriax.diagnostics.chain_agreement import worst_rhat_of_predictions
+from posteriax.diagnostics.chains import FEWEST_DRAWS, RHAT_CHANCE
 from posteriax.diagnostics.diagnosis import is_sampled
-from posteriax.diagnostics.sampler import summarize_sampler
-from posteriax.diagnostics.verdict import diverges
+from posteriax.diagnostics.sampler import excess_divergences, summarize_sampler
+from posteriax.likelihoods.predictive import Predictive
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
-
-LIMIT = LARGEST  # for R-hat in function space
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class ReferenceCheck:
         """
         if self.divergences:
             return False
-        return None if math.isnan(self.rhat) else self.rhat <= LIMIT
+        return None if math.isnan(self.rhat) else self.rhat <= RHAT_CHANCE
 
     @property
     def doubt(self) -> str:
@@ -58,7 +56,7 @@ class ReferenceCheck:
             return ""
         diverged = f"{self.divergences:,} divergent transition{'s' if self.divergences > 1 else ''}"
         parts = [diverged] if self.divergences else []
-        return " and ".join([*parts, *([f"R-hat {self.rhat:.2f}"] if self.rhat > LIMIT else [])])
+        return " and ".join([*parts, *([f"R-hat {self.rhat:.2f}"] if self.rhat > RHAT_CHANCE else [])])
 
     @property
     def note(self) -> str:
@@ -66,8 +64,8 @@ class ReferenceCheck:
         if self.converged is None:
             return f"Whether {self.name} has converged cannot be checked: {self.unknown}."
         if self.converged:
-            return f"The chains of {self.name} agree: R-hat {self.rhat:.2f} in function space (limit {LIMIT})."
-        limit = f" in function space (limit {LIMIT})" if self.rhat > LIMIT else ""
+            return f"The chains of {self.name} agree: R-hat {self.rhat:.2f} in function space (limit {RHAT_CHANCE})."
+        limit = f" in function space (limit {RHAT_CHANCE})" if self.rhat > RHAT_CHANCE else ""
         return f"{self.name} has not converged: {self.doubt}{limit}. Distances to it say little."
 
     @property
@@ -76,7 +74,9 @@ class ReferenceCheck:
         return f"distance to {self.name}" + (f", which has not converged: {self.doubt}" if self.doubt else "")
 
 
-def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None) -> ReferenceCheck:
+def check_reference(
+    name: str, posterior: Posterior | Predictive, x: PyTree, draws: int | None = None
+) -> ReferenceCheck:
     """Compare a reference's chains by their predictions: probabilities of classes, or means.
 
     Args:
@@ -92,14 +92,14 @@ def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None)
     source = posterior.drawn_from
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         return ReferenceCheck(name, unknown="it was not sampled, so there are no chains to compare")
-    chains, each = jax.tree.leaves(source.draws)[0].shape[:2]
+    chains, draws_per_chain = jax.tree.leaves(source.draws)[0].shape[:2]
     if chains < 2:
         return ReferenceCheck(name, unknown="it has only one chain; run chains=4")
-    taken = each if draws is None else min(each, max(FEWEST_DRAWS, draws // chains))
+    taken = draws_per_chain if draws is None else min(draws_per_chain, max(FEWEST_DRAWS, draws // chains))
     if taken < FEWEST_DRAWS:
         return ReferenceCheck(name, unknown=f"its chains have fewer than {FEWEST_DRAWS} draws each")
     rhat = worst_rhat_of_predictions(posterior, x, chains, taken)
     sampler = summarize_sampler(posterior.trace)
-    divergences = sum(sampler.divergences or ()) if sampler is not None and diverges(sampler) else 0
+    divergences = excess_divergences(sampler)
     unknown = "its predictions are identical in every draw" if math.isnan(rhat) else ""
     return ReferenceCheck(name, rhat, unknown, divergences)

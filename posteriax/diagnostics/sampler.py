@@ -1,14 +1,22 @@
 """What a sampler recorded after its warm-up, by chain."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax.posterior.trace import Trace
 
+# Divergent transitions after warm-up, of all. None is best. But a few that leave R-hat and effective draws intact are
+# "often good enough to move forward" (Stan's guide to its warnings), and in float32 one may be rounding.
+MOST_DIVERGENT = 1e-3
 
-def ebfmi(energy: Any) -> np.ndarray:
+Number = TypeVar("Number", int, float)
+
+
+def ebfmi(energy: ArrayLike) -> np.ndarray:
     """The energy Bayesian fraction of missing information of each chain.
 
     E-BFMI = mean (E_t - E_{t-1})^2 / Var[E]
@@ -77,7 +85,9 @@ def summarize_sampler(trace: Trace) -> SamplerSummary | None:
     if not {"acceptance", "divergent", "energy"} & set(after):
         return None
 
-    def of(name: str, reduce: Any, kind: Any) -> Any:
+    def by_chain(
+        name: str, reduce: Callable[..., np.ndarray], kind: Callable[[Any], Number]
+    ) -> tuple[Number, ...] | None:
         if name not in after:
             return None
         # a loaded trace may have another memory layout, and single-precision sums would then differ
@@ -86,16 +96,32 @@ def summarize_sampler(trace: Trace) -> SamplerSummary | None:
     transitions = next(iter(after.values())).shape[1]
     return SamplerSummary(
         transitions=transitions,
-        acceptance=of("acceptance", np.mean, float),
-        step_size=of("step_size", np.median, float),
-        divergences=of("divergent", np.sum, int),
+        acceptance=by_chain("acceptance", np.mean, float),
+        step_size=by_chain("step_size", np.median, float),
+        divergences=by_chain("divergent", np.sum, int),
         ebfmi=tuple(map(float, ebfmi(after["energy"]))) if "energy" in after and transitions > 1 else None,
-        cut=of("cut", np.max, float),
+        cut=by_chain("cut", np.max, float),
     )
 
 
+def diverges(sampler: SamplerSummary) -> bool:
+    """Whether more transitions diverged after the warm-up than can be tolerated. MCLMC and SG-MCMC have no
+    trajectories that could: MCLMC counts steps to infinite values instead, SG-MCMC records nothing.
+
+    >>> [diverges(SamplerSummary(1000, None, None, (1, 0, count, 0), None)) for count in (3, 4)]
+    [False, True]
+    """
+    divergences = sampler.divergences or ()
+    return sum(divergences) > MOST_DIVERGENT * len(divergences) * sampler.transitions
+
+
+def excess_divergences(sampler: SamplerSummary | None) -> int:
+    """How many transitions diverged after the warm-up, if more than can be tolerated; otherwise 0."""
+    return sum(sampler.divergences or ()) if sampler is not None and diverges(sampler) else 0
+
+
 def after_warmup(trace: Trace) -> dict[str, np.ndarray]:
-    """The statistics recorded after the warm-up, by name, (chains, steps); not what was measured now and then."""
+    """The statistics recorded at every step after the warm-up, by name, (chains, steps)."""
     arrays = {name: np.atleast_2d(np.asarray(values)) for name, values in trace.items()}
     steps = max((values.shape[1] for values in arrays.values()), default=0)
     return {name: values[:, trace.warmup :] for name, values in arrays.items() if values.shape[1] == steps}

@@ -1,7 +1,7 @@
 """Has an optimised posterior converged?
 
-Variational inference records the gradients of its last steps in the posterior's own units (methods/stationarity.py),
-which works whatever the learning rate was. For other methods, a line is fitted to the objective over the last quarter
+Variational inference records the gradients of its last steps in the posterior's own units (methods/vi.py), which
+works whatever the learning rate was. For other methods, a line is fitted to the objective over the last quarter
 of the trace, averaged in eight parts, and its rise compared with its standard error.
 """
 
@@ -106,10 +106,10 @@ def summarize_training(trace: Mapping[str, np.ndarray]) -> TrainingSummary | Non
 def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The mean of the recorded stationarity and its standard error; empty if there is too little of it."""
     values = np.atleast_2d(np.asarray(trace.get("stationarity", ()), np.float64))
-    each = values.shape[1] // PARTS
-    if each == 0:
+    length = values.shape[1] // PARTS
+    if length == 0:
         return (), ()
-    means = values[:, -each * PARTS :].reshape(len(values), PARTS, each).mean(axis=2)
+    means = values[:, -length * PARTS :].reshape(len(values), PARTS, length).mean(axis=2)
     error = means.std(axis=1, ddof=1) / np.sqrt(PARTS)
     return tuple(map(float, means.mean(axis=1))), tuple(map(float, error))
 

@@ -1,11 +1,7 @@
-"""Numbers in words, for tables and verdicts.
-
-The verdict of a diagnosis: what the numbers mean, and what to do.
+"""The verdict of a diagnosis: what the numbers mean, where it is worst, and what to do first.
 
 Predictions outrank weights. Networks have symmetries (neurons can be permuted and rescaled), so chains may be in
 different parts of weight space and still be the same functions; what matters is whether their predictions agree.
-
-Where a sampled posterior is worst, and the one thing to try first.
 """
 
 import math
@@ -14,58 +10,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from posteriax.diagnostics.chain_agreement import (
-    BAD,
-    GOOD,
     ChainAgreement,
     Compared,
     groups_of_chains,
     rhat_by_chance,
     rhat_limit,
 )
-from posteriax.diagnostics.sampler import SamplerSummary
+from posteriax.diagnostics.chains import EFFECTIVE_PER_CHAIN, RHAT_BAD, RHAT_MIXED
+from posteriax.diagnostics.sampler import MOST_DIVERGENT, SamplerSummary, diverges
 from posteriax.diagnostics.training import TrainingSummary
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-
-
-def which_chains(chains: Sequence[int]) -> str:
-    """`Chain 2`, or `Chains 0, 1 and 3`."""
-    names = [str(chain) for chain in chains]
-    return f"Chain {names[0]}" if len(names) == 1 else f"Chains {', '.join(names[:-1])} and {names[-1]}"
-
-
-def count_in_words(count: int) -> str:
-    return NUMBERS[count] if count < len(NUMBERS) else str(count)
-
-
-def percent(share: float) -> str:
-    """
-    >>> percent(0.14), percent(0.0042), percent(1.0), percent(0.999)
-    ('14 %', '0.42 %', '100 %', '99.9 %')
-    """
-    digits = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
-    return f"{100 * share:.3g} %" if digits == "100" and share < 1.0 else f"{digits} %"
-
-
-def format_rhat(rhat: float) -> str:
-    """An R-hat with the digits that matter: more near 1, fewer if chains are far apart.
-
-    >>> format_rhat(1.0042), format_rhat(1.18), format_rhat(23.7), format_rhat(float("inf"))
-    ('1.004', '1.18', '24', 'inf')
-    """
-    return f"{rhat:.3f}" if rhat < 1.1 else f"{rhat:.2f}" if rhat < 10 else f"{rhat:.2g}"
-
-
-WANTED_PER_CHAIN = 100  # effective draws, below which R-hat itself is too noisy (Vehtari et al. 2021)
-# Divergent transitions after warm-up, of all. None is best. But a few that leave R-hat and effective draws intact are
-# "often good enough to move forward" (Stan's guide to its warnings), and in float32 one may be rounding.
-MOST_DIVERGENT = 1e-3
 LOW_ACCEPTANCE = 0.4
 LOW_EBFMI = 0.3
 OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}
 
 
-def shortcomings(
+def find_shortcomings(
     compared: Sequence[ChainAgreement],
     limit: float,
     stuck: Sequence[int],
@@ -87,10 +48,10 @@ def shortcomings(
     worst = max((row.worst_rhat for row in compared if not np.isnan(row.worst_rhat)), default=np.nan)
     if worst > limit:
         reasons.append(f"R-hat {format_rhat(worst)} (limit {format_rhat(limit)})")
-    wanted, least = WANTED_PER_CHAIN * chains, min((row.smallest_ess for row in compared), default=chains * draws)
-    if not compared or least < wanted:
+    needed, least = EFFECTIVE_PER_CHAIN * chains, min((row.smallest_ess for row in compared), default=chains * draws)
+    if not compared or least < needed:
         kind = "effective draws" if compared else "draws"
-        reasons.append(f"{least:.0f} {kind} ({wanted} effective draws needed, {WANTED_PER_CHAIN} per chain)")
+        reasons.append(f"{least:.0f} {kind} ({needed} effective draws needed, {EFFECTIVE_PER_CHAIN} per chain)")
     if sampler is not None and diverges(sampler):
         count, total = sum(sampler.divergences or ()), chains * sampler.transitions
         plural = "s" if count > 1 else ""
@@ -98,36 +59,27 @@ def shortcomings(
     return reasons
 
 
-def diverges(sampler: SamplerSummary) -> bool:
-    """Whether more transitions diverged after the warm-up than can be tolerated. MCLMC and SG-MCMC have no
-    trajectories that could: MCLMC counts steps to infinite values instead, SG-MCMC records nothing.
-
-    >>> [diverges(SamplerSummary(1000, None, None, (1, 0, count, 0), None)) for count in (3, 4)]
-    [False, True]
-    """
-    divergences = sampler.divergences or ()
-    return sum(divergences) > MOST_DIVERGENT * len(divergences) * sampler.transitions
-
-
-def of_movement(stuck: Sequence[int], chains: int) -> list[str]:
+def movement_lines(stuck: Sequence[int], chains: int) -> list[str]:
     """Chains whose weights never change."""
     if not stuck:
         return []
-    some = f"{which_chains(stuck)} of {count_in_words(chains)}"
-    who = "The chain" if chains == 1 else f"All {count_in_words(chains)} chains" if len(stuck) == chains else some
+    stuck_names = f"{which_chains(stuck)} of {count_in_words(chains)}"
+    who = (
+        "The chain" if chains == 1 else f"All {count_in_words(chains)} chains" if len(stuck) == chains else stuck_names
+    )
     return [f'{who} never moved: every proposal was rejected. Use a smaller step_size=, or start="map".']
 
 
-def of_predictions(predictions: Compared, draws: int) -> list[str]:
+def prediction_lines(predictions: Compared, draws: int) -> list[str]:
     """The predictions of several chains."""
     (summary,), chains, by_chance = predictions.summaries, predictions.chains, rhat_by_chance(predictions.columns)
     if np.isnan(summary.worst_rhat):
         return ["The predictions are identical in every draw, so there is nothing to compare. Use other inputs."]
-    if summary.worst_rhat <= max(BAD, by_chance):
-        good = f"above {GOOD} on {percent(summary.above_good)} of test points"
-        line = _agreement("function-space R-hat", predictions, good)
-        return [line, *of_effective_draws(summary.smallest_ess, chains, draws)]
-    extent = f"function-space R-hat above {BAD} on {percent(summary.above_bad)} of test points, at most "
+    if summary.worst_rhat <= max(RHAT_BAD, by_chance):
+        good = f"above {RHAT_MIXED} on {percent(summary.above_good)} of test points"
+        line = _agreement_line("function-space R-hat", predictions, good)
+        return [line, *effective_draws_lines(summary.smallest_ess, chains, draws)]
+    extent = f"function-space R-hat above {RHAT_BAD} on {percent(summary.above_bad)} of test points, at most "
     extent += format_rhat(summary.worst_rhat)
     groups = groups_of_chains(predictions.columns)
     if len(groups) == 1:
@@ -136,67 +88,67 @@ def of_predictions(predictions: Compared, draws: int) -> list[str]:
     return [f"{_which_have_not_mixed(groups, chains)}: {extent}. Lengthen the warm-up (warmup=)."]
 
 
-def of_weights(weights: Compared, draws: int, *, predicted: bool) -> list[str]:
+def weight_lines(weights: Compared, draws: int, *, predicted: bool) -> list[str]:
     """The weights of several chains; a side note if predictions were examined."""
     leaves, chains, by_chance = weights.summaries, weights.chains, rhat_by_chance(weights.columns)
     worst = max(leaves, key=lambda leaf: np.nan_to_num(leaf.worst_rhat, nan=0.0, posinf=np.inf))
-    good, bad = (percent(_share(leaves, field)) for field in ("above_good", "above_bad"))
-    apart = worst.worst_rhat > max(BAD, by_chance)
-    extent = f"R-hat above {BAD} for {bad} of the weights, at most {format_rhat(worst.worst_rhat)} in {worst.name}"
+    good, bad = (percent(_weighted_share(leaves, field)) for field in ("above_good", "above_bad"))
+    disagree = worst.worst_rhat > max(RHAT_BAD, by_chance)
+    extent = f"R-hat above {RHAT_BAD} for {bad} of the weights, at most {format_rhat(worst.worst_rhat)} in {worst.name}"
     if predicted:
         note = f"In weight space the chains differ ({extent}). Networks have symmetries: predictions are what count."
-        return [note] if apart else []
-    if apart:
+        return [note] if disagree else []
+    if disagree:
         return [
             f"In weight space the {count_in_words(chains)} chains have not mixed: {extent}. "
             "Networks have symmetries, so they may still be the same functions: "
             "check their predictions with diagnose(x)."
         ]
     least = min(leaf.smallest_ess for leaf in leaves)
-    good = f"above {GOOD} for {good} of the weights"
-    line = _agreement("weight-space R-hat", weights, good)
-    return [line, *of_effective_draws(least, chains, draws)]
+    good = f"above {RHAT_MIXED} for {good} of the weights"
+    line = _agreement_line("weight-space R-hat", weights, good)
+    return [line, *effective_draws_lines(least, chains, draws)]
 
 
-def _agreement(what: str, compared: Compared, good: str) -> str:
+def _agreement_line(what: str, compared: Compared, good: str) -> str:
     """One line about chains that show no clear sign of not having mixed."""
     by_chance, limit = rhat_by_chance(compared.columns), rhat_limit(compared.columns)
     worst = max(row.worst_rhat for row in compared.summaries if not np.isnan(row.worst_rhat))
     least = min(row.smallest_ess for row in compared.summaries)
     many, most = count_in_words(compared.chains), f"{what} at most {format_rhat(worst)}"
     chance = f"but with so few effective draws chance alone gives up to {format_rhat(by_chance)}"
-    if worst <= GOOD:
+    if worst <= RHAT_MIXED:
         return f"The {many} chains agree: {most}, at least {least:.0f} effective draws."
-    if worst <= limit and least >= WANTED_PER_CHAIN * compared.chains:
+    if worst <= limit and least >= EFFECTIVE_PER_CHAIN * compared.chains:
         chance = f"where chance alone gives up to {format_rhat(by_chance)} over so many values"
         return f"The {many} chains agree: {most}, {chance}; at least {least:.0f} effective draws."
-    if worst <= min(by_chance, BAD):
+    if worst <= min(by_chance, RHAT_BAD):
         return f"No sign that the {many} chains differ: {most}, {chance}."
     if worst <= by_chance:
         return f"It is unclear whether the {many} chains have mixed: {most}, {chance}."
     return f"The {many} chains nearly agree: {most}, {good}. More draws would show whether they differ."
 
 
-def of_one_chain(compared: Compared, draws: int) -> list[str]:
+def single_chain_lines(compared: Compared, draws: int) -> list[str]:
     """A single chain, by its predictions if there are any, otherwise by its weights."""
     least = min(summary.smallest_ess for summary in compared.summaries)
     text = "Mixing cannot be checked with one chain: run chains=4."
-    return [f"{text} On its own it has at least {least:.0f} effective draws.", *of_effective_draws(least, 1, draws)]
+    return [f"{text} On its own it has at least {least:.0f} effective draws.", *effective_draws_lines(least, 1, draws)]
 
 
-def of_effective_draws(least: float, chains: int, draws: int) -> list[str]:
+def effective_draws_lines(least: float, chains: int, draws: int) -> list[str]:
     """The weight or prediction with the fewest effective draws."""
-    wanted = WANTED_PER_CHAIN * chains
-    if least >= wanted:
+    needed = EFFECTIVE_PER_CHAIN * chains
+    if least >= needed:
         return []
-    enough = float(f"{draws * wanted / max(least, 1.0):.1g}")
+    enough = float(f"{draws * needed / max(least, 1.0):.1g}")
     return [
-        f"Too few effective draws: {least:.0f} at worst, where {wanted} are needed ({WANTED_PER_CHAIN} per chain). "
+        f"Too few effective draws: {least:.0f} at worst, where {needed} are needed ({EFFECTIVE_PER_CHAIN} per chain). "
         f"Try about draws={max(enough, draws + 1):.0f}."
     ]
 
 
-def of_sampler(sampler: SamplerSummary | None) -> list[str]:
+def sampler_lines(sampler: SamplerSummary | None) -> list[str]:
     """What the sampler recorded."""
     if sampler is None:
         return []
@@ -209,7 +161,7 @@ def of_sampler(sampler: SamplerSummary | None) -> list[str]:
         )
     if sampler.divergences is not None and any(sampler.divergences):
         count = sum(sampler.divergences)
-        where = which_chains([chain for chain, of_chain in enumerate(sampler.divergences) if of_chain]).lower()
+        where = which_chains([chain for chain, diverged in enumerate(sampler.divergences) if diverged]).lower()
         many = f"{count} divergent transition{'s' if count > 1 else ''} after warm-up ({where})"
         if diverges(sampler):
             lines.append(
@@ -236,17 +188,20 @@ def of_sampler(sampler: SamplerSummary | None) -> list[str]:
     return lines
 
 
-def of_training(training: TrainingSummary | None, members: int) -> list[str]:
+def training_lines(training: TrainingSummary | None, members: int) -> list[str]:
     """A posterior that was optimised."""
     none = "It was optimised, not sampled, so there are no chains to compare and no R-hat."
     if training is None:
         return ["Too few steps were recorded to tell whether training has converged.", none]
     if training.level_step is not None:
-        return [_of_level(training), none]
-    return [_of_stationarity(training, members) if training.stationarity else _of_objective(training, members), none]
+        return [_level_line(training), none]
+    return [
+        _stationarity_line(training, members) if training.stationarity else _objective_line(training, members),
+        none,
+    ]
 
 
-def _of_level(training: TrainingSummary) -> str:
+def _level_line(training: TrainingSummary) -> str:
     """From a run that was to end when its objective is level."""
     if training.converged:
         return "converged"
@@ -256,11 +211,11 @@ def _of_level(training: TrainingSummary) -> str:
     )
 
 
-def _of_stationarity(training: TrainingSummary, members: int) -> str:
+def _stationarity_line(training: TrainingSummary, members: int) -> str:
     """From the gradients of the last steps, which are informative even after the learning rate has decayed to zero."""
 
-    def whose(some: tuple[int, ...]) -> str:
-        return f"{len(some)} of {members} members" if members > 1 else "Training"
+    def whose(concerned: tuple[int, ...]) -> str:
+        return f"{len(concerned)} of {members} members" if members > 1 else "Training"
 
     if training.not_stationary:
         longer = f"train longer (try steps={_round(4 * training.steps)})"
@@ -277,7 +232,7 @@ def _of_stationarity(training: TrainingSummary, members: int) -> str:
     return "converged"
 
 
-def _of_objective(training: TrainingSummary, members: int) -> str:
+def _objective_line(training: TrainingSummary, members: int) -> str:
     """From the objective alone."""
     name = OBJECTIVES[training.objective]
     moving = training.falling or training.rising
@@ -301,7 +256,7 @@ def _round(steps: int) -> int:
     return int(float(f"{steps:.1g}"))
 
 
-def _share(leaves: Sequence[ChainAgreement], field: str) -> float:
+def _weighted_share(leaves: Sequence[ChainAgreement], field: str) -> float:
     """The share over all leaves, weighted by their sizes."""
     return float(np.average([getattr(leaf, field) for leaf in leaves], weights=[leaf.size for leaf in leaves]))
 
@@ -317,18 +272,18 @@ def _which_have_not_mixed(groups: tuple[tuple[int, ...], ...], chains: int) -> s
         outside = sorted(chain for group in groups[1:] for chain in group)
         names = which_chains(outside).lower()
         have = "has" if len(outside) == 1 else "have"
-        some = f"{count_in_words(len(outside)).capitalize()} of {count_in_words(chains)} chains"
-        return f"{some} ({names}) {have} not mixed with the others"
+        how_many = f"{count_in_words(len(outside)).capitalize()} of {count_in_words(chains)} chains"
+        return f"{how_many} ({names}) {have} not mixed with the others"
     together = "; ".join(which_chains(group).lower() for group in groups)
     return (
         f"The {count_in_words(chains)} chains have mixed only within {count_in_words(len(groups))} groups ({together})"
     )
 
 
-def worst_place(summaries: Sequence[ChainAgreement]) -> str:
+def worst_quantity(summaries: Sequence[ChainAgreement]) -> str:
     """The weight or test point with the largest R-hat or, for one chain, the fewest effective draws.
 
-    >>> worst_place([ChainAgreement("w", 6, 6, 1.62, 1.1, 1.0, 0.5, 9.0, 80.0, 12.0, worst="w[2, 0]")])
+    >>> worst_quantity([ChainAgreement("w", 6, 6, 1.62, 1.1, 1.0, 0.5, 9.0, 80.0, 12.0, worst="w[2, 0]")])
     'Worst: w[2, 0], R-hat 1.62; fewest effective draws in w, 9.'
     """
     known = [summary for summary in summaries if not np.isnan(summary.worst_rhat)]
@@ -360,7 +315,35 @@ def try_first(
     if len(groups_of_chains(compared.columns)) > 1:  # in different places, rather than mixing slowly in the same one
         return f"warmup={2 * warmup}, twice as long" if warmup else "a longer warm-up"
     least = min(summary.smallest_ess for summary in compared.summaries)
-    wanted = WANTED_PER_CHAIN * compared.chains
-    if least < wanted:
-        return f"draws={max(math.ceil(float(f'{draws * wanted / max(least, 1.0):.1g}')), 2 * draws)}"
+    needed = EFFECTIVE_PER_CHAIN * compared.chains
+    if least < needed:
+        return f"draws={max(math.ceil(float(f'{draws * needed / max(least, 1.0):.1g}')), 2 * draws)}"
     return "chains=4" if compared.chains == 1 else None
+
+
+def which_chains(chains: Sequence[int]) -> str:
+    """`Chain 2`, or `Chains 0, 1 and 3`."""
+    names = [str(chain) for chain in chains]
+    return f"Chain {names[0]}" if len(names) == 1 else f"Chains {', '.join(names[:-1])} and {names[-1]}"
+
+
+def count_in_words(count: int) -> str:
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.14), percent(0.0042), percent(1.0), percent(0.999)
+    ('14 %', '0.42 %', '100 %', '99.9 %')
+    """
+    digits = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
+    return f"{100 * share:.3g} %" if digits == "100" and share < 1.0 else f"{digits} %"
+
+
+def format_rhat(rhat: float) -> str:
+    """An R-hat with the digits that matter: more near 1, fewer if chains are far apart.
+
+    >>> format_rhat(1.0042), format_rhat(1.18), format_rhat(23.7), format_rhat(float("inf"))
+    ('1.004', '1.18', '24', 'inf')
+    """
+    return f"{rhat:.3f}" if rhat < 1.1 else f"{rhat:.2f}" if rhat < 10 else f"{rhat:.2g}"

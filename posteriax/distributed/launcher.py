@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import IO, Any
+from types import FrameType
+from typing import IO, TextIO
 
 from posteriax.distributed.processes import COORDINATOR, PROCESS, PROCESSES, check_port
 
-SECONDS_AFTER_FAILURE = 10.0  # that the other processes have to end by themselves before they are killed
+SECONDS_AFTER_FAILURE = 10.0  # how long the other processes may take to end before they are killed
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_SECONDS = 0.05
 
@@ -45,11 +46,11 @@ def launch(
     started: list[subprocess.Popen[str]] = []
     with _passing_signals_on(started):
         for number in range(processes):
-            own = {COORDINATOR: f"{host}:{port}", PROCESSES: str(processes), PROCESS: str(number)}
-            one_each = {"JAX_NUM_CPU_DEVICES": os.environ.get("JAX_NUM_CPU_DEVICES", "1"), "PYTHONUNBUFFERED": "1"}
+            joining = {COORDINATOR: f"{host}:{port}", PROCESSES: str(processes), PROCESS: str(number)}
+            devices = {"JAX_NUM_CPU_DEVICES": os.environ.get("JAX_NUM_CPU_DEVICES", "1"), "PYTHONUNBUFFERED": "1"}
             process = subprocess.Popen(
                 command,
-                env={**os.environ, **one_each, **own},
+                env={**os.environ, **devices, **joining},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -103,15 +104,15 @@ def _say(text: str) -> None:
     print(f"posteriax launch: {text}", file=sys.stderr, flush=True)
 
 
-def _print_lines(number: int, process: subprocess.Popen[str], out: Any) -> tuple[threading.Thread, threading.Thread]:
+def _print_lines(number: int, process: subprocess.Popen[str], out: TextIO) -> tuple[threading.Thread, threading.Thread]:
     """Print what a process writes, line by line, with its number."""
 
-    def copy(source: IO[str], target: Any) -> None:
+    def copy(source: IO[str], target: TextIO) -> None:
         for line in source:
             target.write(f"[{number}] {line}" if line.endswith("\n") else f"[{number}] {line}\n")
             target.flush()
 
-    def start(source: IO[str] | None, target: Any) -> threading.Thread:
+    def start(source: IO[str] | None, target: TextIO) -> threading.Thread:
         thread = threading.Thread(target=copy, args=(source, target), daemon=True)
         thread.start()
         return thread
@@ -121,7 +122,7 @@ def _print_lines(number: int, process: subprocess.Popen[str], out: Any) -> tuple
 
 @contextmanager
 def _passing_signals_on(started: list[subprocess.Popen[str]]) -> Iterator[None]:
-    def pass_on(number: int, frame: Any) -> None:
+    def pass_on(number: int, frame: FrameType | None) -> None:
         for process in started:
             if process.poll() is None:
                 process.send_signal(number)

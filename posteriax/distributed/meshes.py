@@ -1,10 +1,10 @@
 """The devices of a run or a prediction: members, chains or draws along one axis, examples along the other.
 
-Arrays across processes: each puts its own part on its own devices, and takes results back whole.
+Arrays on a mesh may span processes: each process puts its part on its own devices, and can gather complete results.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from posteriax._internal.checks import check_count
 from posteriax.distributed.processes import several
@@ -21,7 +23,7 @@ MEMBERS, DATA = "members", "data"
 _current: ContextVar[Mesh | None] = ContextVar("mesh", default=None)
 
 
-def mesh(*, members: int = 1, data: int = 1, devices: Sequence[Any] | None = None) -> Mesh:
+def mesh(*, members: int = 1, data: int = 1, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """A mesh of ``members * data`` devices for ``px.fit(..., mesh=...)``.
 
     The members of an ensemble, or a sampler's chains, are spread over `members` groups of `data` devices each; the
@@ -39,14 +41,14 @@ def mesh(*, members: int = 1, data: int = 1, devices: Sequence[Any] | None = Non
     {'members': 1, 'data': 1}
     """
     members, data = check_count("members", members), check_count("data", data)
-    found = list(jax.devices() if devices is None else devices)
-    if len(found) < members * data:
-        where = f"there are {len(found)}" if devices is None else f"devices= has {len(found)}"
+    available = list(jax.devices() if devices is None else devices)
+    if len(available) < members * data:
+        where = f"there are {len(available)}" if devices is None else f"devices= has {len(available)}"
         raise ValueError(
             f"px.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
             f'jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
         )
-    return Mesh(np.array(found[: members * data]).reshape(members, data), (MEMBERS, DATA))
+    return Mesh(np.array(available[: members * data]).reshape(members, data), (MEMBERS, DATA))
 
 
 @contextlib.contextmanager
@@ -75,13 +77,13 @@ def current_mesh() -> Mesh | None:
     return _current.get()
 
 
-def place(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
+def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
     """Put arrays that every process has on the devices of the mesh; each process copies its own part only."""
     sharding = NamedSharding(mesh, spec)
     if not several():
         return jax.device_put(tree, sharding)
 
-    def put(leaf: Any) -> jax.Array:
+    def put(leaf: ArrayLike) -> jax.Array:
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
         array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
@@ -91,7 +93,7 @@ def place(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
     return jax.tree.map(put, tree)
 
 
-def place_rows(tree: Any, first: int, total: int, mesh: Mesh, spec: PartitionSpec, axis: int) -> Any:
+def place_rows(tree: PyTree, first: int, total: int, mesh: Mesh, spec: PartitionSpec, axis: int) -> PyTree:
     """Like `place`, for arrays of which this process has only the rows from `first` on, of `total` along `axis`."""
     sharding = NamedSharding(mesh, spec)
 
@@ -99,31 +101,31 @@ def place_rows(tree: Any, first: int, total: int, mesh: Mesh, spec: PartitionSpe
         kind = jax.dtypes.canonicalize_dtype(leaf.dtype)
         shape = (*leaf.shape[:axis], total, *leaf.shape[axis + 1 :])
 
-        def part(index: Any) -> np.ndarray:
+        def part(index: Any) -> np.ndarray:  # a tuple of slices
             rows = range(*index[axis].indices(total))
-            own = (*index[:axis], slice(rows.start - first, rows.stop - first), *index[axis + 1 :])
-            return np.asarray(leaf[own], kind)
+            local_index = (*index[:axis], slice(rows.start - first, rows.stop - first), *index[axis + 1 :])
+            return np.asarray(leaf[local_index], kind)
 
         return jax.make_array_from_callback(shape, sharding, part)
 
     return jax.tree.map(put, tree)
 
 
-def gathered(tree: Any) -> Any:
-    """The same arrays, of which every process can read the whole. With several processes, all must ask for it."""
+def gathered(tree: PyTree) -> PyTree:
+    """All-gather the arrays of a tree. A collective: every process must call it."""
     if not several():
         return tree
-    apart = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array) and not leaf.is_fully_replicated]
-    if not apart:
+    split = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array) and not leaf.is_fully_replicated]
+    if not split:
         return tree
-    return _gathering(NamedSharding(apart[0].sharding.mesh, PartitionSpec()))(tree)  # type: ignore[attr-defined]
+    return _gathering(NamedSharding(split[0].sharding.mesh, PartitionSpec()))(tree)  # type: ignore[attr-defined]
 
 
-def to_host(tree: Any) -> Any:
-    """Whole arrays in host memory, in every process."""
+def to_host(tree: PyTree) -> PyTree:
+    """All-gather the arrays of a tree into the host memory of every process. A collective."""
     return jax.device_get(gathered(tree))
 
 
 @lru_cache(maxsize=8)
-def _gathering(everywhere: NamedSharding) -> Any:
+def _gathering(everywhere: NamedSharding) -> Callable[[PyTree], PyTree]:
     return jax.jit(lambda given: given, out_shardings=everywhere)

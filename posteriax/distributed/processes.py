@@ -1,9 +1,7 @@
-"""Joining the processes of a run.
+"""The processes of a run: joining them, and what they tell each other beside their arrays.
 
-What processes tell each other beside their arrays: settings, decisions, and errors.
-
-Messages are short texts in the store of JAX's coordination service. Process 0 collects one from every process, and
-publishes them all together.
+Messages (settings, decisions, errors) are short texts in the store of JAX's coordination service. Process 0 collects
+one from every process, and publishes them all together.
 """
 
 import contextlib
@@ -22,6 +20,12 @@ import jax
 COORDINATOR, PROCESSES, PROCESS = "POSTERIAX_COORDINATOR", "POSTERIAX_PROCESSES", "POSTERIAX_PROCESS"
 HEARTBEAT_SECONDS = 20  # without a sign of life, after which JAX takes a process for dead
 SECONDS_TO_STOP = 30  # from the death of one process to the end of the last of the others
+SLOW_SECONDS = 30.0  # after which a process reports what it is waiting for
+
+Message = Any  # a JSON value
+Store = Any  # the client of JAX's coordination service, which has no public type
+_round = count()
+_FOLDER = "posteriax"
 
 
 class Processes(NamedTuple):
@@ -162,20 +166,15 @@ def _loopback(coordinator: str | None) -> str | None:
     return coordinator if local else None
 
 
-SLOW_SECONDS = 30.0  # after which process 0 reports what it is waiting for
-_round = count()
-_FOLDER = "posteriax"
-
-
 class ProcessError(RuntimeError):
     """Another process of the run has failed, died, or disagrees with this one. The message names it."""
 
 
-def exchange(message: Any, about: str = "") -> list[Any]:
-    """The messages of all processes, in order; every process must call it equally often. Messages are JSON values.
+def exchange(message: Message, about: str = "") -> list[Message]:
+    """The messages of all processes, in order. A collective: every process must call it.
 
     Args:
-        message: of this process.
+        message: this process's, a JSON value.
         about: what the processes are doing, for the report of a slow one.
     """
     if not several():
@@ -208,7 +207,7 @@ def together(about: str) -> Iterator[None]:
     except Exception as error:
         exchange(f"{type(error).__name__}: {error}", about)
         raise
-    failed = [(i, said) for i, said in enumerate(exchange(None, about)) if said is not None]
+    failed = [(process, error) for process, error in enumerate(exchange(None, about)) if error is not None]
     if failed:
         raise ProcessError(f"process {failed[0][0]} failed when {about}: {failed[0][1]}")
 
@@ -258,7 +257,7 @@ def _dead() -> str:
     return "another process"
 
 
-def _wait_for(client: Any, key: str, process: int, about: str) -> str:
+def _wait_for(client: Store, key: str, process: int, about: str) -> str:
     began, reported = time.monotonic(), False
     while True:
         try:
@@ -277,12 +276,12 @@ def _wait_for(client: Any, key: str, process: int, about: str) -> str:
             )
 
 
-def _client() -> Any:
+def _client() -> Store:
     from jax._src import distributed  # no public name for the store of the coordination service
 
     return distributed.global_state.client
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else text[:37] + "..."

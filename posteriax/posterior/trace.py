@@ -28,6 +28,12 @@ class Trace(Mapping[str, np.ndarray]):
     warmup: int = 0
     arviz_names: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def converged(self) -> bool | None:
+        """Whether the run has converged, by the rule that was to end it then (``px.fit(..., until="converged")``); None
+        for a run of fixed length."""
+        return bool(self.arrays["converged"][0]) if "converged" in self.arrays else None
+
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
 

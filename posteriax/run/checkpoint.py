@@ -8,11 +8,9 @@ A shard is written first; the state that names it, with its digest, is then put 
 the two leaves a shard that no state names, and the next run overwrites it.
 
 Of several processes that make a run together, the first writes and all read, so that the folder must be on storage that
-they share. Files hold whole arrays: how a run was spread over devices and processes does not show in them.
+they share. Files hold complete arrays, independent of how a run was spread over devices and processes.
 
-What a run's result depends on: a checkpoint is resumed only by the run that wrote it.
-
-The observer that writes checkpoints, and resumes a run from one.
+A checkpoint is resumed only by the run that wrote it: `run_identity` lists what a run's result depends on.
 """
 
 import contextlib
@@ -27,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from posteriax import __about__, distributed
 from posteriax._internal.leaf_paths import describe_leaves
@@ -34,15 +33,14 @@ from posteriax._internal.memory import UNSAVED_BYTES
 from posteriax._internal.settings import to_plain
 from posteriax._internal.tensor_file import FileArray, file_arrays, read_tensors, write_tensors
 from posteriax.data.augmentation import Augmentation
+from posteriax.data.batches import Batch, Examples
 from posteriax.methods.ensemble import Members
 from posteriax.problem import Problem
 from posteriax.run.loop import Observer, Run
-from posteriax.run.program import Program
+from posteriax.run.program import DeviceData, Draws, Infos, Program, States
 
 KIND = "checkpoint"
 SHARD = "checkpoint shard"
-
-
 STEP = "computation of a step"  # its name among the settings that identify a run
 
 
@@ -54,12 +52,12 @@ class Saved(NamedTuple):
     """A run as it was saved."""
 
     step: int
-    states: Any
-    recorded: list[Any]
-    drawn: list[Any]
+    states: States
+    recorded: list[Infos]
+    drawn: list[Draws]
     seconds: float
     about: dict[str, Any]  # what observers saved
-    arrays: dict[str, np.ndarray]  # the same
+    arrays: dict[str, np.ndarray]  # the arrays that observers saved
 
 
 class Checkpoint:
@@ -74,7 +72,7 @@ class Checkpoint:
         self.folder, self.settings = folder, settings
         self.shards: list[dict[str, str]] = []
 
-    def load(self, states: Any, info: type, draws: Any) -> Saved | None:
+    def load(self, states: States, info: type, draws: Draws | None) -> Saved | None:
         """What the folder holds, or None if it is new.
 
         Args:
@@ -91,18 +89,18 @@ class Checkpoint:
         restored = _fill(states, arrays, "state")
         recorded, drawn = [], []
         for shard in self.shards:
-            infos, some = self._load_shard(shard, info, draws)
+            infos, shard_draws = self._load_shard(shard, info, draws)
             recorded.append(infos)
-            drawn += [some] if some is not None else []
+            drawn += [shard_draws] if shard_draws is not None else []
         others = {name: array for name, array in arrays.items() if not name.startswith("state:")}
         return Saved(about["step"], restored, recorded, drawn, about["seconds"], about, others)
 
     def save(
         self,
         step: int,
-        states: Any,
-        recorded: list[Any],
-        drawn: list[Any],
+        states: States,
+        recorded: list[Infos],
+        drawn: list[Draws],
         first: int,
         seconds: float,
         more: dict[str, Any],
@@ -124,11 +122,11 @@ class Checkpoint:
             write_tensors(self.folder / "state.tensors", {**more, **about}, {**more_arrays, **state})
         self.shards = shards
 
-    def stored(self, first: int, step: int, drawn: list[Any]) -> list[Any]:
+    def stored(self, first: int, step: int, drawn: list[Draws]) -> list[Draws]:
         """The draws of steps `first` to `step` as they are in the file, so that those in memory can be freed."""
         return [_fill(drawn[0], file_arrays(self.folder / _shard_name(first, step)), "draw")] if drawn else []
 
-    def _load_shard(self, shard: dict[str, str], info: type, draws: Any) -> tuple[Any, Any]:
+    def _load_shard(self, shard: dict[str, str], info: type, draws: Draws | None) -> tuple[Infos, Draws | None]:
         path = self.folder / shard["name"]
         try:
             _, arrays, digest = read_tensors(path, SHARD, CheckpointError)
@@ -157,7 +155,7 @@ class Checkpoint:
 
 
 @contextlib.contextmanager
-def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoint]:
+def open_checkpoint(folder: str | os.PathLike[str], settings: dict[str, str]) -> Iterator[Checkpoint]:
     """Create the folder if necessary, and hold its lock during the run. Of several processes, only the first writes."""
     path = Path(folder)
     if not distributed.is_first():
@@ -176,82 +174,6 @@ def open_checkpoint(folder: Any, settings: dict[str, str]) -> Iterator[Checkpoin
         yield Checkpoint(path, settings)
     finally:
         os.close(lock)
-
-
-def _fill(structure: Any, arrays: dict[str, np.ndarray] | dict[str, FileArray], prefix: str) -> Any:
-    count = len(jax.tree.leaves(structure))
-    return jax.tree.unflatten(jax.tree.structure(structure), [arrays[f"{prefix}:{i}"] for i in range(count)])
-
-
-def _shard_name(first: int, step: int) -> str:
-    return f"steps-{first}-{step}.tensors"
-
-
-def _short(value: str | None) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write the checkpoint to {folder}: {error.strerror}. The previous checkpoint is intact."
-        ) from error
-
-
-def run_identity(
-    members: Members, key: jax.Array, data: Any, batch: Any, augment: Augmentation | None = None
-) -> dict[str, str]:
-    """What a run's result depends on, by name. Functions are identified by the computation of one step."""
-    kernel, task = members.kernel, members.kernel.task
-    problem = task.problem
-    if task.data_axis is not None:  # the axis exists only on the devices
-        kernel = kernel.method.bind(replace(task, data_axis=None))
-    start = jax.eval_shape(kernel.init, key, problem.latents, batch)
-    step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
-    # a sampler's run may be extended later: its steps do not depend on how many follow
-    length = {} if kernel.method.samples else {"steps": str(task.steps)}
-    if augment is not None:
-        length["augmentation"] = str(augment)
-        step += str(jax.make_jaxpr(augment)(key, batch.x))
-    return length | {
-        "method": kernel.method.name,
-        "members": str(members.count),
-        "warm-up": str(task.warmup),
-        "steps from draw to draw": str(task.thin),
-        "batch size": str(len(batch.weight)),
-        "examples": str(task.num_examples),
-        "key": str(np.asarray(jax.random.key_data(key)).tolist()),
-        "temperature": str(problem.temperature),
-        "prior": _plain(problem),
-        "network": ", ".join(describe_leaves(problem.network.params)),
-        "starting weights": digest((problem.network.params, members.starts.draws)),
-        **({} if problem.network.fixed is None else {"fixed leaves": digest(problem.network.fixed.values)}),
-        "data": digest(data),
-        "computation of a step": hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
-        "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
-    }
-
-
-def _plain(problem: Problem) -> str:
-    try:
-        text = str(to_plain(problem.prior))
-    except TypeError:  # a user's own prior: the computation of a step identifies it
-        return type(problem.prior).__name__
-    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
-
-
-def digest(tree: Any) -> str:
-    """A digest of all arrays of a tree, with their shapes and dtypes."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        array = np.ascontiguousarray(leaf)
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(array.view(np.uint8).data if array.size else b"")
-    return digest.hexdigest()
 
 
 class SaveCheckpoints(Observer):
@@ -275,15 +197,15 @@ class SaveCheckpoints(Observer):
         """Devices for members, devices for data, and processes."""
         return [*self.program.mesh.devices.shape, jax.process_count()]
 
-    def load(self, key: jax.Array, batches: Any) -> Run | None:
+    def load(self, key: jax.Array, batches: DeviceData) -> Run | None:
         """The run that the folder holds; None if it is new. `batches` are those of the first step."""
         states, chunk = self.program.shapes(key, batches)
         with distributed.together("reading the checkpoint"):
             saved = self.store.load(states, type(chunk[3]), chunk[4])
             if saved is not None:
                 self._check_not_longer(saved.step)
-        found = {"step in the checkpoint": "none" if saved is None else f"{saved.step}, {self.store.shards[-1:]}"}
-        distributed.check_same(found, "reading the checkpoint")  # a folder on one machine's own disk?
+        contents = {"step in the checkpoint": "none" if saved is None else f"{saved.step}, {self.store.shards[-1:]}"}
+        distributed.check_same(contents, "reading the checkpoint")  # they differ if the folder is on a local disk
         if saved is None:
             return None
         self.written = saved.seconds
@@ -316,12 +238,12 @@ class SaveCheckpoints(Observer):
         members_only = self.program.platform == "cpu" and all(data == 1 for _, data, _ in self.layouts)
         if len(self.layouts) == 1 or members_only:  # the same bits
             return ()
-        each = ", then ".join(
+        layouts = ", then ".join(
             f"{members} x {data} devices of {processes} process{'es' * (processes > 1)}"
             for members, data, processes in self.layouts
         )
         return (
-            f"resumed on another layout (members x data: {each}): equal to an uninterrupted run up to rounding, not "
+            f"resumed on another layout (members x data: {layouts}): equal to an uninterrupted run up to rounding, not "
             f"bit for bit",
         )
 
@@ -332,3 +254,80 @@ class SaveCheckpoints(Observer):
             raise CheckpointError(
                 f"the checkpoint already holds {held} draws, more than the {asked} requested: use draws={held} or more"
             )
+
+
+def run_identity(
+    members: Members, key: jax.Array, data: Examples | None, batch: Batch, augment: Augmentation | None = None
+) -> dict[str, str]:
+    """What a run's result depends on, by name. Functions are identified by the computation of one step."""
+    kernel, task = members.kernel, members.kernel.task
+    problem = task.problem
+    if task.data_axis is not None:  # the axis exists only on the devices
+        kernel = kernel.method.bind(replace(task, data_axis=None))
+    start = jax.eval_shape(kernel.init, key, problem.latents, batch)
+    step = str(jax.make_jaxpr(kernel.step)(key, start, batch))
+    # a sampler's run may be extended later: its steps do not depend on how many follow
+    length = {} if kernel.method.samples else {"steps": str(task.steps)}
+    if augment is not None:
+        length["augmentation"] = str(augment)
+        step += str(jax.make_jaxpr(augment)(key, batch.x))
+    return length | {
+        "method": kernel.method.name,
+        "members": str(members.count),
+        "warm-up": str(task.warmup),
+        "steps from draw to draw": str(task.thin),
+        "batch size": str(len(batch.weight)),
+        "examples": str(task.num_examples),
+        "key": str(np.asarray(jax.random.key_data(key)).tolist()),
+        "temperature": str(problem.temperature),
+        "prior": _prior_identity(problem),
+        "network": ", ".join(describe_leaves(problem.network.params)),
+        "starting weights": digest_arrays((problem.network.params, members.starts.draws)),
+        **({} if problem.network.fixed is None else {"fixed leaves": digest_arrays(problem.network.fixed.values)}),
+        "data": digest_arrays(data),
+        STEP: hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", step).encode()).hexdigest(),
+        "versions": f"posteriax {__about__.__version__}, jax {jax.__version__}",
+    }
+
+
+def _prior_identity(problem: Problem) -> str:
+    try:
+        text = str(to_plain(problem.prior))
+    except TypeError:  # a user's own prior: the computation of a step identifies it
+        return type(problem.prior).__name__
+    return text if len(text) < 1000 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_arrays(tree: PyTree) -> str:
+    """A digest of all arrays of a tree, with their shapes and dtypes."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def _fill(structure: PyTree, arrays: dict[str, np.ndarray] | dict[str, FileArray], prefix: str) -> PyTree:
+    """A tree of the same structure, of the arrays "prefix:0", "prefix:1", ..."""
+    count = len(jax.tree.leaves(structure))
+    return jax.tree.unflatten(jax.tree.structure(structure), [arrays[f"{prefix}:{i}"] for i in range(count)])
+
+
+def _shard_name(first: int, step: int) -> str:
+    return f"steps-{first}-{step}.tensors"
+
+
+def _short(value: str | None) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write the checkpoint to {folder}: {error.strerror}. The previous checkpoint is intact."
+        ) from error

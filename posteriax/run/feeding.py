@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from posteriax import distributed
 from posteriax._internal.checks import check_count
@@ -16,10 +17,13 @@ from posteriax.data.sources import Feed, HostArrays, Loader, is_large, is_loader
 from posteriax.data.target_scale import TargetMoments
 from posteriax.methods.method import Method
 from posteriax.problem import Problem
-from posteriax.run.layout import Part, own_part
-from posteriax.run.program import Program, streams
+from posteriax.run.layout import Part, local_part
+from posteriax.run.program import DeviceData, Program, streams
 
 DEFAULT_BATCH_SIZE = 64
+
+Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays
+TrainingData = Any  # (x, y), (x, y, weight), or a loader of either
 
 
 class PreparedData(NamedTuple):
@@ -42,10 +46,10 @@ class Supply:
 
     def __init__(self, data: PreparedData, program: Program):
         self.program, self.feed = program, None
-        self.size, self.rows = len(data.sample.weight), own_part(program.mesh).rows(len(data.sample.weight))
+        self.size, self.rows = len(data.sample.weight), local_part(program.mesh).rows(len(data.sample.weight))
         if data.source is not None:
-            told = data.part_of_batches is not None  # its batches are this process's part already
-            source = data.source if told or not distributed.several() else replace(data.source, rows=self.rows)
+            in_parts = data.part_of_batches is not None  # its batches are this process's part already
+            source = data.source if in_parts or not distributed.several() else replace(data.source, rows=self.rows)
             self.feed = Feed(source, program.capacity, program.task.steps)
         elif program.method.full_batch:
             assert data.arrays is not None  # full-batch methods take no loader
@@ -54,7 +58,7 @@ class Supply:
         else:
             self.resident = program.place(_ready(data.arrays))
 
-    def take(self, first: int, last: int) -> Any:
+    def take(self, first: int, last: int) -> DeviceData:
         """The data of steps `first` to `last`."""
         if self.feed is None:
             return self.resident
@@ -65,13 +69,13 @@ class Supply:
         return distributed.place_rows(batches, self.rows.start, self.size, self.program.mesh, spec, axis=1)
 
 
-def _ready(arrays: Any) -> Any:
-    # of several processes each slices its part off first
+def _ready(arrays: PyTree) -> PyTree:
+    # with several processes, each slices its part off first
     return arrays if distributed.several() else jax.tree.map(jnp.asarray, arrays)
 
 
 def prepare_data(
-    problem: Problem, data: Any, method: Method, batch_size: Any, key: jax.Array, part: Part = Part()
+    problem: Problem, data: TrainingData, method: Method, batch_size: int | None, key: jax.Array, part: Part = Part()
 ) -> PreparedData:
     """Check the data of a run, of whose batches this process feeds `part`."""
     name = method.name
@@ -95,40 +99,56 @@ def prepare_data(
     minibatches = Minibatches.of(n, size)
     rows = np.arange(minibatches.size)
     x, y, weight = examples
-    few_x, few_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
-    sample = Batch(few_x, few_y, np.ones(minibatches.size, np.float32))
+    first_x, first_y = jax.tree.map(lambda a: np.asarray(a[rows]), (x, y))
+    sample = Batch(first_x, first_y, np.ones(minibatches.size, np.float32))
     stream = is_large(x) and not method.full_batch
     source = HostArrays(examples, minibatches, streams(key, 0).order) if stream else None
     total = None if weight is None else float(weight.sum(dtype=np.float64))
     scale = TargetMoments.from_targets(y, weight).scale if problem.likelihood.needs_target_scale else None
-    return PreparedData(examples, source, minibatches, n, total, minibatches.per_epoch, sample, target_scale=scale)
+    return PreparedData(
+        arrays=examples,
+        source=source,
+        minibatches=minibatches,
+        num_examples=n,
+        total_weight=total,
+        per_epoch=minibatches.per_epoch,
+        sample=sample,
+        target_scale=scale,
+    )
 
 
-def _prepare_loader(problem: Problem, data: Any, part: Part) -> PreparedData:
-    told = part.total > 1 and hasattr(data, "for_process")
-    if told:
+def _prepare_loader(problem: Problem, data: TrainingData, part: Part) -> PreparedData:
+    in_parts = part.total > 1 and hasattr(data, "for_process")
+    if in_parts:
         data = data.for_process(part.number, part.total)
     size = len(problem.check_weighted(next(iter(data))).y)
     loader = Loader(data, problem.check_weighted, size)
     sample = next(iter(loader.batches(0, 1)))
-    if told:  # of the size of a whole batch
+    if in_parts:  # of the size of a complete batch
         size *= part.total
         sample = jax.tree.map(lambda a: np.concatenate([a] * part.total), sample)
-    scale = _scale_of_loaded(loader, in_parts=told) if problem.likelihood.needs_target_scale else None
-    part_of_batches = part if told else None
     return PreparedData(
-        None, loader, None, len(data) * size, None, len(data), sample, None, part_of_batches, target_scale=scale
+        arrays=None,
+        source=loader,
+        minibatches=None,
+        num_examples=len(data) * size,
+        total_weight=None,
+        per_epoch=len(data),
+        sample=sample,
+        part_of_batches=part if in_parts else None,
+        target_scale=_loaded_scale(loader, in_parts=in_parts) if problem.likelihood.needs_target_scale else None,
     )
 
 
-def _scale_of_loaded(loader: Loader, *, in_parts: bool) -> float:
+def _loaded_scale(loader: Loader, *, in_parts: bool) -> float:
     """The targets' standard deviation, from one pass over a loader, or over the parts of it that processes have."""
     moments = reduce(TargetMoments.merge, loader.target_moments())
     if not in_parts:
         return moments.scale
-    everyone = distributed.exchange([moments.weight, moments.mean.tolist(), moments.squares.tolist()], "reading y")
-    for process, said in enumerate(everyone):
-        if isinstance(said, str):  # an error, which it tells everyone instead
-            raise distributed.ProcessError(f"process {process} failed when reading y: {said}")
-    parts = [TargetMoments(weight, np.asarray(mean), np.asarray(squares)) for weight, mean, squares in everyone]
+    message = [moments.weight, moments.mean.tolist(), moments.squares.tolist()]
+    messages = distributed.exchange(message, "reading y")
+    for process, received in enumerate(messages):
+        if isinstance(received, str):  # an error, which a process sends to all instead
+            raise distributed.ProcessError(f"process {process} failed when reading y: {received}")
+    parts = [TargetMoments(weight, np.asarray(mean), np.asarray(squares)) for weight, mean, squares in messages]
     return reduce(TargetMoments.merge, parts).scale

@@ -1,10 +1,10 @@
-"""The fixed part of a network, computed once for the whole data set instead of at every step.
+"""The fixed part of a network, computed once for the data set instead of at every step.
 
 A run whose problem has fixed leaves then works on features in place of inputs, and costs what the rest of the network
 costs. It gives the same posterior, except for rounding.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from posteriax._internal.memory import RESIDENT_BYTES, needed_bytes, plan_chunks
 from posteriax.networks.tracing.fixed_part import Features, FixedPart
 from posteriax.problem import Problem
-from posteriax.run.feeding import PreparedData
+from posteriax.run.feeding import Inputs, PreparedData
 
 
 class FixedPlan(NamedTuple):
@@ -60,11 +60,11 @@ def plan_fixed_part(problem: Problem, data: PreparedData, *, training: bool, var
     return FixedPlan(None, (f"the fixed part is computed at every step: {why}",))
 
 
-def compute_features(part: FixedPart, x: Any) -> Features:
+def compute_features(part: FixedPart, x: Inputs) -> Features:
     """The features of all examples, in host memory; computed in chunks that fit the working memory."""
     n = jax.tree.leaves(x)[0].shape[0]
 
-    def compiled(_: int, rows: int) -> tuple[Any, int]:
+    def compiled(_: int, rows: int) -> tuple[jax.stages.Compiled, int]:
         specs = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)), x
         )
@@ -75,6 +75,6 @@ def compute_features(part: FixedPart, x: Any) -> Features:
     kept = jax.tree.map(lambda spec: np.empty((n, *spec.shape), spec.dtype), part.spec)
     for start, chunk in chunks.chunks(x):
         values = jax.device_get(chunks.run(chunk))
-        for whole, some in zip(jax.tree.leaves(kept), jax.tree.leaves(values), strict=True):
-            whole[start : start + chunks.rows] = some[: n - start]
+        for leaf, chunk_leaf in zip(jax.tree.leaves(kept), jax.tree.leaves(values), strict=True):
+            leaf[start : start + chunks.rows] = chunk_leaf[: n - start]
     return kept

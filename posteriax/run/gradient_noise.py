@@ -25,7 +25,7 @@ from posteriax._internal.checks import check_count
 from posteriax._internal.running_moments import add_value
 from posteriax.data.batches import Batch
 from posteriax.methods.ensemble import same_for_all_members
-from posteriax.methods.method import Kernel, Method, OptimizingKernel, Task
+from posteriax.methods.method import Info, Kernel, Method, OptimizingKernel, State, Task
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
@@ -70,9 +70,9 @@ class GradientNoise:
 class RecordingState(NamedTuple):
     """An optimiser's state, and the running moments of the gradients it is given."""
 
-    inner: Any
-    mean: Any
-    variance: Any
+    inner: optax.OptState
+    mean: optax.Updates
+    variance: optax.Updates
     step: jax.Array
     ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
 
@@ -111,25 +111,28 @@ class RecordedMethod(Method):
 class RecordingKernel(Kernel):
     inner: OptimizingKernel
 
-    def init(self, key: jax.Array, start: Latents, batch: Batch) -> Any:
+    def init(self, key: jax.Array, start: Latents, batch: Batch) -> State:
         return self.inner.init(key, start, batch)
 
-    def step(self, key: jax.Array, state: Any, batch: Batch) -> tuple[Any, Any]:
+    def step(self, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
         state, info = self.inner.step(key, state, batch)
         return state, _extended(info._fields)(*info, state.optimizer.ratios)
 
-    def finish(self, states: Any, draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: State, draws: Latents | None, trace: Trace) -> Posterior:
         if FIELD in trace:  # keep only the last step of each window
             values = trace[FIELD]
-            alone = values.ndim == 3  # (steps, leaves, 3), or members before that
-            ends = (values != NONE).any(axis=(1, 2) if alone else (0, 2, 3))
-            kept = {FIELD: np.compress(ends, values, axis=0 if alone else 1), f"{FIELD}_step": np.flatnonzero(ends) + 1}
+            single = values.ndim == 3  # (steps, leaves, 3), or members before that
+            ends = (values != NONE).any(axis=(1, 2) if single else (0, 2, 3))
+            kept = {
+                FIELD: np.compress(ends, values, axis=0 if single else 1),
+                f"{FIELD}_step": np.flatnonzero(ends) + 1,
+            }
             trace = replace(trace, arrays={**trace.arrays, **kept})
         return self.inner.finish(states, draws, trace)
 
 
 @functools.cache  # one class, however often a step is traced: JAX compares the classes of two results
-def _extended(fields: tuple[str, ...]) -> Any:
+def _extended(fields: tuple[str, ...]) -> type:
     return namedtuple("Info", (*fields, FIELD))
 
 
@@ -140,20 +143,22 @@ def _no_optimizer(method: Method) -> ValueError:
 def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:
     """The same optimiser, with the signal and noise of its gradients in its state."""
 
-    def init(params: Any) -> RecordingState:
+    def init(params: optax.Params) -> RecordingState:
         zeros = jax.tree.map(jnp.zeros_like, params)
         none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
         return RecordingState(optimizer.init(params), zeros, zeros, jnp.int32(0), none)
 
-    def update(gradient: Any, state: RecordingState, params: Any = None) -> tuple[Any, RecordingState]:
-        place = same_for_all_members(state.step % noise.every)
+    def update(
+        gradient: optax.Updates, state: RecordingState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, RecordingState]:
+        in_window = same_for_all_members(state.step % noise.every)
         mean, variance = jax.lax.cond(
-            place < noise.window,
-            lambda: _accumulate(gradient, state.mean, state.variance, place),
+            in_window < noise.window,
+            lambda: _accumulate(gradient, state.mean, state.variance, in_window),
             lambda: (state.mean, state.variance),
         )
         ratios = jax.lax.cond(
-            place == noise.window - 1,
+            in_window == noise.window - 1,
             lambda: _ratios(mean, variance, noise.window),
             lambda: jnp.full_like(state.ratios, NONE),
         )
@@ -163,14 +168,16 @@ def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) ->
     return optax.GradientTransformation(init, update)
 
 
-def _accumulate(gradient: Any, mean: Any, variance: Any, place: jax.Array) -> tuple[Any, Any]:
+def _accumulate(
+    gradient: optax.Updates, mean: optax.Updates, variance: optax.Updates, in_window: jax.Array
+) -> tuple[optax.Updates, optax.Updates]:
     # a window starts from zero: subtracting the last one's mean would leave its rounding, a variance of nearly 0
-    mean = jax.tree.map(lambda m: jnp.where(place == 0, jnp.zeros_like(m), m), mean)
-    return add_value(mean, variance, gradient, 1 / (place + 1))
+    mean = jax.tree.map(lambda m: jnp.where(in_window == 0, jnp.zeros_like(m), m), mean)
+    return add_value(mean, variance, gradient, 1 / (in_window + 1))
 
 
-def _ratios(mean: Any, variances: Any, window: int) -> jax.Array:
-    def one(m: jax.Array, v: jax.Array) -> jax.Array:
+def _ratios(mean: optax.Updates, variances: optax.Updates, window: int) -> jax.Array:
+    def leaf_ratios(m: jax.Array, v: jax.Array) -> jax.Array:
         variance = v * (window / (window - 1))
         varies = variance > 0
         plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
@@ -179,4 +186,6 @@ def _ratios(mean: Any, variances: Any, window: int) -> jax.Array:
         part = (window - 1) / window  # E[g^2] is E[g]^2 plus this fraction of Var[g]
         return jnp.stack([plain + part, plain, pooled + part])
 
-    return jnp.stack([one(m, v) for m, v in zip(jax.tree.leaves(mean), jax.tree.leaves(variances), strict=True)])
+    return jnp.stack(
+        [leaf_ratios(m, v) for m, v in zip(jax.tree.leaves(mean), jax.tree.leaves(variances), strict=True)]
+    )

@@ -1,25 +1,26 @@
-"""The devices of a run: members or chains along one axis, the examples of each step along the other.
+"""How a run is laid out over devices: members or chains along one axis, the examples of each step along the other.
 
-Large networks: parameters, gradients and the optimiser's state in parts, one on each device of the axis "data".
-
-A kernel's state is a tree of arrays, and whatever belongs to a leaf of the network has the leaf's path in its own:
-``variational/layers/0/weight/mean``, or Adam's moments of it. These arrays are declared as split, each along its
-longest axis that divides evenly; the compiler collects a leaf where a step needs it whole, and adds up gradients in
-parts.
+Large networks can be split as well: parameters, gradients and the optimiser's state in parts, one on each device of the
+axis "data". A kernel's state is a tree of arrays, and whatever belongs to a leaf of the network has the leaf's path in
+its own: ``variational/layers/0/weight/mean``, or Adam's moments of it. These arrays are declared as split, each along
+its longest axis that divides evenly; the compiler collects a leaf where a step needs all of it, and adds up gradients
+in parts.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from posteriax import distributed
 from posteriax._internal.leaf_paths import leaf_paths, select_paths
 from posteriax.distributed.meshes import DATA, MEMBERS
+from posteriax.methods.method import State
 from posteriax.problem import Problem
 
 
@@ -35,7 +36,7 @@ class Part(NamedTuple):
 
 
 def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
-    """The mesh of a run with so many members, with the axes "members" and "data".
+    """The mesh of a run with that many members, with the axes "members" and "data".
 
     A given mesh keeps its axis "data"; its other axes together hold the members. Without one, members are spread over
     as many devices as divide them evenly. With several processes, all of whose devices must take part, the remaining
@@ -50,11 +51,11 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
         return Mesh(devices[:count, None], (MEMBERS, DATA))
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be px.mesh(members=..., data=...) or a jax.sharding.Mesh, got {mesh!r}")
-    devices, of_data = mesh.devices, 1
+    devices, data_size = mesh.devices, 1
     if DATA in mesh.axis_names:
         axis = mesh.axis_names.index(DATA)
-        of_data, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
-    devices = devices.reshape(-1, of_data)
+        data_size, devices = devices.shape[axis], np.moveaxis(devices, axis, -1)
+    devices = devices.reshape(-1, data_size)
     if members % len(devices):
         raise ValueError(
             f"the mesh spreads members over {len(devices)} devices, which does not divide the {members} "
@@ -70,12 +71,14 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     return Mesh(devices, (MEMBERS, DATA))
 
 
-def own_part(mesh: Mesh) -> Part:
+def local_part(mesh: Mesh) -> Part:
     """Which part of every batch this process feeds: that of its own devices."""
-    own = [i for i, column in enumerate(mesh.devices.T) if any(d.process_index == jax.process_index() for d in column)]
-    count, rest = divmod(mesh.shape[DATA], len(own))
-    even = not rest and own == list(range(own[0], own[0] + len(own))) and own[0] % len(own) == 0
-    return Part(own[0] // len(own), count) if even else Part()
+    here = jax.process_index()
+    columns = [i for i, column in enumerate(mesh.devices.T) if any(d.process_index == here for d in column)]
+    first, size = columns[0], len(columns)
+    count, rest = divmod(mesh.shape[DATA], size)
+    even = not rest and columns == list(range(first, first + size)) and first % size == 0
+    return Part(first // size, count) if even else Part()
 
 
 def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, *, full_batch: bool) -> None:
@@ -98,8 +101,8 @@ def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, *, full_batc
         )
 
 
-def chosen_leaves(shard: Any, problem: Problem) -> tuple[str, ...]:
-    """The paths of the leaves that patterns choose; an error if one matches none."""
+def chosen_leaves(shard: str | Sequence[str], problem: Problem) -> tuple[str, ...]:
+    """The paths of the leaves that patterns choose; raises if a pattern matches none."""
     patterns = (shard,) if isinstance(shard, str) else tuple(shard)
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError(f'shard must be a pattern of paths such as "**/weight", or several, got {shard!r}')
@@ -107,19 +110,19 @@ def chosen_leaves(shard: Any, problem: Problem) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names[i] for pattern in patterns for i in select_paths(pattern, names, "shard")))
 
 
-def split_state(state: Any, leaves: Sequence[str], parts: int) -> Any:
-    """How the arrays of a state are split over so many devices: a tree of partition specs.
+def split_state(state: State, leaves: Sequence[str], parts: int) -> PyTree:
+    """How the arrays of a state are split over `parts` devices: a tree of partition specs.
 
     >>> import numpy as np
     >>> specs = split_state({"mean": {"fc/weight": np.zeros((3, 8)), "fc/bias": np.zeros(8)}}, ["fc/weight"], parts=2)
     >>> tuple(specs["mean"]["fc/weight"]), tuple(specs["mean"]["fc/bias"])
     ((None, 'data'), ())
     """
-    found, structure = jax.tree.flatten(state)
+    arrays, structure = jax.tree.flatten(state)
     names = [f"/{name}/" for name in leaves]
     specs = [
         _longest_axis(leaf.shape, parts) if any(name in f"/{path}/" for name in names) else P()
-        for path, leaf in zip(leaf_paths(state), found, strict=True)
+        for path, leaf in zip(leaf_paths(state), arrays, strict=True)
     ]
     return jax.tree.unflatten(structure, specs)
 

@@ -1,11 +1,11 @@
 """The loop that drives every run: compiled chunks of steps, with observers called between them.
 
-Observers of every run: progress, Ctrl-C, and the check of a sampler's warm-up.
+    while steps are left and nobody asks to stop:
+        take a chunk of steps        one compiled program, about half a second long
+        synchronise                  if there are several processes
+        call every observer          the warm-up's check, watches, stop rules, progress, Ctrl-C; checkpoints last
 
-What processes that make a run together must agree on after every chunk of steps.
-
-Each measures its own time, and a signal may reach one of them only. All go on with the times of process 0, which decide
-how long the next chunk is and when a checkpoint is due, and all stop if one of them was asked to.
+An observer that is not needed is not there, so what a run does not use costs it nothing.
 """
 
 import time
@@ -23,7 +23,7 @@ from posteriax._internal.leaf_paths import leaf_paths
 from posteriax._internal.progress import Progress
 from posteriax.posterior.trace import Trace
 from posteriax.run.feeding import Supply
-from posteriax.run.program import Program, Streams
+from posteriax.run.program import Draws, Infos, Program, States, Streams
 
 SECONDS_PER_CHUNK = 0.5  # how often observers are called
 
@@ -43,9 +43,9 @@ class Run:
     """
 
     step: int
-    states: Any
-    recorded: list[Any]
-    drawn: list[Any]
+    states: States
+    recorded: list[Infos]
+    drawn: list[Draws]
     seconds: float = 0.0
     rate: float = 0.0
     ending: bool = False
@@ -53,6 +53,11 @@ class Run:
 
 class Observer:
     """Observes a run. Override what is needed; by default every method does nothing."""
+
+    def identity(self) -> dict[str, str]:
+        """What the run's result depends on because of this observer, by name: a checkpoint is resumed only if all of
+        it is the same."""
+        return {}
 
     def next_stop(self, step: int) -> int | None:
         """The last step that a chunk starting at `step` may run to."""
@@ -70,13 +75,13 @@ class Observer:
         return {}
 
     def saved_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays that a checkpoint should store, by names of this observer's own."""
+        """Arrays that a checkpoint should store, under names that no other observer uses."""
         return {}
 
     def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Restore what a checkpoint stored for all observers."""
 
-    def chosen(self, states: Any) -> Any:
+    def chosen(self, states: States) -> States:
         """The states that the posterior is made of, given the last ones."""
         return states
 
@@ -103,12 +108,11 @@ def run_steps(
     keys: Streams,
     run: Run,
     observers: Sequence[Observer],
-    agree: Callable[[Run], None] = lambda run: None,
+    synchronize: Callable[[Run], None] = lambda run: None,
 ) -> None:
     """Take all steps, unless an observer stops the run.
 
-    `agree` is called after every chunk, before the observers: processes that make the run together settle there what
-    each would measure or decide differently.
+    `synchronize` is called after every chunk, before the observers: see :class:`SyncProcesses`.
     """
     total, began = program.task.steps, time.monotonic() - run.seconds
     length = program.capacity if program.fed else 1
@@ -118,7 +122,7 @@ def run_steps(
         _take_chunk(program, supply, keys, run, min(first + length, total, *stops))
         now = time.monotonic()
         run.rate, run.seconds = (run.step - first) / max(now - before, 1e-9), now - began
-        agree(run)
+        synchronize(run)
         run.ending = run.step == total or any(observer.asks_to_stop() for observer in observers)
         for observer in observers:
             observer.after_chunk(run)
@@ -141,20 +145,20 @@ def _take_chunk(program: Program, supply: Supply, keys: Streams, run: Run, last:
 
 
 def trace_of(
-    program: Program, recorded: list[Any], notes: tuple[str, ...] = (), seconds: float = 0.0, dropped: int = 0
+    program: Program, recorded: list[Infos], notes: tuple[str, ...] = (), seconds: float = 0.0, dropped: int = 0
 ) -> Trace:
     """What steps recorded, by name: (steps, ...) for one member, (members, steps, ...) for several.
 
     `dropped` draws of each chain count as warm-up.
     """
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)._asdict()
-    alone = program.members == 1
-    values = {name: (a[:, 0] if alone else np.moveaxis(a, 1, 0)) for name, a in joined.items()}
+    single = program.members == 1
+    values = {name: (a[:, 0] if single else np.moveaxis(a, 1, 0)) for name, a in joined.items()}
     warmup = program.task.warmup + dropped * program.task.thin
     return Trace(values, notes, seconds, warmup, dict(program.method.arviz_names))
 
 
-def first_bad_leaf(states: Any) -> str:
+def first_bad_leaf(states: States) -> str:
     """The path of the first leaf with a non-finite value; empty if there is none."""
     for path, leaf in zip(leaf_paths(states), jax.tree.leaves(distributed.gathered(states)), strict=True):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(np.asarray(leaf)).all():
@@ -162,12 +166,12 @@ def first_bad_leaf(states: Any) -> str:
     return ""
 
 
-def _to_host(buffers: Any, count: int) -> Any:
+def _to_host(buffers: Infos | Draws, count: int) -> Infos | Draws:
     # sliced on the host: on the device every new length would be compiled
     return jax.tree.map(lambda a: np.array(np.asarray(a)[:count]), buffers)
 
 
-def _what_went_wrong(program: Program, states: Any, reached: int, infos: Any) -> str:
+def _what_went_wrong(program: Program, states: States, reached: int, infos: Infos) -> str:
     leaf = first_bad_leaf(states)
     where = f"the first leaf that is not finite is {leaf}" if leaf else "all leaves are still finite"
     return (
@@ -177,7 +181,7 @@ def _what_went_wrong(program: Program, states: Any, reached: int, infos: Any) ->
 
 
 class ShowProgress(Observer):
-    """Shows the rate, the remaining time, the first quantity that steps record, and what other observers have found."""
+    """Shows the rate, the remaining time, the first quantity that steps record, and other observers' headlines."""
 
     def __init__(self, bar: Progress, others: Sequence[Observer] = ()):
         self.bar, self.others = bar, others
@@ -185,8 +189,8 @@ class ShowProgress(Observer):
     def after_chunk(self, run: Run) -> None:
         infos = run.recorded[-1]
         recorded = f"{infos._fields[0]} {float(np.mean(infos[0][-100:])):.4g}"
-        found = [headline for observer in self.others if (headline := observer.headline())]
-        self.bar.update(run.step, run.rate, ", ".join([recorded, *found]))
+        headlines = [headline for observer in self.others if (headline := observer.headline())]
+        self.bar.update(run.step, run.rate, ", ".join([recorded, *headlines]))
 
 
 class StopOnInterrupt(Observer):
@@ -214,7 +218,10 @@ class CheckWarmup(Observer):
 
 
 class SyncProcesses:
-    """Settles rate, time and requests to stop after every chunk.
+    """Synchronises clocks and stop requests of the processes that make a run together, after every chunk.
+
+    Each measures its own time, and a signal may reach only one of them. All continue with the times of process 0, which
+    decide how long the next chunk is and when a checkpoint is due, and all stop if one of them was asked to.
 
     Args:
         stop: whether this process was asked to stop.
@@ -224,12 +231,12 @@ class SyncProcesses:
     """
 
     def __init__(self, stop: Stop):
-        self._own = stop
+        self._local_stop = stop
         self.stop = Stop() if distributed.several() else stop
 
     def __call__(self, run: Run) -> None:
         if not distributed.several():
             return
-        said = distributed.exchange([self._own.asked, run.rate, run.seconds], f"taking steps to {run.step}")
-        self.stop.asked = any(asked for asked, _, _ in said)
-        _, run.rate, run.seconds = said[0]
+        messages = distributed.exchange([self._local_stop.asked, run.rate, run.seconds], f"taking steps to {run.step}")
+        self.stop.asked = any(asked for asked, _, _ in messages)
+        _, run.rate, run.seconds = messages[0]

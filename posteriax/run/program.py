@@ -1,6 +1,4 @@
-"""The random streams of a run: each member has its own, whatever device it runs on.
-
-The compiled parts of a run: starting all members, and a chunk of steps of all members.
+"""The compiled parts of a run: starting all members, and a chunk of steps of all members.
 
 The number of steps in a chunk is an argument of its program, so that chunks of any length run the same machine code:
 how a run is divided into chunks does not change its result, bit for bit. Members are spread over devices first, each
@@ -12,9 +10,11 @@ Over the mesh's axis "data", sums are added in another order, and results differ
 hand, and its samplers sum over the axis. A minibatch is split by the compiler: a kernel's step is written for the whole
 batch, the batch is declared to be split, and the compiler divides the work and adds the sums. Noise for each example
 has the same values however the batch is split, since JAX derives it from the key and the index in the whole array.
+
+Every member has random streams of its own (`Streams`), whatever device it runs on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from posteriax import distributed
 from posteriax._internal import cpu_tuning
@@ -31,9 +33,18 @@ from posteriax._internal.memory import CHUNK_BYTES
 from posteriax.data.augmentation import Augmentation
 from posteriax.data.batches import Batch, Minibatches, full_batch
 from posteriax.methods.ensemble import Members
+from posteriax.methods.method import Info, State
+from posteriax.problem import Latents
 from posteriax.run.layout import split_state
 
+STEPS_PER_CHUNK = 1000  # at the most
 AUGMENT = 0x617567
+
+States = Any  # of all members: a kernel's State with a leading axis of members
+Infos = Any  # what steps recorded: a kernel's Info with leading axes (steps, members)
+Draws = Any  # latents with leading axes (draws, members)
+HasShape = jax.Array | np.ndarray | jax.ShapeDtypeStruct
+DeviceData = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
 
 
 class Streams(NamedTuple):
@@ -45,17 +56,12 @@ class Streams(NamedTuple):
     augment: jax.Array
 
 
-def streams(key: jax.Array, member: Any) -> Streams:
-    """The streams of one member of a run, from the run's key."""
-    own = jax.random.fold_in(key, member)
+def streams(key: jax.Array, member: ArrayLike) -> Streams:
+    """The streams of a member, by its index, from the run's key."""
+    member_key = jax.random.fold_in(key, member)
     # folded in, not split off: the other streams are the same with and without augmentation
-    start, steps, order = jax.random.split(own, 3)
-    return Streams(start, steps, order, jax.random.fold_in(own, AUGMENT))
-
-
-STEPS_PER_CHUNK = 1000  # at the most
-
-Data = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
+    start, steps, order = jax.random.split(member_key, 3)
+    return Streams(start, steps, order, jax.random.fold_in(member_key, AUGMENT))
 
 
 class Program:
@@ -124,7 +130,7 @@ class Program:
             cpu_tuning.with_fast_operations(chunk, self.platform), donate_argnums=1, compiler_options=options
         )
 
-    def begin(self, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+    def begin(self, key: jax.Array, data: DeviceData) -> tuple[Streams, States]:
         """The members' keys and their states before the first step, from the run's key."""
         return self.start(self.place(self._indices, "members"), self.place(key) if distributed.several() else key, data)
 
@@ -132,8 +138,8 @@ class Program:
         """The members' keys alone, for a run that is resumed."""
         return self.place(jax.vmap(partial(streams, key))(self._indices), "members")
 
-    def shapes(self, key: jax.Array, data: Data) -> tuple[Any, Any]:
-        """The shapes of what `begin` and `chunk` return."""
+    def shapes(self, key: jax.Array, data: DeviceData) -> tuple[States, tuple[PyTree, ...]]:
+        """The shapes of the states that `begin` returns, and of what `chunk` returns."""
         keys, states = self.start.eval_shape(self._indices, key, data)
         return states, self.chunk.eval_shape(keys, states, data, np.int32(0), np.int32(1))
 
@@ -149,30 +155,30 @@ class Program:
             bytes_per_step += self.members * sum(leaf.nbytes for leaf in leaves) // self.task.thin
         return int(np.clip(CHUNK_BYTES // bytes_per_step, 1, min(STEPS_PER_CHUNK, self.task.steps)))
 
-    def place(self, tree: Any, *over: str | None) -> Any:
+    def place(self, tree: PyTree, *over: str | None) -> PyTree:
         """Put arrays on the devices: split along their leading axes over axes of devices, or a copy on each."""
         return distributed.place(tree, self.mesh, P(*over))
 
-    def place_states(self, states: Any) -> Any:
+    def place_states(self, states: States) -> States:
         """Put states in host memory on the devices, as the program itself leaves them there."""
         if not self.splits_batches:
             return self.place(states, "members")
-        specs = self._specs_of_states(states)
+        specs = self._state_specs(states)
         return jax.tree.map(lambda leaf, spec: distributed.place(leaf, self.mesh, spec), states, specs)
 
-    def _specs_of_states(self, states: Any) -> Any:
+    def _state_specs(self, states: States) -> PyTree:
         """How the states of all members are split: over members, and in parts for the leaves that are sharded."""
-        of_one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), states)
-        specs = split_state(of_one, self.shard, self.mesh.shape["data"])
+        one_member = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), states)
+        specs = split_state(one_member, self.shard, self.mesh.shape["data"])
         return jax.tree.map(lambda _, spec: P("members", *spec), states, specs)
 
     def _declaring_states(self, program: Callable[..., Any], position: int) -> Callable[..., Any]:
         """The program with states that always come back in the same layout: with another it would be compiled again."""
 
-        def declared(*args: Any) -> Any:
+        def declared(*args: PyTree) -> tuple[PyTree, ...]:
             out = list(program(*args))
             shardings = jax.tree.map(
-                lambda _, spec: NamedSharding(self.mesh, spec), out[position], self._specs_of_states(out[position])
+                lambda _, spec: NamedSharding(self.mesh, spec), out[position], self._state_specs(out[position])
             )
             out[position] = jax.lax.with_sharding_constraint(out[position], shardings)
             return tuple(out)
@@ -183,40 +189,40 @@ class Program:
         """How many draws the first `step` steps yield."""
         return max(step - self.task.warmup, 0) // self.task.thin
 
-    def _start_member(self, member: jax.Array, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+    def _start_member(self, member: jax.Array, key: jax.Array, data: DeviceData) -> tuple[Streams, States]:
         keys = streams(key, member)
         key_start, key_init = jax.random.split(keys.start)
-        batch = _fed_batch(data, 0) if self.fed else _whole(data)
+        batch = _fed_batch(data, 0) if self.fed else _as_full_batch(data)
         with cpu_tuning.tracing_for(self.platform):
             state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
         # weak types would compile the chunk twice
         state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
         return keys, self._placed(state) if self.splits_batches else state
 
-    def _start_in_turn(self, members: jax.Array, key: jax.Array, data: Data) -> tuple[Streams, Any]:
+    def _start_in_turn(self, members: jax.Array, key: jax.Array, data: DeviceData) -> tuple[Streams, States]:
         """The keys and states of the members on one device, which start one after another."""
         start_one = over_members(self._start_member, shared=2)
 
-        def start(member: jax.Array, _: Any) -> tuple[Streams, Any]:
+        def start(member: jax.Array, _: PyTree) -> tuple[Streams, States]:
             return start_one(_part_of_member(members, member), key, data)
 
         shapes = jax.eval_shape(start, jnp.int32(0), None)
-        return in_turn(start, _room(shapes, len(members), axis=0), (0, 0), len(members), wanted=members[0] >= 0)
+        return in_turn(start, _room(shapes, len(members), axis=0), (0, 0), len(members), runs=members[0] >= 0)
 
-    def _placed(self, state: Any) -> Any:
-        """The state, declared to be whole on every device of a group, or in parts for the leaves that are sharded."""
+    def _placed(self, state: State) -> State:
+        """The state, declared to be complete on every device of a group, or in parts for sharded leaves."""
         specs = split_state(state, self.shard, self.mesh.shape["data"])
         return jax.tree.map(
             lambda leaf, spec: jax.lax.with_sharding_constraint(leaf, spec) if jnp.ndim(leaf) else leaf, state, specs
         )
 
     def _step_member(
-        self, keys: Streams, state: Any, order: jax.Array, step: jax.Array, first: jax.Array, data: Data
-    ) -> tuple[Any, Any, Any]:
+        self, keys: Streams, state: State, order: jax.Array, step: jax.Array, first: jax.Array, data: DeviceData
+    ) -> tuple[State, Info, Latents | None]:
         if self.fed:
             batch = _fed_batch(data, step - first)
         elif self.minibatches is None:
-            batch = _whole(data)
+            batch = _as_full_batch(data)
         else:
             batch = self.minibatches.take(data, order, step % self.minibatches.per_epoch)
         if self.splits_batches:
@@ -230,42 +236,46 @@ class Program:
         return state, info, self.kernel.draw(state) if self.method.samples else None
 
     def _take_steps(
-        self, keys: Streams, states: Any, data: Data, first: jax.Array, last: jax.Array
-    ) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
+        self, keys: Streams, states: States, data: DeviceData, first: jax.Array, last: jax.Array
+    ) -> tuple[States, jax.Array, jax.Array, Infos, Draws]:
         """Steps `first` to `last` of members that step together; ends early at a non-finite value.
 
         Returns the states, the step reached and whether all values are finite, and what every step
         recorded and drew, with leading axes (capacity, members); of draws, one for every `thin` steps. A draw that is
-        not yet due at the end of the chunk is in the last place, and becomes the first of the next chunk.
+        not yet due at the end of the chunk is the last of them, and becomes the first of the next chunk.
         """
         minibatches, warmup, thin = self.minibatches, self.task.warmup, self.task.thin
         per_epoch, size = (minibatches.per_epoch, minibatches.size) if minibatches is not None else (1, 0)
-        one = lambda keys, state, order, step: self._step_member(keys, state, order, step, first, data)  # noqa: E731
-        all_members = jax.jit(over_members(one, shared=1))  # traced once, both for the shapes below and for the loop
+
+        def step_member(keys: Streams, state: State, order: jax.Array, step: jax.Array) -> PyTree:
+            return self._step_member(keys, state, order, step, first, data)
+
+        # traced once, both for the shapes below and for the loop
+        all_members = jax.jit(over_members(step_member, shared=1))
         order = jnp.zeros((len(keys.order), per_epoch, size), jnp.int32)
         shapes = jax.eval_shape(all_members, keys, states, order, first)[1:]
-        places = (self.capacity, self.capacity // thin + 2)
+        lengths = (self.capacity, self.capacity // thin + 2)
         room = tuple(
             jax.tree.map(lambda s, n=n: jnp.zeros((n, *s.shape), s.dtype), shape)
-            for n, shape in zip(places, shapes, strict=True)
+            for n, shape in zip(lengths, shapes, strict=True)
         )
         draws_before = jnp.maximum(first - warmup, 0) // thin
 
-        def order_of(keys: Streams, epoch: jax.Array) -> jax.Array:
+        def data_order(keys: Streams, epoch: jax.Array) -> jax.Array:
             return minibatches.order(keys.order, epoch)  # type: ignore[union-attr]
 
-        def going(carry: Any) -> jax.Array:
+        def going(carry: tuple[PyTree, ...]) -> jax.Array:
             step, _, _, well, _ = carry
             return (step < last) & well
 
-        def advance(carry: Any) -> Any:
+        def advance(carry: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
             step, states, order, _, room = carry
             if minibatches is not None:
-                new = lambda: over_members(order_of, shared=1)(keys, step // per_epoch)  # noqa: E731
+                new = lambda: over_members(data_order, shared=1)(keys, step // per_epoch)  # noqa: E731
                 order = jax.lax.cond((step % per_epoch == 0) | (step == first), new, lambda: order)
             states, info, drawn = all_members(keys, states, order, step)
-            place = jnp.maximum(step - warmup, 0) // thin - draws_before
-            room = (_put(room[0], info, step - first), _put(room[1], drawn, place))
+            draw = jnp.maximum(step - warmup, 0) // thin - draws_before
+            room = (_put(room[0], info, step - first), _put(room[1], drawn, draw))
             well = jnp.isfinite(info[0]).all()
             if self.splits_batches and self.mesh.shape["members"] > 1:
                 well = jax.lax.pmin(well, "members")  # devices may wait for each other: all stop at the same step
@@ -276,15 +286,15 @@ class Program:
         return states, reached[None], well[None], infos, drawn
 
     def _take_steps_in_turn(
-        self, keys: Streams, states: Any, data: Data, first: jax.Array, last: jax.Array
-    ) -> tuple[Any, jax.Array, jax.Array, Any, Any]:
+        self, keys: Streams, states: States, data: DeviceData, first: jax.Array, last: jax.Array
+    ) -> tuple[States, jax.Array, jax.Array, Infos, Draws]:
         """`_take_steps` for each member on one device in turn; the step reached and `well` are given for each.
 
         After a non-finite value of one, the others go no further than the step at which it stopped.
         """
         count = len(keys.order)
 
-        def take(member: jax.Array, room: Any) -> Any:
+        def take(member: jax.Array, room: PyTree) -> tuple[PyTree, ...]:
             states, reached, *_ = room
             member_keys, member_state = _part_of_member((keys, states), member)
             return self._take_steps(member_keys, member_state, data, first, reached.min())
@@ -292,7 +302,7 @@ class Program:
         before = (states, jnp.full(count, last), jnp.ones(count, bool))
         *_, infos, drawn = jax.eval_shape(take, jnp.int32(0), before)
         room = (*before, _room(infos, count, axis=1), _room(drawn, count, axis=1))
-        return in_turn(take, room, (0, 0, 0, 1, 1), count, wanted=first < last)
+        return in_turn(take, room, (0, 0, 0, 1, 1), count, runs=first < last)
 
 
 class InThreads:
@@ -322,7 +332,7 @@ class InThreads:
 
     def __init__(
         self,
-        function: Callable[..., tuple[Any, ...]],
+        function: Callable[..., tuple[PyTree, ...]],
         mesh: Mesh,
         split: tuple[bool, ...],
         out_axes: tuple[int, ...],
@@ -333,9 +343,9 @@ class InThreads:
         self.jitted = jax.jit(function, donate_argnums=donate_argnums, compiler_options=compiler_options)
         self.devices = [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
         self.threads = ThreadPoolExecutor(len(self.devices), "members")
-        self.compiled: dict[Any, Any] = {}  # by the types of the arguments
+        self.compiled: dict[Hashable, jax.stages.Compiled] = {}  # by the types of the arguments
 
-    def __call__(self, *args: Any) -> tuple[Any, ...]:
+    def __call__(self, *args: PyTree) -> tuple[PyTree, ...]:
         parts = [self._parts(args, device) for device in self.devices]
         run = self._compile(parts[0])
         if len(parts) == 1:
@@ -351,15 +361,17 @@ class InThreads:
             for axis, *shards in zip(self.out_axes, *placed, strict=True)
         )
 
-    def lower(self, *args: Any) -> Any:
+    def lower(self, *args: PyTree) -> jax.stages.Lowered:
         """The program of the first device, as `jax.jit` lowers it."""
         return self.jitted.lower(*self._parts(args, self.devices[0]))
 
-    def eval_shape(self, *args: Any) -> tuple[Any, ...]:
+    def eval_shape(self, *args: PyTree) -> tuple[PyTree, ...]:
         """The shapes of the results, given arguments or their shapes."""
         count = self.mesh.shape["members"]
 
-        def resized(leaf: Any, axis: int, change: Callable[[int], int]) -> jax.ShapeDtypeStruct:
+        def resized(
+            leaf: jax.Array | jax.ShapeDtypeStruct, axis: int, change: Callable[[int], int]
+        ) -> jax.ShapeDtypeStruct:
             shape = list(np.shape(leaf))
             shape[axis] = change(shape[axis])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
@@ -373,11 +385,11 @@ class InThreads:
             for result, axis in zip(self.jitted.eval_shape(*parts), self.out_axes, strict=True)
         )
 
-    def _parts(self, args: tuple[Any, ...], device: jax.Device) -> tuple[Any, ...]:
+    def _parts(self, args: tuple[PyTree, ...], device: jax.Device) -> tuple[PyTree, ...]:
         """What a device has of each argument, where the program runs: on the first device."""
         first = self.devices[0]
 
-        def part(leaf: Any, owner: jax.Device) -> Any:
+        def part(leaf: ArrayLike, owner: jax.Device) -> jax.Array:
             shards = leaf.addressable_shards if isinstance(leaf, jax.Array) else ()
             held = [shard.data for shard in shards if shard.device == owner]
             return jax.device_put(held[0] if held else leaf, first)
@@ -387,7 +399,7 @@ class InThreads:
             for arg, split in zip(args, self.split, strict=True)
         )
 
-    def _compile(self, args: tuple[Any, ...]) -> Any:
+    def _compile(self, args: tuple[PyTree, ...]) -> jax.stages.Compiled:
         """The program for arguments of these types. In this thread: others do not see the caller's `jax.config`."""
         leaves, structure = jax.tree.flatten(args)
         types = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
@@ -396,7 +408,7 @@ class InThreads:
         return self.compiled[types]
 
     def _joined(self, axis: int, *shards: jax.Array) -> jax.Array:
-        """One array on the mesh, of what its devices have."""
+        """An array on the mesh, of what its devices have."""
         shape = list(shards[0].shape)
         shape[axis] *= self.mesh.shape["members"]
         sharding = NamedSharding(self.mesh, P(*[None] * axis, "members"))
@@ -406,20 +418,24 @@ class InThreads:
 def over_members(function: Callable[..., Any], *, shared: int) -> Callable[..., Any]:
     """Map over the leading axis of all arguments but the last `shared` ones; a single member is not vmapped."""
 
-    def mapped(*args: Any) -> Any:
-        own, common = args[: len(args) - shared], args[len(args) - shared :]
-        if jax.tree.leaves(own)[0].shape[0] == 1:
+    def mapped(*args: PyTree) -> PyTree:
+        by_member, common = args[: len(args) - shared], args[len(args) - shared :]
+        if jax.tree.leaves(by_member)[0].shape[0] == 1:
             # reshapes are free; indexing would copy all states at every step
-            alone = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), own), *common)
-            return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1, *jnp.shape(leaf)), alone)
-        return jax.vmap(function, in_axes=(0,) * len(own) + (None,) * shared)(*own, *common)
+            result = function(*jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), by_member), *common)
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1, *jnp.shape(leaf)), result)
+        return jax.vmap(function, in_axes=(0,) * len(by_member) + (None,) * shared)(*by_member, *common)
 
     return mapped
 
 
 def in_turn(
-    function: Callable[[jax.Array, Any], Any], room: Any, axes: tuple[int, ...], members: int, wanted: jax.Array
-) -> Any:
+    function: Callable[[jax.Array, PyTree], PyTree],
+    room: tuple[PyTree, ...],
+    axes: tuple[int, ...],
+    members: int,
+    runs: jax.Array,
+) -> tuple[PyTree, ...]:
     """Fill a tuple with what a function returns for one member after another.
 
     A member's bits do not depend on how many take turns: the function computes with arrays of one member, and is always
@@ -431,17 +447,17 @@ def in_turn(
         room: arrays for the results of all members.
         axes: which axis is the members', for each item of the tuple.
         members: how many there are.
-        wanted: true, but not a constant: this hides the length.
+        runs: true, but not a constant: this hides the length.
 
     >>> double = lambda member, room: (2 * jnp.arange(3)[member][None],)
-    >>> in_turn(double, (jnp.zeros(3, int),), (0,), 3, wanted=jnp.bool_(True))[0].tolist()
+    >>> in_turn(double, (jnp.zeros(3, int),), (0,), 3, runs=jnp.bool_(True))[0].tolist()
     [0, 2, 4]
     """
 
-    def going(carry: Any) -> jax.Array:
-        return (carry[0] < members) & wanted
+    def going(carry: tuple[jax.Array, PyTree]) -> jax.Array:
+        return (carry[0] < members) & runs
 
-    def advance(carry: Any) -> Any:
+    def advance(carry: tuple[jax.Array, PyTree]) -> tuple[jax.Array, PyTree]:
         member, room = carry
         new = function(member, room)
         put = [
@@ -453,32 +469,32 @@ def in_turn(
     return jax.lax.while_loop(going, advance, (jnp.int32(0), tuple(room)))[1]
 
 
-def _part_of_member(tree: Any, member: jax.Array) -> Any:
+def _part_of_member(tree: PyTree, member: jax.Array) -> PyTree:
     """One member's part of arrays with a leading axis of members, which it keeps, with length 1."""
     return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, member, 1), tree)
 
 
-def _room(shapes: Any, members: int, axis: int) -> Any:
-    """Arrays for the results of all members, by the shapes of those of one. `lax.full` can make keys, too."""
+def _room(shapes: PyTree, members: int, axis: int) -> PyTree:
+    """Arrays for the results of all members, given the shapes of a single one's. `lax.full` can make keys, too."""
 
-    def make(one: Any) -> jax.Array:
-        shape = (*one.shape[:axis], members, *one.shape[axis + 1 :])
-        return jax.lax.full(shape, 0, one.dtype)
+    def make(single: jax.ShapeDtypeStruct) -> jax.Array:
+        shape = (*single.shape[:axis], members, *single.shape[axis + 1 :])
+        return jax.lax.full(shape, 0, single.dtype)
 
     return jax.tree.map(make, shapes)
 
 
-def _constrained(tree: Any, spec: P) -> Any:
+def _constrained(tree: PyTree, spec: P) -> PyTree:
     return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, spec) if jnp.ndim(leaf) else leaf, tree)
 
 
-def _put(buffers: Any, values: Any, place: jax.Array) -> Any:
-    return jax.tree.map(lambda buffer, value: buffer.at[place].set(value), buffers, values)
+def _put(buffers: PyTree, values: PyTree, index: jax.Array) -> PyTree:
+    return jax.tree.map(lambda buffer, value: buffer.at[index].set(value), buffers, values)
 
 
-def _whole(data: Data) -> Batch:
+def _as_full_batch(data: DeviceData) -> Batch:
     return data if isinstance(data, Batch) else full_batch(data)
 
 
-def _fed_batch(data: Batch, index: Any) -> Batch:
+def _fed_batch(data: Batch, index: ArrayLike) -> Batch:
     return jax.tree.map(lambda a: a[index], data)

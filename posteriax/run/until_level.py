@@ -7,7 +7,7 @@
     otherwise           every update is scaled by (1 + cos(pi s / S)) / 2, s = 1 ... S, S = t/2, and the run ends
 
 How long a run must be is not known before it starts, so that a schedule over a given number of steps either ends too
-early or wastes time. The rule looks at the run at fixed steps, so that how it is cut into chunks changes nothing.
+early or wastes time. The rule looks at the run at fixed steps, so that results do not depend on chunking.
 """
 
 import math
@@ -26,6 +26,7 @@ from posteriax.methods.ensemble import Members
 from posteriax.methods.method import OptimizingKernel
 from posteriax.run.loop import Observer, Run
 from posteriax.run.program import Program
+from posteriax.run.stopping import StopRule
 
 GROWTH = 1.25  # from one look at the objective to the next
 DROP = 4.0  # what the rate is divided by
@@ -36,14 +37,15 @@ KEPT = ("level", "begun", "last", "since", "first", "drops", "before")  # what a
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntilLevel:
+class UntilLevel(StopRule):
     """Train until more training would gain next to nothing, for ``px.fit(..., steps=100_000, stop=px.UntilLevel())``.
 
     The learning rate stays as it is until the objective (the log joint or the ELBO) has levelled off. It is then
     divided by four, again and again while that raises the objective further: where data have little noise, the
     objective can be level only because the steps are too large. When it no longer helps, the rate falls to 0 over half
     as many steps, and the run ends; at the latest after the given `steps` or `epochs`. The trace has `level_step`, the
-    step at which the objective was level at last, -1 if it never was; `posterior.diagnose()` reads it.
+    step at which the objective was finally level, -1 if it never was; `trace.converged` and `posterior.diagnose()` read
+    it.
 
     For methods with an optimiser: px.MAP, px.VI, and ensembles of them, whose members end together.
 
@@ -79,36 +81,40 @@ class UntilLevel:
 
     @property
     def settings(self) -> str:
-        """What the run's result depends on, for the identity of a checkpoint."""
+        """What the run's result depends on, for the identity of its checkpoint."""
         limit = "" if self.seconds is None else f", {self.seconds:g} seconds"
         return f"until level within {self.tolerance:g} nats, looking from step {self.fewest}{limit}"
+
+    def prepare(self, members: Members) -> Members:
+        """The same members, whose updates can be made to fall to 0."""
+        kernel = members.kernel
+        if not isinstance(kernel, OptimizingKernel):
+            raise ValueError(
+                f"px.UntilLevel() is for methods with an optimizer (px.MAP, px.VI), not {kernel.method.name}"
+            )
+        return replace(members, kernel=replace(kernel, optimizer=_falling(kernel.optimizer)))
+
+    def observer(self, program: Program) -> "StopWhenLevel":
+        return StopWhenLevel(self, program)
 
 
 class FallingState(NamedTuple):
     """An optimiser's state, and where in the fall of its rate it is."""
 
-    inner: Any
+    inner: optax.OptState
     step: jax.Array
     rate: jax.Array  # before the fall, relative to that of the optimiser
     begun: jax.Array  # the step at which the rate began to fall, or NOT_YET
     length: jax.Array  # of the fall, in steps
 
 
-def fall_when_level(members: Members) -> Members:
-    """The same members, whose updates can be made to fall to 0."""
-    kernel = members.kernel
-    if not isinstance(kernel, OptimizingKernel):
-        raise ValueError(
-            f"stop=px.UntilLevel() is for methods with an optimizer (px.MAP, px.VI), not {kernel.method.name}"
-        )
-    return replace(members, kernel=replace(kernel, optimizer=_falling(kernel.optimizer)))
-
-
 def _falling(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    def init(params: Any) -> FallingState:
+    def init(params: optax.Params) -> FallingState:
         return FallingState(optimizer.init(params), jnp.int32(0), jnp.float32(1), jnp.int32(NOT_YET), jnp.int32(1))
 
-    def update(gradient: Any, state: FallingState, params: Any = None) -> tuple[Any, FallingState]:
+    def update(
+        gradient: optax.Updates, state: FallingState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, FallingState]:
         updates, inner = optimizer.update(gradient, state.inner, params)
         fallen = jnp.clip((state.step + 1 - state.begun) / state.length, 0.0, 1.0)
         scale = state.rate * jnp.where(state.begun < 0, 1.0, (1.0 + jnp.cos(jnp.pi * fallen)) / 2)
@@ -119,7 +125,7 @@ def _falling(optimizer: optax.GradientTransformation) -> optax.GradientTransform
 
 
 class StopWhenLevel(Observer):
-    """Looks at the objective, lowers the learning rate while that helps, and ends the run when it has fallen to 0."""
+    """Watches the objective, lowers the learning rate while that helps, and ends the run when it has fallen to 0."""
 
     def __init__(self, rule: UntilLevel, program: Program):
         self.rule, self.program = rule, program
@@ -133,7 +139,6 @@ class StopWhenLevel(Observer):
         self.began: float | None = None  # seconds of the run at the end of the first chunk
 
     def identity(self) -> dict[str, str]:
-        """What the run's result depends on, for its checkpoint."""
         return {"stopping": self.rule.settings}
 
     def next_stop(self, step: int) -> int:
@@ -159,15 +164,18 @@ class StopWhenLevel(Observer):
             setattr(self, name, saved[name])
 
     def trace_arrays(self) -> dict[str, np.ndarray]:
-        return {"level_step": np.array([self.level])}
+        return {"level_step": np.array([self.level]), "converged": np.array([self.level != NOT_YET])}
 
     def notes(self) -> tuple[str, ...]:
         if self.level != NOT_YET:
             lower = f", at 1/{DROP**self.drops:.0f} of the learning rate," if self.drops > 1 else ""
-            return (f"the objective was level after {self.level} steps{lower} and the rate then fell to 0",)
+            return (f"converged: the objective was level after {self.level} steps{lower} and the rate then fell to 0",)
         if self.begun != NOT_YET:
-            return (f"time ran out: the objective was still rising when the learning rate fell from step {self.begun}",)
-        return ()
+            return (
+                f"not converged: time ran out, and the objective was still rising when the learning rate fell from "
+                f"step {self.begun}",
+            )
+        return ("not converged: the objective had not levelled off when the run ended",)
 
     def _seconds_left(self, run: Run) -> float:
         if self.began is None:
@@ -204,11 +212,11 @@ class StopWhenLevel(Observer):
         self.last = min(run.step + length, self.program.task.steps)
         self._set(run, begun=np.int32(run.step), length=np.int32(self.last - run.step))
 
-    def _set(self, run: Run, **values: Any) -> None:
+    def _set(self, run: Run, **values: np.generic) -> None:
         """Set fields of the optimiser's state, the same for all members."""
         state: FallingState = run.states.optimizer
-        each = [np.full(self.program.members, value) for value in values.values()]
-        placed = dict(zip(values, self.program.place(each, "members"), strict=True))
+        by_member = [np.full(self.program.members, value) for value in values.values()]
+        placed = dict(zip(values, self.program.place(by_member, "members"), strict=True))
         run.states = run.states._replace(optimizer=state._replace(**placed))
 
 

@@ -76,10 +76,10 @@ class WatchObserver(Observer):
         return {"watched_step": np.array(self.steps), **columns}
 
     def _call(self, posterior: Posterior, taken: tuple[str, ...]) -> dict[str, float]:
-        found = self.watch.function(posterior)
-        if not isinstance(found, Mapping):
-            raise TypeError(f"the watched function must return numbers by name, got {type(found).__name__}")
-        clashes = sorted({*taken, "watched_step"} & found.keys())
+        numbers = self.watch.function(posterior)
+        if not isinstance(numbers, Mapping):
+            raise TypeError(f"the watched function must return numbers by name, got {type(numbers).__name__}")
+        clashes = sorted({*taken, "watched_step"} & numbers.keys())
         if clashes:
             raise ValueError(f"the run itself records {', '.join(clashes)}: the watched function must use other names")
-        return {str(name): float(value) for name, value in found.items()}
+        return {str(name): float(value) for name, value in numbers.items()}

@@ -15,7 +15,7 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Problem
 from posteriax.run.fitting import fit
-from posteriax.run.stopping import StoppingRule
+from posteriax.run.stopping import StopRule
 from posteriax.run.until_level import UntilLevel
 from posteriax.tabular.outcome import Outcome
 from posteriax.tabular.point_noise import with_own_noise, with_settled_noise
@@ -40,7 +40,7 @@ def fit_until_converged(
     images: bool = False,
     mode: Outcome | None = None,
     length: Mapping[str, Any] | None = None,
-    stop: StoppingRule | None = None,
+    stop: StopRule | None = None,
     progress: bool | None = None,
 ) -> Outcome:
     """Run a method until it has converged or its time is up, and look at what came out.
@@ -71,7 +71,7 @@ def fit_until_converged(
     'converged'
     """
     began, recipe = time.monotonic(), recipe_of(method)
-    if not isinstance(stop, StoppingRule):  # that holds some rows out, which the prior must not depend on
+    if stop is None or not stop.holds_out:  # the prior must not depend on rows that are held out
         problem = problem.for_data(data)
     if recipe.is_reference and length is None:
         some, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds

@@ -21,8 +21,7 @@ from posteriax._internal.memory import IN_MEMORY_BYTES, fitting
 from posteriax.data.batches import Batch
 from posteriax.diagnostics.chain_agreement import compare_chains, groups_of_chains
 from posteriax.diagnostics.diagnosis import Diagnosis
-from posteriax.diagnostics.until_mixed import UntilMixed
-from posteriax.diagnostics.verdict import diverges
+from posteriax.diagnostics.sampler import diverges
 from posteriax.evaluation.run_end import Status
 from posteriax.methods.hmc import HMC
 from posteriax.methods.mclmc import MCLMC
@@ -30,6 +29,7 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem
 from posteriax.run.fitting import fit
 from posteriax.run.layout import members_mesh
+from posteriax.run.until_mixed import UntilMixed
 from posteriax.tabular.outcome import Outcome
 from posteriax.tabular.principal_inputs import along_principal_inputs
 

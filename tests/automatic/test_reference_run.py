@@ -9,7 +9,7 @@ import pytest
 import posteriax as px
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.problem import Latents
-from posteriax.run import loop, sampling_rule
+from posteriax.run import loop, until_mixed
 from posteriax.tabular import reference, sample_reference
 
 EXACT = known.linear_regression()
@@ -25,7 +25,7 @@ def test_it_converges_to_the_known_posterior():
     assert effective >= 400
     draws = np.asarray(outcome.posterior.draws.network["w"]).reshape(-1, 4)
     np.testing.assert_allclose(draws.mean(axis=0), EXACT.mean, atol=5 * EXACT.scales.max() / effective**0.5)
-    assert any(f"which were enough: R-hat {rhat:.3f}" in line for line in outcome.details)
+    assert any(f"draws of each chain: R-hat {rhat:.3f}" in line for line in outcome.details)
     assert outcome.details[-1].startswith("HMC, 4 chains of")
 
 
@@ -52,7 +52,7 @@ class Clock:
 
 @pytest.mark.slow
 def test_at_the_end_of_its_time_it_says_what_it_would_take(monkeypatch):
-    monkeypatch.setattr(sampling_rule, "time", Clock())
+    monkeypatch.setattr(until_mixed, "time", Clock())
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step
     slow = px.HMC(warmup=5, step_size=0.05, trajectory=0.15)
     outcome = sample_reference(EXACT.problem, EXACT.data, X, seconds=60, key=0, method=slow)

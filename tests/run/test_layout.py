@@ -134,9 +134,12 @@ def test_augmented_batches_and_batches_from_the_host_are_split_too(problem, moon
 def test_a_split_batch_is_computed_on_both_devices_and_summed(problem, moons):
     """Each device multiplies only its part of the batch, and gradients are added across devices."""
     from posteriax.run.feeding import Supply
-    from posteriax.run.fitting import Length, prepare_run
+    from posteriax.run.fitting import RunRequest, prepare_run
 
-    prepared = prepare_run(problem, moons[0], px.MAP(ADAM), 0, Length(None, 5, None), None, 20, px.mesh(data=2), None)
+    request = RunRequest(
+        problem=problem, data=moons[0], method=px.MAP(ADAM), key=0, steps=5, batch_size=20, mesh=px.mesh(data=2)
+    )
+    prepared = prepare_run(request)
     program = prepared.program
     data = Supply(prepared.data, program).take(0, 1)
     keys, states = program.begin(prepared.key, data)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.diagnostics import until_mixed
 from posteriax.posterior import draws
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.problem import Latents
-from posteriax.run import loop, sampling_rule
+from posteriax.run import loop, until_mixed
 
 EXACT = known.linear_regression()
 X = EXACT.data[0]
@@ -51,9 +50,8 @@ def test_it_stops_at_the_first_look_at_which_arviz_would():
     assert (np.diff(looks) >= 0.19 * looks[:-1]).all()
     assert (looks[1:] <= np.maximum(2 * looks[:-1], looks[:-1] + 10)).all()
     np.testing.assert_array_equal(draws_of(stopped), long[:, -draws_of(stopped).shape[1] :])
-    assert stopped.trace.notes[-1].startswith(
-        f"stopped after {looks[-1]} draws of each chain, which were enough: R-hat"
-    )
+    assert stopped.trace.notes[-1].startswith(f"converged after {looks[-1]} draws of each chain: R-hat")
+    assert stopped.trace.converged is True
 
 
 def far_away():
@@ -130,20 +128,21 @@ class Clock:
 
 @pytest.mark.slow
 def test_a_limit_of_seconds_ends_the_run_and_more_seconds_continue_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling_rule, "time", Clock())
+    monkeypatch.setattr(until_mixed, "time", Clock())
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step
     unreachable = {"rhat": 1.0001, "effective_draws": 100_000}
     quick = px.HMC(warmup=5, step_size=0.05, trajectory=0.15, start="network")
     stopped = fit(px.UntilMixed(X, seconds=40, **unreachable), quick, checkpoint=tmp_path)
     note = stopped.trace.notes[-1]
     taken = stopped.trace["checked_draws"][-1]
-    assert note.startswith(f"stopped by its limit of 40 seconds after {taken} draws of each chain: R-hat ")
+    assert note.startswith(f"not converged after {taken} draws of each chain, at its limit of 40 seconds: R-hat ")
+    assert stopped.trace.converged is False
     assert 4 <= taken < 3000
     again = fit(px.UntilMixed(X, seconds=40, **unreachable), quick, checkpoint=tmp_path)
     np.testing.assert_array_equal(draws_of(again), draws_of(stopped))
     longer = fit(px.UntilMixed(X, seconds=60, **unreachable), quick, checkpoint=tmp_path)
     assert longer.trace["checked_draws"][-1] > taken
-    monkeypatch.setattr(sampling_rule, "time", Clock())
+    monkeypatch.setattr(until_mixed, "time", Clock())
     with pytest.raises(RuntimeError, match="of 5000 warm-up steps, and its time is too short for the others"):
         fit(px.UntilMixed(X, seconds=6), px.HMC(warmup=5000, step_size=0.05, trajectory=0.15))
 
@@ -153,7 +152,7 @@ def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
     rule = {"rhat": 1.03, "effective_draws": 150}
     posterior = fit(px.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
     assert posterior.trace["checked_draws"].tolist() == [38, 50]
-    assert posterior.trace.notes[-1].startswith("50 draws of each chain were not enough: R-hat 1.")
+    assert posterior.trace.notes[-1].startswith("not converged after 50 draws of each chain: R-hat 1.")
     again = fit(px.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
     assert again.trace.notes == posterior.trace.notes
     continued, plain = fit(px.UntilMixed(X, **rule), checkpoint=tmp_path), fit(px.UntilMixed(X, **rule))
@@ -163,8 +162,6 @@ def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_does_not_change_where_a_run_ends(tmp_path, monkeypatch):
-    from posteriax.run import loop
-
     rule, calls = {"rhat": 1.03, "effective_draws": 150}, iter(range(100))
     with monkeypatch.context() as patch, pytest.raises(px.Interrupted):
         patch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step

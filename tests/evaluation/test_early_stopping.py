@@ -10,7 +10,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.run import StoppingRule
+from posteriax.run import loop
 
 NET = eqx.nn.MLP(2, 2, 16, 1, key=jax.random.key(0))
 STEADY = px.MAP(optax.adam(0.05))  # no schedule: a shorter run is the beginning of a longer one
@@ -85,7 +85,7 @@ def test_a_long_run_stops_and_is_a_normal_result(tmp_path):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Scripted(StoppingRule):
+class Scripted(px.EarlyStopping):
     """Measures what it is told, and dies where it is told to."""
 
     script: list
@@ -159,8 +159,6 @@ def test_a_fraction_is_split_off_by_the_key_and_not_trained_on():
 
 @pytest.mark.slow
 def test_ctrl_c_returns_the_best_so_far(monkeypatch):
-    from posteriax.run import loop
-
     calls = iter(range(100))
     with monkeypatch.context() as patch, pytest.raises(px.Interrupted) as stopped:
         patch.setattr(loop.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 9)

@@ -44,6 +44,9 @@ def test_it_ends_at_the_optimum_and_says_so():
     assert level >= 200 and taken == level + level // 2
     diagnosis = posterior.diagnose()
     assert diagnosis.converged and diagnosis.verdict.startswith("converged")
+    assert posterior.trace.converged is True and posterior.trace.notes[-1].startswith(
+        "converged: the objective was level"
+    )
 
 
 def test_an_objective_that_is_level_because_of_the_step_size_is_not_the_end():
@@ -64,12 +67,13 @@ def test_an_objective_that_still_rises_at_the_last_step_has_not_converged():
     assert len(posterior.trace["log_joint"]) == 300 and posterior.trace["level_step"].tolist() == [-1]
     diagnosis = posterior.diagnose()
     assert diagnosis.converged is False and "still rising" in diagnosis.verdict
+    assert posterior.trace.converged is False and posterior.trace.notes[-1].startswith("not converged: ")
 
 
 def test_without_time_the_rate_falls_at_once():
     posterior = fit(px.UntilLevel(fewest=2000, seconds=1e-6))
     assert posterior.trace["level_step"].tolist() == [-1] and len(posterior.trace["log_joint"]) < 3000
-    assert "time ran out" in posterior.trace.notes[-1]
+    assert "not converged: time ran out" in posterior.trace.notes[-1]
 
 
 def test_updates_fall_along_a_cosine():
