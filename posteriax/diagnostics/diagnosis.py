@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from posteriax._internal.checks import check_count, check_inputs
@@ -103,7 +102,7 @@ def diagnose(posterior: Posterior, x: Any = None, draws: int | None = None) -> D
         training = summarize_training(posterior.trace)
         members = max((np.atleast_2d(values).shape[0] for values in posterior.trace.values()), default=1)
         return Diagnosis("\n".join(say.of_training(training, members)), members, 1, training=training)
-    chains, each = jax.tree.leaves(source.draws)[0].shape[:2]
+    chains, each = source.chains, source.draws_per_chain
     taken = each if draws is None else min(check_count("draws", draws), each)
     sampler = summarize_sampler(posterior.trace)
     if taken < FEWEST_DRAWS:
@@ -138,7 +137,7 @@ def _concluded(lines: list[str], diagnosis: Diagnosis, shortcomings: Sequence[st
 
 def is_sampled(posterior: DrawsPosterior) -> bool:
     """Whether draws are states of chains rather than the results of training runs."""
-    several = jax.tree.leaves(posterior.draws)[0].shape[1] > 1
+    several = posterior.draws_per_chain > 1
     return several or posterior.trace.warmup > 0 or "acceptance" in posterior.trace
 
 

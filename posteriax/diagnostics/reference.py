@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
 from posteriax.diagnostics.chain_agreement import LARGEST, worst_rhat_of_predictions
 from posteriax.diagnostics.chains import FEWEST_DRAWS
 from posteriax.diagnostics.diagnosis import is_sampled
@@ -92,7 +90,7 @@ def check_reference(name: str, posterior: Any, x: Any, draws: int | None = None)
     source = posterior.drawn_from
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         return ReferenceCheck(name, unknown="it was not sampled, so there are no chains to compare")
-    chains, each = jax.tree.leaves(source.draws)[0].shape[:2]
+    chains, each = source.chains, source.draws_per_chain
     if chains < 2:
         return ReferenceCheck(name, unknown="it has only one chain; run chains=4")
     taken = each if draws is None else min(each, max(FEWEST_DRAWS, draws // chains))
