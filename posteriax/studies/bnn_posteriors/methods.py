@@ -69,9 +69,9 @@ def correlated(problem: Problem) -> bool:
     return any(isinstance(prior, CorrelatedNormal) for prior in problem.leaf_priors)
 
 
-def probabilities(posterior: DrawsPosterior, x: Any) -> np.ndarray:
+def probabilities(posterior: Posterior, x: Any) -> np.ndarray:
     """What every draw predicts, (chains, draws, examples, classes)."""
-    chains, each = posterior.chains, posterior.draws_per_chain
+    chains, each = posterior.chains, posterior.draws_per_chain  # type: ignore[attr-defined]
     predictive: Any = posterior.predict(x)
     probs = np.exp(np.asarray(predictive.log_probs_per_draw))
     return probs.reshape(chains, each, *probs.shape[1:])
