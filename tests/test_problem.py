@@ -195,9 +195,10 @@ def test_the_prior_predictive_follows_the_axes_that_a_fit_reads_off_the_program(
     def attention(w, x):
         return jnp.einsum("ni,ihd->nhd", x, w).reshape(len(x), -1)
 
-    x = np.ones((2, 8), np.float32)
-    problem = px.Problem((attention, np.zeros((8, 1, 1), np.float32)), px.Normal(scale=1e-3), p.HeNormal())
+    x = np.ones((2, 4), np.float32)
+    problem = px.Problem((attention, np.zeros((4, 8, 1), np.float32)), px.Normal(scale=1e-3), p.HeNormal())
     read, _ = problem.reading(x)
+    assert read.leaf_scales[0] > 2 * problem.leaf_scales[0]  # 4 inputs, not 4 x 8 as by convention
     expected = read.prior_predictive(x, draws=50, key=0).std
     np.testing.assert_allclose(problem.prior_predictive(x, draws=50, key=0).std, expected, rtol=1e-5)
 
