@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax._internal.checks import check_data, check_positive, check_weights
+from posteriax._internal.checks import as_key, check_count, check_data, check_inputs, check_positive, check_weights
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax._internal.memory import ChunkPlan, needed_bytes, plan_chunks
 from posteriax.data.batches import Batch, Examples, full_batch
 from posteriax.data.target_scale import TargetMoments
-from posteriax.likelihoods.likelihood import Likelihood
+from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents
+from posteriax.likelihoods.predictive import Predictive
 from posteriax.networks.fixed_leaves import as_patterns, fix_leaves
 from posteriax.networks.leaf import Leaf
 from posteriax.networks.network import Network, Params, couples_examples, input_hint, network
@@ -28,6 +30,10 @@ from posteriax.networks.tracing.fixed_part import FixedPart, find_fixed_part
 from posteriax.priors.improper import has_density, typical_scale
 from posteriax.priors.prior import Prior, as_prior
 from posteriax.priors.standard import Normal
+
+Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays
+Data = Any  # (x, y), (x, y, weight) or a Batch
+Key = int | jax.Array  # a seed or a JAX key
 
 
 class Latents(NamedTuple):
@@ -87,19 +93,19 @@ class Problem:
     @property
     def leaf_names(self) -> list[str]:
         """A path for each leaf of `latents`; those of the likelihood are ``likelihood/...``."""
-        own = [f"likelihood/{path}" for path in leaf_paths(self.likelihood.latents())]
-        return leaf_paths(self.network.params) + own
+        likelihood_paths = [f"likelihood/{path}" for path in leaf_paths(self.likelihood.latents())]
+        return leaf_paths(self.network.params) + likelihood_paths
 
     @property
     def leaf_infos(self) -> list[Leaf]:
         """What priors and families may know about each leaf of `latents`, in flattening order."""
-        own = self.likelihood.latents()
-        names = [f"likelihood/{path}" for path in leaf_paths(own)]
+        latents = self.likelihood.latents()
+        names = [f"likelihood/{path}" for path in leaf_paths(latents)]
         return self.network.leaf_infos + [
-            Leaf(name, jnp.shape(leaf)) for name, leaf in zip(names, jax.tree.leaves(own), strict=True)
+            Leaf(name, jnp.shape(leaf)) for name, leaf in zip(names, jax.tree.leaves(latents), strict=True)
         ]
 
-    def reading(self, x: Any) -> "tuple[Problem, tuple[str, ...]]":
+    def reading(self, x: Inputs) -> "tuple[Problem, tuple[str, ...]]":
         """The problem with the axes of its network's leaves read off the program, for inputs like `x`.
 
         Also returns a note for each leaf whose prior changes because its axes differ from the convention. A problem
@@ -138,7 +144,7 @@ class Problem:
         object.__setattr__(informed, "leaf_scales", tuple(map(typical_scale, informed.leaf_priors)))
         return informed
 
-    def for_data(self, data: Any) -> "Problem":
+    def for_data(self, data: Data) -> "Problem":
         """The problem with what its likelihood reads off the targets of a data set, as :func:`px.fit` makes it.
 
         That is the prior of a learned noise, which is centred at the targets' standard deviation. A problem whose
@@ -155,7 +161,7 @@ class Problem:
         return self.for_target_scale(TargetMoments.from_targets(examples.y, examples.weight).scale)
 
     def require_density(self, method: str) -> None:
-        """Raise if the prior of some leaf has no density."""
+        """Raise if the prior of any leaf has no density."""
         for name, prior in zip(self.leaf_names, self.leaf_priors, strict=True):
             if not has_density(prior):
                 raise ValueError(
@@ -168,24 +174,24 @@ class Problem:
         """The prior of each leaf of `latents`, in flattening order."""
         return jax.tree.leaves(self.priors, is_leaf=lambda node: isinstance(node, dist.Distribution))
 
-    def outputs(self, params: Params, x: Any, *, key: Any = None) -> Any:
+    def outputs(self, params: Params, x: Inputs, *, key: jax.Array | None = None) -> jax.Array:
         return self.network.apply(params, x, key=key)
 
-    def log_likelihood(self, latents: Any, data: Any, *, key: Any = None) -> jax.Array:
+    def log_likelihood(self, latents: Latents | Params, data: Data, *, key: jax.Array | None = None) -> jax.Array:
         """sum_i weight_i log p(y_i | x_i, w): for the whole data set, or its estimate from a minibatch."""
         latents, batch = self._latents(latents), self._batch(data)
         outputs = self.outputs(latents.network, batch.x, key=key)
         return self.log_likelihood_of_outputs(latents, outputs, batch)
 
-    def log_likelihood_of_outputs(self, latents: Latents, outputs: Any, batch: Batch) -> jax.Array:
+    def log_likelihood_of_outputs(self, latents: Latents, outputs: jax.Array, batch: Batch) -> jax.Array:
         return jnp.vdot(batch.weight, self.likelihood.log_prob(latents.likelihood, outputs, batch.y))
 
-    def log_prior(self, latents: Any) -> jax.Array:
+    def log_prior(self, latents: Latents | Params) -> jax.Array:
         """log p(w), summed over all leaves."""
         leaves = jax.tree.leaves(self._latents(latents))
         return sum(prior.log_prob(leaf).sum() for prior, leaf in zip(self.leaf_priors, leaves, strict=True))
 
-    def log_joint(self, latents: Any, data: Any, *, key: Any = None) -> jax.Array:
+    def log_joint(self, latents: Latents | Params, data: Data, *, key: jax.Array | None = None) -> jax.Array:
         """[log-likelihood + log-prior] / T.
 
         A problem reads nothing off this data: the prior of a learned noise is centred at 1 until :func:`px.fit`, or
@@ -199,6 +205,67 @@ class Problem:
         """
         return (self.log_likelihood(latents, data, key=key) + self.log_prior(latents)) / self.temperature
 
+    def prior_predictive(self, x: Inputs, draws: int = 100, *, key: Key = 0) -> Predictive:
+        """Predictions from draws of the prior: what the problem expects of `x` before it has seen data.
+
+            p(y | x) ~ 1/S sum_s p(y | x, w_s),        w_s ~ p(w)
+
+        Of the same class as those of a posterior, with the same means, intervals, entropies and scores. The prior of a
+        learned noise depends on the targets: use ``problem.for_data((x, y)).prior_predictive(x)``.
+
+        Args:
+            x: inputs, with a leading axis of N examples.
+            draws: how many draws of the prior.
+            key: an int or a JAX key.
+
+        >>> import numpy as np, posteriax as px
+        >>> from posteriax import priors as p
+        >>> net = lambda w, x: x @ w, np.zeros((1, 1), np.float32)
+        >>> problem = px.Problem(net, px.Normal(scale=1.0), prior=p.Normal(scale=2.0))
+        >>> predictive = problem.prior_predictive(np.array([[0.0], [1.0]]), draws=2000)
+        >>> predictive.std[:, 0].round(1).tolist()  # sqrt(1 + 4 x^2)
+        [1.0, 2.2...]
+        """
+        x = check_inputs(x)
+        spec, total = self.output_spec(x), check_count("draws", draws)
+        problem, _ = self.reading(jax.tree.map(lambda a: a[:2], x))  # the prior that `px.fit` takes
+        problem.require_density("a prior predictive")
+        keys = jax.random.split(as_key(key), total)
+        plan = problem._plan_prior_outputs(keys, x)
+        outputs, latents = np.empty((total, *spec.shape), spec.dtype), []
+        for first in range(0, total, plan.draws):
+            indices, kept = plan.chosen(first, total)
+            for start, chunk in plan.chunks(x):
+                computed, chunk_latents = jax.device_get(plan.run(keys[indices], chunk))
+                outputs[first : first + kept, start : start + plan.rows] = computed[:kept, : spec.shape[0] - start]
+            latents.append(jax.tree.map(lambda leaf, kept=kept: leaf[:kept], chunk_latents))
+        return self.likelihood.predictive(outputs, jax.tree.map(lambda *parts: np.concatenate(parts), *latents))
+
+    def _plan_prior_outputs(self, keys: jax.Array, x: Inputs) -> ChunkPlan:
+        """Outputs and likelihood latents of draws of the prior, for as many draws and examples as memory allows."""
+
+        def outputs(keys: jax.Array, x: Inputs) -> tuple[jax.Array, LikelihoodLatents]:
+            def draw(key: jax.Array) -> tuple[jax.Array, LikelihoodLatents]:
+                latents = self.sample_prior(key)
+                return self.outputs(latents.network, x), latents.likelihood
+
+            return jax.lax.map(draw, keys)  # one after another: the weights of one draw in memory
+
+        def compiled(draws: int, rows: int) -> tuple[Any, int]:
+            examples = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)), x
+            )
+            run = jax.jit(outputs).lower(jax.ShapeDtypeStruct((draws,), keys.dtype), examples).compile()
+            return run, needed_bytes(run)
+
+        return plan_chunks(
+            compiled,
+            draws=len(keys),
+            examples=jax.tree.leaves(x)[0].shape[0],
+            draw_bytes=0,  # weights are drawn one set at a time, inside the program
+            couples_examples=lambda: self.couples_examples(x),
+        )
+
     def sample_prior(self, key: jax.Array) -> Latents:
         """One draw of all latent variables from their priors."""
         self.require_density("a start from the prior")
@@ -210,26 +277,26 @@ class Problem:
         ]
         return jax.tree.unflatten(treedef, draws)
 
-    def check(self, data: Any) -> tuple[Any, np.ndarray]:
+    def check(self, data: Data) -> tuple[Inputs, np.ndarray]:
         """`(x, y)` as host arrays, checked against the network and the likelihood."""
         x, y = check_data(data)
         return x, self.likelihood.check(self.output_spec(x), y)
 
-    def check_weighted(self, data: Any) -> Examples:
+    def check_weighted(self, data: Data) -> Examples:
         """`(x, y)` or `(x, y, weight)` as host arrays, checked; without weights, `weight` is None."""
         if not (isinstance(data, (tuple, list)) and len(data) == 3):
             return Examples(*self.check(data))
         x, y = self.check((data[0], data[1]))
         return Examples(x, y, check_weights(data[2], len(y)))
 
-    def couples_examples(self, x: Any) -> bool:
+    def couples_examples(self, x: Inputs) -> bool:
         """Whether the outputs for one example depend on the others in its batch. Tried once, with the first `x` that
         has several examples; the answer is kept."""
         if "_couples_examples" not in self.__dict__ and jax.tree.leaves(x)[0].shape[0] > 1:
             object.__setattr__(self, "_couples_examples", couples_examples(self.network, x))
         return self.__dict__.get("_couples_examples", False)
 
-    def fixed_part(self, x: Any, *, training: bool = False) -> FixedPart | None:
+    def fixed_part(self, x: Inputs, *, training: bool = False) -> FixedPart | None:
         """What the network computes from inputs like `x` and fixed leaves only, if that is worth computing once.
 
         Args:
@@ -245,7 +312,7 @@ class Problem:
             known[asked] = find_fixed_part(self.network.apply, self.network.params, x, training=training)
         return known[asked]
 
-    def output_spec(self, x: Any) -> jax.ShapeDtypeStruct:
+    def output_spec(self, x: Inputs) -> jax.ShapeDtypeStruct:
         """Shape and dtype of the outputs for `x`, without computing them."""
         specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype)), x)
         try:
@@ -264,18 +331,18 @@ class Problem:
             )
         return outputs
 
-    def _latents(self, latents: Any) -> Latents:
+    def _latents(self, latents: Latents | Params) -> Latents:
         if isinstance(latents, Latents):
             return latents
         return Latents(self.network.inferred(latents), self.likelihood.latents())
 
-    def _batch(self, data: Any) -> Batch:
+    def _batch(self, data: Data) -> Batch:
         if isinstance(data, Batch):
             return data
         return jax.tree.map(jnp.asarray, full_batch(self.check_weighted(data)))
 
 
-def _rules(net: Network, prior: Any) -> list[Prior]:
+def _rules(net: Network, prior: Prior | Mapping[str, Prior]) -> list[Prior]:
     """The prior that applies to each leaf of a network."""
     names = leaf_paths(net.params)
     if not isinstance(prior, Mapping):
@@ -288,8 +355,9 @@ def _rules(net: Network, prior: Any) -> list[Prior]:
     )
 
 
-def _priors(net: Network, prior: Any) -> Any:
-    distributions = [one.distribution(leaf) for one, leaf in zip(_rules(net, prior), net.leaf_infos, strict=True)]
+def _priors(net: Network, prior: Prior | Mapping[str, Prior]) -> Params:
+    """The distribution of each leaf, in the structure of the network's params."""
+    distributions = [rule.distribution(leaf) for rule, leaf in zip(_rules(net, prior), net.leaf_infos, strict=True)]
     return jax.tree.unflatten(jax.tree.structure(net.params), distributions)
 
 

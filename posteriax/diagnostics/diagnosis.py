@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -113,7 +112,7 @@ def diagnose(posterior: Posterior, x: PyTree = None, draws: int | None = None) -
         training = summarize_training(posterior.trace)
         members = max((np.atleast_2d(values).shape[0] for values in posterior.trace.values()), default=1)
         return Diagnosis("\n".join(training_lines(training, members)), members, 1, training=training)
-    chains, draws_per_chain = jax.tree.leaves(source.draws)[0].shape[:2]
+    chains, draws_per_chain = source.chains, source.draws_per_chain
     taken = draws_per_chain if draws is None else min(check_count("draws", draws), draws_per_chain)
     sampler = summarize_sampler(posterior.trace)
     if taken < FEWEST_DRAWS:
@@ -148,7 +147,7 @@ def _concluded(lines: list[str], diagnosis: Diagnosis, shortcomings: Sequence[st
 
 def is_sampled(posterior: DrawsPosterior) -> bool:
     """Whether draws are states of chains rather than the results of training runs."""
-    several = jax.tree.leaves(posterior.draws)[0].shape[1] > 1
+    several = posterior.draws_per_chain > 1
     return several or posterior.trace.warmup > 0 or "acceptance" in posterior.trace
 
 

@@ -92,7 +92,7 @@ def check_reference(
     source = posterior.drawn_from
     if not isinstance(source, DrawsPosterior) or not is_sampled(source):
         return ReferenceCheck(name, unknown="it was not sampled, so there are no chains to compare")
-    chains, draws_per_chain = jax.tree.leaves(source.draws)[0].shape[:2]
+    chains, draws_per_chain = source.chains, source.draws_per_chain
     if chains < 2:
         return ReferenceCheck(name, unknown="it has only one chain; run chains=4")
     taken = draws_per_chain if draws is None else min(draws_per_chain, max(FEWEST_DRAWS, draws // chains))

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax.likelihoods.classes import FromClassSums
 from posteriax.likelihoods.mixtures import LEVEL_WEIGHTS, LEVELS
@@ -24,9 +25,9 @@ def join_examples(predictives: Sequence[Predictive]) -> Predictive:
         predictives: of the same kind of target, such as those of the folds of a cross-validation, each by the posterior
             that was trained without its examples. Their draws, noise and units may differ.
 
-    >>> import posteriax as px
-    >>> folds = [px.NormalPredictive(px.Normal(scale=s), np.zeros((5, n, 1)), {}) for s, n in ((1.0, 2), (3.0, 1))]
-    >>> joined = px.join_examples(folds)
+    >>> from posteriax.likelihoods import Normal, NormalPredictive, join_examples
+    >>> folds = [NormalPredictive(Normal(scale=s), np.zeros((5, n, 1)), {}) for s, n in ((1.0, 2), (3.0, 1))]
+    >>> joined = join_examples(folds)
     >>> joined.std[:, 0].tolist(), joined.quantile([0.05, 0.95]).shape
     ([1.0, 1.0, 3.0], (2, 3, 1))
     """
@@ -84,7 +85,7 @@ class JoinedPredictive(Predictive):
         """A standard deviation of the same shape."""
         return self._join(lambda part: part.std)
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """Quantiles, (len(q), ...), or of the shape of `mean` for one q."""
         return self._join(lambda part: part.quantile(q), axis=np.ndim(q))
 
@@ -96,29 +97,29 @@ class JoinedPredictive(Predictive):
         """Between target and weights, in nats: the part of the entropy that more data could remove."""
         return self._join(lambda part: part.mutual_information())
 
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,)."""
-        return self._join_with(y, lambda part, own: part.log_prob(own))
+        return self._join_with(y, lambda part, targets: part.log_prob(targets))
 
-    def check(self, y: Any) -> np.ndarray:
+    def check(self, y: ArrayLike) -> np.ndarray:
         """The targets as the likelihood takes them, checked against the predictions."""
-        return self._join_with(y, lambda part, own: part.check(own))
+        return self._join_with(y, lambda part, targets: part.check(targets))
 
-    def targets(self, y: Any) -> np.ndarray:
+    def targets(self, y: ArrayLike) -> np.ndarray:
         """The targets in the units and the shape of `mean`, in float64."""
-        return self._join_with(y, lambda part, own: part.targets(own))
+        return self._join_with(y, lambda part, targets: part.targets(targets))
 
     def uncertainties(self) -> dict[str, np.ndarray]:
         """By name, numbers that are higher where the posterior is less certain, (N,) each."""
-        each = [part.uncertainties() for part in self.parts]
-        return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
+        by_part = [part.uncertainties() for part in self.parts]
+        return {name: np.concatenate([values[name] for values in by_part]) for name in by_part[0]}
 
     def per_draw(self) -> np.ndarray:
         """What every draw predicts, (S, N, values per example), without units."""
         return self._join_draws([part.per_draw() for part in self.parts])
 
     def point(self) -> np.ndarray:
-        """One answer for every target: the mean, or the most probable class."""
+        """The single best answer for every target: the mean, or the most probable class."""
         return self._join(lambda part: part.point())
 
     def confidence(self) -> np.ndarray | None:
@@ -136,20 +137,20 @@ class JoinedPredictive(Predictive):
     def _join(self, function: Callable[[Any], Any], axis: int = 0) -> np.ndarray:
         return np.concatenate([np.asarray(function(part)) for part in self.parts], axis=axis)
 
-    def _join_with(self, y: Any, function: Callable[[Any, Any], Any]) -> np.ndarray:
-        """The function of every part and its own targets."""
+    def _join_with(self, y: ArrayLike, function: Callable[[Any, np.ndarray], np.ndarray]) -> np.ndarray:
+        """function(part, targets of that part), for every part."""
         y = np.asarray(y)
         if y.ndim == 0 or len(y) != self._ends[-1]:
             raise ValueError(f"y has shape {y.shape}, but there are predictions for {self._ends[-1]} examples")
-        each = zip(self.parts, np.split(y, self._ends[:-1]), strict=True)
-        return np.concatenate([np.asarray(function(part, own)) for part, own in each])
+        split = zip(self.parts, np.split(y, self._ends[:-1]), strict=True)
+        return np.concatenate([np.asarray(function(part, targets)) for part, targets in split])
 
     @staticmethod
-    def _join_draws(each: list[np.ndarray]) -> np.ndarray:
-        """(S, N, ...) along N; if some have more draws, evenly spaced ones of them."""
-        fewest = min(len(values) for values in each)
-        chosen = [values[np.arange(fewest) * len(values) // fewest] for values in each]
-        return np.concatenate(chosen, axis=1)
+    def _join_draws(parts: list[np.ndarray]) -> np.ndarray:
+        """(S, N, ...) along N. Parts with more draws than the others are thinned evenly."""
+        fewest = min(len(values) for values in parts)
+        thinned = [values[np.arange(fewest) * len(values) // fewest] for values in parts]
+        return np.concatenate(thinned, axis=1)
 
 
 class JoinedClasses(JoinedPredictive):
@@ -170,15 +171,15 @@ class JoinedNumbers(JoinedPredictive):
         mean, std = zip(*(part.moments_per_draw for part in self.parts), strict=True)
         return self._join_draws(list(map(np.asarray, mean))), self._join_draws(list(map(np.asarray, std)))
 
-    def cdf(self, y: Any) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> np.ndarray:
         """The probability of a target up to y, (N, D)."""
-        return self._join_with(y, lambda part, own: part.cdf(own))
+        return self._join_with(y, lambda part, targets: part.cdf(targets))
 
-    def distance(self, other: Any) -> np.ndarray:
+    def distance(self, other: "JoinedNumbers | NumberPredictive") -> np.ndarray:
         """1-Wasserstein distance of every target's mixture from another prediction's, in the target's units, (N, D)."""
         if isinstance(other, JoinedNumbers) and np.array_equal(other._ends, self._ends):
             both = zip(self.parts, other.parts, strict=True)
-            return np.concatenate([one.distance(another) for one, another in both])
+            return np.concatenate([part.distance(other_part) for part, other_part in both])
         return np.tensordot(LEVEL_WEIGHTS, np.abs(self.quantile(LEVELS) - other.quantile(LEVELS)), 1)
 
 

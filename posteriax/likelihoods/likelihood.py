@@ -1,6 +1,5 @@
 """The contract of a likelihood."""
 
-import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ import numpyro.distributions as dist
 from posteriax._internal.settings import Savable
 from posteriax.likelihoods.predictive import Predictive, Sums
 
-LikelihoodLatents = dict[str, jax.Array]
+LikelihoodLatents = dict[str, jax.Array]  # a likelihood's own latent variables by name, such as a learned noise scale
 
 
 class Likelihood(Savable, ABC, namespace="likelihoods"):
@@ -23,12 +22,6 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
     """
 
     predicts_classes: ClassVar[bool] = False  # whether `log_probs` gives the probability of every outcome
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        if "unknowns" in cls.__dict__:
-            warnings.warn(f"{cls.__name__}.unknowns() is now called latents()", DeprecationWarning, stacklevel=2)
-            cls.latents = cls.__dict__["unknowns"]  # type: ignore[method-assign]
 
     def latents(self) -> LikelihoodLatents:
         """Starting values of the likelihood's own latents: by default numbers, at the means of their priors."""

@@ -1,29 +1,39 @@
-"""Equally weighted mixtures of any continuous distributions, by their distribution functions.
+"""Equally weighted mixtures, one per target: quantiles, entropies and distances.
 
-Quantiles are found by bisection. Integrals over probabilities, int_0^1 f(u) du, are sums over LEVELS: the trapezoidal
-rule after u = 1 / (1 + exp(-t)), which reaches far into both tails.
+Of any continuous distributions, by their distribution functions: quantiles are found by bisection, and integrals over
+probabilities, int_0^1 f(u) du, are sums over LEVELS: the trapezoidal rule after u = 1 / (1 + exp(-t)), which reaches
+far into both tails.
 
-Integrals over equally weighted mixtures of Gaussians, one mixture per target: entropies and distances.
+Of Gaussians, by their densities and distribution functions:
 
     H = -int p log p dy                 p: the mean of all components' densities, formed in the log domain
     W1 = int |F - G| dy                 F, G: distribution functions of two mixtures
 
 by the trapezoidal rule with steps of half the narrowest component's standard deviation, whose error for entropies is
 far below float32 precision. If the widths of the components differ so much that this would take more points than MOST,
-the points are those of every component's own grid. All draws are used, and a few targets are processed at a time.
+the points are the union of a grid for every component. All draws are used, and a few targets are processed at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
+from numpy.typing import ArrayLike
 
 from posteriax._internal.memory import DENSITY_VALUES, fitting
+
+if TYPE_CHECKING:
+    from posteriax.likelihoods.likelihood import LikelihoodLatents
+    from posteriax.likelihoods.numbers import NumberLikelihood
+
+DistributionFunction = Callable[[jax.Array], jax.Array]
+NormalMixture = tuple[jax.Array, jax.Array]  # means and standard deviations of the components
 
 _T = np.linspace(-14.0, 14.0, 113)
 LEVELS = 1 / (1 + np.exp(-_T))
@@ -31,47 +41,56 @@ LEVEL_WEIGHTS = LEVELS * (1 - LEVELS)
 LEVEL_WEIGHTS /= LEVEL_WEIGHTS.sum()
 DOUBLINGS, HALVINGS = 60, 30  # of the interval that holds a quantile
 
+# of mixtures of Gaussians
+FEWEST, MOST = 64, 2**14  # points for one target
+FEWEST_OF_DISTANCES = 256  # |F - G| has kinks
+REACH = 6.5  # standard deviations; a component has 1e-10 of its probability beyond
+GRID_STEP = 0.25  # of the grid of a component, in its standard deviations
+BLOCK = 64  # points at once
 
-def check_levels(q: Any) -> np.ndarray:
+
+def check_levels(q: ArrayLike) -> np.ndarray:
     levels = np.asarray(q)
     if ((levels <= 0) | (levels >= 1)).any():
-        raise ValueError(f"q must lie strictly between 0 and 1, got {q}")
+        raise ValueError(f"q must lie strictly between 0 and 1, got {levels.tolist()}")
     return levels
 
 
 @partial(jax.jit, static_argnums=0)
-def mixture_quantiles(likelihood: Any, latents: Any, outputs: jax.Array, levels: jax.Array) -> jax.Array:
+def mixture_quantiles(
+    likelihood: "NumberLikelihood", latents: "LikelihoodLatents", outputs: jax.Array, levels: jax.Array
+) -> jax.Array:
     """Quantiles of the mixture over draws, (levels, N, D)."""
-    each = jax.vmap(likelihood.distribution)(latents, outputs)  # once, not at every bisection step
+    components = jax.vmap(likelihood.distribution)(latents, outputs)  # once, not at every bisection step
 
     def below(value: jax.Array) -> jax.Array:
-        return jax.vmap(lambda distribution: _cdf(distribution, value))(each).mean(axis=0)
+        return jax.vmap(lambda distribution: _cdf(distribution, value))(components).mean(axis=0)
 
-    moments = jax.vmap(_moments)(each)
+    moments = jax.vmap(_moments)(components)
     # one level after another: all at once would hold a copy of all draws for each
     return jax.lax.map(partial(_quantile, below, *_mixture_moments(*moments)), levels)
 
 
 @partial(jax.jit, static_argnums=0)
-def each_entropy(likelihood: Any, latents: Any, outputs: jax.Array) -> jax.Array:
-    """The entropy of every draw's own distribution, (S, N, D), by its quantiles."""
+def draw_entropies(likelihood: "NumberLikelihood", latents: "LikelihoodLatents", outputs: jax.Array) -> jax.Array:
+    """The entropy of every draw's distribution, (S, N, D), by its quantiles."""
 
-    def of_draw(draw: Any) -> jax.Array:
+    def entropy(draw: "tuple[LikelihoodLatents, jax.Array]") -> jax.Array:
         distribution = likelihood.distribution(*draw)
         quantile = partial(_quantile, partial(_cdf, distribution), *_moments(distribution))
         log_density = jax.lax.map(lambda level: distribution.log_prob(quantile(level)), jnp.asarray(LEVELS))
         return -jnp.tensordot(jnp.asarray(LEVEL_WEIGHTS, log_density.dtype), log_density, 1)
 
-    return jax.lax.map(of_draw, (latents, outputs))
+    return jax.lax.map(entropy, (latents, outputs))
 
 
-def _cdf(distribution: Any, value: jax.Array) -> jax.Array:
-    found = distribution.cdf(value)
+def _cdf(distribution: dist.Distribution, value: jax.Array) -> jax.Array:
+    probability = distribution.cdf(value)
     # NumPyro's cdf is NaN outside the support: use 0 below it, 1 above
-    return jnp.where(jnp.isnan(found), (value > distribution.mean).astype(found.dtype), found)
+    return jnp.where(jnp.isnan(probability), (value > distribution.mean).astype(probability.dtype), probability)
 
 
-def _moments(distribution: Any) -> tuple[jax.Array, jax.Array]:
+def _moments(distribution: dist.Distribution) -> tuple[jax.Array, jax.Array]:
     return distribution.mean, jnp.broadcast_to(distribution.variance, distribution.mean.shape)
 
 
@@ -79,7 +98,7 @@ def _mixture_moments(mean: jax.Array, variance: jax.Array) -> tuple[jax.Array, j
     return mean.mean(axis=0), variance.mean(axis=0) + mean.var(axis=0)
 
 
-def _quantile(below: Any, middle: jax.Array, variance: jax.Array, level: jax.Array) -> jax.Array:
+def _quantile(below: DistributionFunction, middle: jax.Array, variance: jax.Array, level: jax.Array) -> jax.Array:
     # an infinite variance, as of a Student t with two degrees of freedom: any initial width will do
     width = jnp.where(jnp.isfinite(variance), jnp.sqrt(variance), 1.0)
 
@@ -98,10 +117,10 @@ def _quantile(below: Any, middle: jax.Array, variance: jax.Array, level: jax.Arr
     return bisect(below, level, low, high, HALVINGS)
 
 
-def bisect(below: Any, level: jax.Array, low: jax.Array, high: jax.Array, halvings: int) -> jax.Array:
+def bisect(below: DistributionFunction, level: jax.Array, low: jax.Array, high: jax.Array, halvings: int) -> jax.Array:
     """Where the distribution function `below` reaches the level, between `low` and `high`."""
 
-    def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
         centre = low + (high - low) / 2
         is_below = below(centre) < level
@@ -111,11 +130,21 @@ def bisect(below: Any, level: jax.Array, low: jax.Array, high: jax.Array, halvin
     return low + (high - low) / 2
 
 
-FEWEST, MOST = 64, 2**14  # points for one target
-FEWEST_OF_DISTANCES = 256  # |F - G| has kinks
-REACH = 6.5  # standard deviations; a component has 1e-10 of its probability beyond
-OWN_STEP = 0.25  # of a component's own grid, in its standard deviations
-BLOCK = 64  # points at once
+@jax.jit
+def normal_mixture_quantiles(mean: jax.Array, scale: jax.Array, levels: jax.Array) -> jax.Array:
+    """Quantiles of every target's mixture of Gaussians, (levels, ...), from means and scales (S, ...)."""
+    # one level after another: all at once would hold a copy of all draws for each
+    return jax.lax.map(partial(_normal_mixture_quantile, mean, scale), levels)
+
+
+def _normal_mixture_quantile(mean: jax.Array, scale: jax.Array, level: jax.Array) -> jax.Array:
+    components = mean + scale * norm.ppf(level)
+
+    def below(value: jax.Array) -> jax.Array:
+        return norm.cdf((value - mean) / scale).mean(axis=0)
+
+    # the mixture's quantile lies between the smallest and the largest of its components'
+    return bisect(below, level, components.min(axis=0), components.max(axis=0), 24)  # to float32's precision
 
 
 def normal_mixture_entropy(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -132,15 +161,15 @@ def normal_mixture_entropy(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def normal_mixture_distance(
     mean: np.ndarray, scale: np.ndarray, other_mean: np.ndarray, other_scale: np.ndarray
-) -> Any:
+) -> np.ndarray:
     """1-Wasserstein distance of every target's two mixtures.
 
     Args:
         mean, scale: of the components of one mixture, (S, ...).
         other_mean, other_scale: of the other mixture, (T, ...).
 
-    >>> one = np.ones((1, 1))
-    >>> round(normal_mixture_distance(0 * one, one, 0 * one, 2 * one).item(), 3)  # sqrt(2 / pi)
+    >>> unit = np.ones((1, 1))
+    >>> round(normal_mixture_distance(0 * unit, unit, 0 * unit, 2 * unit).item(), 3)  # sqrt(2 / pi)
     0.798
     """
     return _by_targets(_difference_at, FEWEST_OF_DISTANCES, (mean, scale), (other_mean, other_scale))
@@ -155,47 +184,54 @@ def _by_targets(integrand: Callable[..., Any], fewest: int, *mixtures: tuple[np.
     low = np.min([(mean - REACH * scale).min(axis=0) for mean, scale in moved], axis=0)
     high = np.max([(mean + REACH * scale).max(axis=0) for mean, scale in moved], axis=0)
     narrowest = np.min([scale.min(axis=0) for _, scale in moved], axis=0)
-    wanted = np.maximum(2 * (high - low) / narrowest, fewest)
-    counts = np.minimum(2 ** np.ceil(np.log2(wanted)).astype(int), 2 * MOST)
+    points = np.maximum(2 * (high - low) / narrowest, fewest)
+    counts = np.minimum(2 ** np.ceil(np.log2(points)).astype(int), 2 * MOST)
     result = np.empty(centre.size)
     for count in np.unique(counts):
         chosen = np.flatnonzero(counts == count)
         padded = chosen[np.arange(2 ** int(np.ceil(np.log2(len(chosen))))) % len(chosen)]  # few sizes to compile for
-        chosen_ones = [tuple(jnp.asarray(a[:, padded].T, jnp.float32) for a in pair) for pair in moved]
+        chosen_mixtures = [tuple(jnp.asarray(a[:, padded].T, jnp.float32) for a in pair) for pair in moved]
         ends = (jnp.asarray(a[padded], jnp.float32) for a in (low, high))
-        points = 0 if count > MOST else int(count)
-        result[chosen] = np.asarray(_integrals(integrand, points, chosen_ones, *ends))[: len(chosen)]
+        grid = 0 if count > MOST else int(count)
+        result[chosen] = np.asarray(_integrals(integrand, grid, chosen_mixtures, *ends))[: len(chosen)]
     return result.reshape(shape).astype(np.float32)
 
 
-def _entropy_at(mixtures: Any, places: jax.Array) -> jax.Array:
+def _entropy_at(mixtures: Sequence[NormalMixture], values: jax.Array) -> jax.Array:
     ((mean, scale),) = mixtures
-    log_density = logsumexp(norm.logpdf(places[:, None], mean, scale), axis=1) - np.log(mean.size)
+    log_density = logsumexp(norm.logpdf(values[:, None], mean, scale), axis=1) - np.log(mean.size)
     return -jnp.exp(log_density) * log_density
 
 
-def _difference_at(mixtures: Any, places: jax.Array) -> jax.Array:
-    one, other = (ndtr((places[:, None] - mean) / scale).mean(axis=1) for mean, scale in mixtures)
-    return jnp.abs(one - other)
+def _difference_at(mixtures: Sequence[NormalMixture], values: jax.Array) -> jax.Array:
+    ours, theirs = (ndtr((values[:, None] - mean) / scale).mean(axis=1) for mean, scale in mixtures)
+    return jnp.abs(ours - theirs)
 
 
 @partial(jax.jit, static_argnames=("integrand", "points"))
-def _integrals(integrand: Any, points: int, mixtures: Any, low: jax.Array, high: jax.Array) -> jax.Array:
-    """The integral of every target, in the first axis; `points` is 0 for the components' own grids."""
+def _integrals(
+    integrand: Callable[..., jax.Array],
+    points: int,
+    mixtures: Sequence[NormalMixture],
+    low: jax.Array,
+    high: jax.Array,
+) -> jax.Array:
+    """The integral of every target, in the first axis; if `points` is 0, over the grids of all components."""
 
-    def of_target(target: Any) -> jax.Array:
-        own, low, high = target
-        places = low + (high - low) * jnp.arange(points) / (points - 1) if points else _own_grids(own)
-        values = jax.lax.map(partial(integrand, own), places.reshape(-1, BLOCK)).reshape(-1)
-        return jnp.trapezoid(values, places)
+    def integral(target: tuple[Sequence[NormalMixture], jax.Array, jax.Array]) -> jax.Array:
+        target_mixtures, low, high = target
+        values = low + (high - low) * jnp.arange(points) / (points - 1) if points else _grids(target_mixtures)
+        integrands = jax.lax.map(partial(integrand, target_mixtures), values.reshape(-1, BLOCK)).reshape(-1)
+        return jnp.trapezoid(integrands, values)
 
     together = fitting(DENSITY_VALUES, BLOCK * sum(mean.shape[1] for mean, _ in mixtures))
-    return jax.lax.map(of_target, (mixtures, low, high), batch_size=together)
+    return jax.lax.map(integral, (mixtures, low, high), batch_size=together)
 
 
-def _own_grids(mixtures: Any) -> jax.Array:
-    steps = np.arange(-REACH, REACH + OWN_STEP / 2, OWN_STEP)
-    places = jnp.sort(
+def _grids(mixtures: Sequence[NormalMixture]) -> jax.Array:
+    """The union of a grid for every component, in order."""
+    steps = np.arange(-REACH, REACH + GRID_STEP / 2, GRID_STEP)
+    values = jnp.sort(
         jnp.concatenate([(mean[:, None] + scale[:, None] * steps).reshape(-1) for mean, scale in mixtures])
     )
-    return jnp.pad(places, (0, -len(places) % BLOCK), mode="edge")
+    return jnp.pad(values, (0, -len(values) % BLOCK), mode="edge")

@@ -1,6 +1,6 @@
-"""Predictions of numbers: a mixture of one distribution per draw.
+"""Predictions of numbers, real or counted: an equally weighted mixture of one distribution per draw.
 
-Predictions of counts: a mixture of one distribution over 0, 1, 2, ... per draw.
+p(y | x, D) ~ 1/S sum_s p(y | x, w_s)       mean, quantiles, entropies and distances are those of the mixture
 """
 
 from abc import abstractmethod
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax.scipy.special import xlogy
+from numpy.typing import ArrayLike
 from scipy.special import entr
 
 from posteriax._internal.checks import check_count
 from posteriax._internal.memory import DENSITY_VALUES, fitting
-from posteriax.likelihoods.mixtures import LEVEL_WEIGHTS, LEVELS, check_levels, each_entropy, mixture_quantiles
+from posteriax.likelihoods.mixtures import LEVEL_WEIGHTS, LEVELS, check_levels, draw_entropies, mixture_quantiles
 from posteriax.likelihoods.predictive import (
     Predictive,
     Reduced,
@@ -28,7 +30,12 @@ from posteriax.likelihoods.predictive import (
 )
 
 if TYPE_CHECKING:
+    from posteriax.likelihoods.likelihood import LikelihoodLatents
     from posteriax.likelihoods.numbers import NumberLikelihood
+
+
+DEVIATIONS = 12  # standard deviations above a mean; larger counts have negligible probability
+LONGEST_TABLE = 2**14  # counts; larger ones are treated as real numbers
 
 
 class NumberSums(NamedTuple):
@@ -43,6 +50,12 @@ class NumberSums(NamedTuple):
     squares: Any  # sum_s (mu_s - mean)^2
     variance: Any  # mean_s sigma_s^2
 
+    @classmethod
+    def from_draw(cls, distribution: dist.Distribution) -> "NumberSums":
+        """The sums of a single draw, with this distribution of the targets."""
+        mean = distribution.mean
+        return cls(jnp.ones(()), mean, jnp.zeros_like(mean), jnp.broadcast_to(distribution.variance, mean.shape))
+
     def join(self, other: "NumberSums") -> "NumberSums":
         """The sums over both sets of draws."""
         count = self.count + other.count
@@ -53,12 +66,6 @@ class NumberSums(NamedTuple):
             self.squares + other.squares + self.count * share * jnp.square(difference),
             self.variance + share * (other.variance - self.variance),
         )
-
-
-def sum_numbers(distribution: Any) -> NumberSums:
-    """The sums of one draw."""
-    mean = distribution.mean
-    return NumberSums(jnp.ones(()), mean, jnp.zeros_like(mean), jnp.broadcast_to(distribution.variance, mean.shape))
 
 
 class PredictsNumbers(Predictive):
@@ -72,11 +79,11 @@ class PredictsNumbers(Predictive):
     def shape_of_outputs(self) -> tuple[int, ...]:
         """The shape of one draw's outputs, (N, ...)."""
 
-    def check(self, y: Any) -> np.ndarray:
+    def check(self, y: ArrayLike) -> np.ndarray:
         """The targets as the likelihood takes them, checked against the predictions."""
         return check_against(self.likelihood, self.shape_of_outputs(), y)
 
-    def targets(self, y: Any) -> np.ndarray:
+    def targets(self, y: ArrayLike) -> np.ndarray:
         """The targets as they were given, in float64 and the shape of `mean`, checked against the predictions."""
         return np.asarray(y, np.float64).reshape(self.check(y).shape)
 
@@ -97,8 +104,8 @@ class NumberPredictive(PredictsNumbers):
         outputs: the network's outputs for every draw, (S, N, ...).
         latents: the likelihood's own latent variables for every draw.
 
-    >>> import posteriax as px
-    >>> predictive = px.NumberPredictive(px.StudentT(df=4.0, scale=1.0), np.zeros((5, 4, 1), np.float32), {})
+    >>> from posteriax.likelihoods import NumberPredictive, StudentT
+    >>> predictive = NumberPredictive(StudentT(df=4.0, scale=1.0), np.zeros((5, 4, 1), np.float32), {})
     >>> predictive.std[0].round(3).item(), predictive.quantile(0.95)[0].round(3).item()
     (1.41..., 2.13...)
     """
@@ -110,10 +117,10 @@ class NumberPredictive(PredictsNumbers):
     @cached_property
     def standard_moments(self) -> tuple[jax.Array, jax.Array]:
         """Mean and standard deviation of y under every draw, (S, N, D), in the network's units."""
-        return self._each(_mean_and_std)
+        return self._map_distributions(_mean_and_std)
 
     @property
-    def moments_per_draw(self) -> tuple[Any, Any]:
+    def moments_per_draw(self) -> tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]:
         """Mean and standard deviation of y under every draw, (S, N, D)."""
         mean, scale = self.standard_moments
         units = self.likelihood.units
@@ -122,8 +129,9 @@ class NumberPredictive(PredictsNumbers):
     @property
     def mean(self) -> np.ndarray:
         """E[y | x, D], (N, D)."""
-        each = np.asarray(self.standard_moments[0])
-        return self.likelihood.units.restore(each.mean(axis=0, dtype=np.float64).astype(each.dtype))
+        draw_means = np.asarray(self.standard_moments[0])
+        mean = draw_means.mean(axis=0, dtype=np.float64).astype(draw_means.dtype)
+        return self.likelihood.units.restore(mean)
 
     @property
     def std(self) -> np.ndarray:
@@ -136,15 +144,15 @@ class NumberPredictive(PredictsNumbers):
         variance = np.square(scale).mean(axis=0, dtype=np.float64) + mean.var(axis=0, dtype=np.float64)
         return self.likelihood.units.restore_spread(np.sqrt(variance).astype(mean.dtype))
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """Quantiles of y, (len(q), N, D), or (N, D) for one q: of the exact mixture, found by bisection."""
         levels = check_levels(q)
-        found = np.asarray(self._standard_quantiles(levels.reshape(-1)))
-        return self.likelihood.units.restore(found.reshape(*levels.shape, *found.shape[1:]))
+        quantiles = np.asarray(self._standard_quantiles(levels.reshape(-1)))
+        return self.likelihood.units.restore(quantiles.reshape(*levels.shape, *quantiles.shape[1:]))
 
-    def cdf(self, y: Any) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> np.ndarray:
         """The probability of a target up to y, (N, D): uniform on 0 to 1 if the predictions are calibrated."""
-        return np.asarray(self._each(_cdf, self.check(y))).mean(axis=0)
+        return np.asarray(self._map_distributions(_cdf, self.check(y))).mean(axis=0)
 
     def entropy(self) -> np.ndarray:
         """Differential entropy of each target's mixture over all draws, in nats, (N, D).
@@ -162,8 +170,8 @@ class NumberPredictive(PredictsNumbers):
 
         If an example has several targets, each by itself, as for :meth:`entropy`.
         """
-        own = np.mean(each_entropy(self.likelihood, self.latents, jnp.asarray(self.outputs)), axis=0)
-        return np.maximum(self.entropy() - self.likelihood.units.log_scale - own, 0.0)
+        noise = np.mean(draw_entropies(self.likelihood, self.latents, jnp.asarray(self.outputs)), axis=0)
+        return np.maximum(self.entropy() - self.likelihood.units.log_scale - noise, 0.0)
 
     def distance(self, other: "NumberPredictive") -> np.ndarray:
         """1-Wasserstein distance of every target's mixture from another prediction's, in the target's units, (N, D).
@@ -172,7 +180,7 @@ class NumberPredictive(PredictsNumbers):
         """
         return np.tensordot(LEVEL_WEIGHTS, np.abs(self.quantile(LEVELS) - other.quantile(LEVELS)), 1)
 
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
         return np.asarray(_log_prob(self.likelihood, self.latents, self.outputs, self.check(y)))
 
@@ -188,73 +196,13 @@ class NumberPredictive(PredictsNumbers):
     def shape_of_outputs(self) -> tuple[int, ...]:
         return self.outputs.shape[1:]
 
-    def _standard_quantiles(self, levels: Any) -> jax.Array:
+    def _standard_quantiles(self, levels: np.ndarray) -> jax.Array:
         """(levels, N, D), in the network's units."""
         return mixture_quantiles(self.likelihood, self.latents, jnp.asarray(self.outputs), jnp.asarray(levels))
 
-    def _each(self, function: Callable[..., Any], *given: Any) -> Any:
-        """A function of every draw's distribution, and of what is given besides. One of a module: it is compiled."""
-        return _of_each(self.likelihood, function, self.latents, self.outputs, *given)
-
-
-class ReducedNumberPredictive(Reduced, PredictsNumbers):
-    """Predictions of numbers for which only mean and variance were kept."""
-
-    scores: ClassVar[tuple[str, ...]] = ("rmse",)  # the others need every draw
-
-    @property
-    def mean(self) -> np.ndarray:
-        """E[y | x, D], (N, D)."""
-        return self.likelihood.units.restore(self.sums.mean)
-
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
-
-        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
-        """
-        return self.likelihood.units.restore_spread(np.sqrt(self.sums.variance + self.sums.squares / self.sums.count))
-
-    def entropy(self) -> np.ndarray:
-        raise needs_draws("entropy")
-
-    def mutual_information(self) -> np.ndarray:
-        raise needs_draws("mutual_information")
-
-    def log_prob(self, y: Any) -> np.ndarray:
-        raise needs_draws("log_prob")
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _of_each(likelihood: Any, function: Callable[..., Any], latents: Any, outputs: jax.Array, *given: Any) -> Any:
-    return jax.vmap(lambda u, o: function(likelihood.distribution(u, o), *given))(latents, outputs)
-
-
-def _mean_and_std(distribution: Any) -> tuple[jax.Array, jax.Array]:
-    return distribution.mean, jnp.sqrt(jnp.broadcast_to(distribution.variance, distribution.mean.shape))
-
-
-def _cdf(distribution: Any, y: jax.Array) -> jax.Array:
-    return distribution.cdf(y)
-
-
-@partial(jax.jit, static_argnums=0)
-def _log_prob(likelihood: Any, latents: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
-    return log_mean(jax.vmap(lambda u, o: likelihood.log_prob(u, o, y))(latents, outputs))
-
-
-@partial(jax.jit, static_argnums=0)
-def _log_density_at(likelihood: Any, latents: Any, outputs: jax.Array, places: jax.Array) -> jax.Array:
-    """The log density of the mixture at the places in the first axis."""
-
-    def at(y: jax.Array) -> jax.Array:
-        return log_mean(jax.vmap(lambda u, o: likelihood.distribution(u, o).log_prob(y))(latents, outputs))
-
-    return jax.lax.map(at, places)
-
-
-DEVIATIONS = 12  # standard deviations above a mean; larger counts have negligible probability
-LONGEST_TABLE = 2**14  # counts; larger ones are treated as real numbers
+    def _map_distributions(self, function: Callable[..., Any], *arguments: np.ndarray) -> Any:
+        """function(distribution, *arguments) for every draw. A function of a module, not a closure: it is compiled."""
+        return _map_distributions(self.likelihood, function, self.latents, self.outputs, *arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,8 +214,8 @@ class CountPredictive(NumberPredictive):
         outputs: the network's outputs for every draw, (S, N, ...).
         latents: the likelihood's own latent variables for every draw.
 
-    >>> import posteriax as px
-    >>> predictive = px.CountPredictive(px.Poisson(), np.log(np.full((1, 1, 1), 2.0, np.float32)), {})
+    >>> from posteriax.likelihoods import CountPredictive, Poisson
+    >>> predictive = CountPredictive(Poisson(), np.log(np.full((1, 1, 1), 2.0, np.float32)), {})
     >>> predictive.pmf(3)[0, 0].round(3).tolist(), predictive.quantile(0.9).item()
     ([0.135, 0.271, 0.271, 0.18], 4.0)
     """
@@ -279,15 +227,14 @@ class CountPredictive(NumberPredictive):
         tables = self._tables(check_count("largest", largest) + 1)
         return np.concatenate([np.moveaxis(probs, 0, -1) for probs, _ in tables])
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """Quantiles of y, (len(q), N, D), or (N, D) for one q: the smallest counts whose cdf reaches q."""
         levels = check_levels(q)
         if self._counts > LONGEST_TABLE:
             return np.round(super().quantile(q)).astype(np.float64)
-        found = np.concatenate(
-            [_smallest(probs, levels.reshape(-1)) for probs, _ in self._tables(self._counts)], axis=1
-        )
-        return found.reshape(*levels.shape, *found.shape[1:]).astype(np.float64)
+        tables = self._tables(self._counts)
+        quantiles = np.concatenate([_smallest_counts(probs, levels.reshape(-1)) for probs, _ in tables], axis=1)
+        return quantiles.reshape(*levels.shape, *quantiles.shape[1:]).astype(np.float64)
 
     def entropy(self) -> np.ndarray:
         """Entropy of each target's mixture over all draws, in nats, (N, D)."""
@@ -300,7 +247,7 @@ class CountPredictive(NumberPredictive):
         if self._counts > LONGEST_TABLE:
             return super().mutual_information()
         tables = self._tables(self._counts)
-        return np.concatenate([np.maximum((entr(probs) - own).sum(axis=0), 0.0) for probs, own in tables])
+        return np.concatenate([np.maximum((entr(probs) - noise).sum(axis=0), 0.0) for probs, noise in tables])
 
     def distance(self, other: NumberPredictive) -> np.ndarray:
         """1-Wasserstein distance of every target's mixture from another prediction's, (N, D): sum_k |F(k) - F'(k)|."""
@@ -330,14 +277,83 @@ class CountPredictive(NumberPredictive):
             yield probs, entropies
 
 
-def _smallest(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
+class ReducedNumberPredictive(Reduced, PredictsNumbers):
+    """Predictions of numbers for which only mean and variance were kept."""
+
+    scores: ClassVar[tuple[str, ...]] = ("rmse",)  # the others need every draw
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y | x, D], (N, D)."""
+        return self.likelihood.units.restore(self.sums.mean)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of y, (N, D): noise and disagreement of the draws together.
+
+        Var[y] = mean_s sigma_s^2 + Var_s[mu_s]
+        """
+        return self.likelihood.units.restore_spread(np.sqrt(self.sums.variance + self.sums.squares / self.sums.count))
+
+    def entropy(self) -> np.ndarray:
+        raise needs_draws("entropy")
+
+    def mutual_information(self) -> np.ndarray:
+        raise needs_draws("mutual_information")
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        raise needs_draws("log_prob")
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _map_distributions(
+    likelihood: "NumberLikelihood",
+    function: Callable[..., Any],
+    latents: "LikelihoodLatents",
+    outputs: jax.Array,
+    *arguments: jax.Array,
+) -> Any:
+    return jax.vmap(lambda u, o: function(likelihood.distribution(u, o), *arguments))(latents, outputs)
+
+
+def _mean_and_std(distribution: dist.Distribution) -> tuple[jax.Array, jax.Array]:
+    return distribution.mean, jnp.sqrt(jnp.broadcast_to(distribution.variance, distribution.mean.shape))
+
+
+def _cdf(distribution: dist.Distribution, y: jax.Array) -> jax.Array:
+    return distribution.cdf(y)
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_prob(
+    likelihood: "NumberLikelihood", latents: "LikelihoodLatents", outputs: jax.Array, y: jax.Array
+) -> jax.Array:
+    return log_mean(jax.vmap(lambda u, o: likelihood.log_prob(u, o, y))(latents, outputs))
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_density_at(
+    likelihood: "NumberLikelihood", latents: "LikelihoodLatents", outputs: jax.Array, values: jax.Array
+) -> jax.Array:
+    """The log density of the mixture at values (values, N, D)."""
+
+    def at(y: jax.Array) -> jax.Array:
+        return log_mean(jax.vmap(lambda u, o: likelihood.distribution(u, o).log_prob(y))(latents, outputs))
+
+    return jax.lax.map(at, values)
+
+
+def _smallest_counts(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """For every level, the smallest count whose distribution function reaches it, (levels, rows, D)."""
     below = probs.cumsum(axis=0)  # (counts, rows, D)
     below /= below[-1]  # float32 sums to 1 only nearly, and a level above the sum would be the end of the table
     return np.stack([(below < level - 1e-7).sum(axis=0) for level in levels])  # float32 was rounded
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _tabulate(likelihood: Any, counts: int, latents: Any, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _tabulate(
+    likelihood: "NumberLikelihood", counts: int, latents: "LikelihoodLatents", outputs: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     def at(count: jax.Array) -> tuple[jax.Array, jax.Array]:
         probs = jax.vmap(lambda u, o: jnp.exp(likelihood.distribution(u, o).log_prob(count)))(latents, outputs)
         return probs.mean(axis=0), -xlogy(probs, probs).mean(axis=0)

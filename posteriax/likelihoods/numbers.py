@@ -1,36 +1,27 @@
-"""The units of a target.
+"""Likelihoods of numbers, real or counted: one NumPyro distribution for every target, in the target's own units.
 
-Likelihoods of numbers, real or counted: one NumPyro distribution for every target.
-
-Targets in their own units, for a network that was trained on standardised targets.
+Networks are best trained on standardised targets. :class:`InUnits` then restores the units in predictions and
+densities, in float64.
 """
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
 
-from posteriax._internal.checks import check_positive
 from posteriax._internal.settings import from_plain, to_plain
-from posteriax.likelihoods.likelihood import (
-    Likelihood,
-    LikelihoodLatents,
-    at_least_float32,
-    check_shape,
-    sum_per_example,
-)
+from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents, check_shape, sum_per_example
 from posteriax.likelihoods.number_predictive import (
     CountPredictive,
     NumberPredictive,
     NumberSums,
     ReducedNumberPredictive,
-    sum_numbers,
 )
 
 
@@ -55,16 +46,16 @@ class TargetUnits:
     def log_scale(self) -> float:
         return math.log(self.scale)
 
-    def restore(self, values: Any) -> np.ndarray:
+    def restore(self, values: ArrayLike) -> np.ndarray:
         """Values in the target's units."""
         return np.asarray(values) if self.are_standard else self.offset + self.scale * np.asarray(values, np.float64)
 
-    def restore_spread(self, values: Any) -> np.ndarray:
+    def restore_spread(self, values: ArrayLike) -> np.ndarray:
         """Differences, standard deviations or distances in the target's units."""
         return np.asarray(values) if self.are_standard else self.scale * np.asarray(values, np.float64)
 
-    def standardise(self, y: Any) -> np.ndarray:
-        """Targets as the network was trained on them."""
+    def standardise(self, y: ArrayLike) -> np.ndarray:
+        """Targets as the network was trained on them, in float64."""
         return (np.asarray(y, np.float64) - self.offset) / self.scale
 
 
@@ -113,7 +104,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
         return (CountPredictive if discrete else NumberPredictive)(self, outputs, latents)
 
     def sums(self, latents: LikelihoodLatents, outputs: jax.Array) -> NumberSums:
-        return sum_numbers(self.distribution(latents, outputs))
+        return NumberSums.from_draw(self.distribution(latents, outputs))
 
     def reduced_predictive(self, sums: NumberSums, output_shape: tuple[int, ...]) -> ReducedNumberPredictive:
         return ReducedNumberPredictive(self, sums, output_shape)
@@ -125,7 +116,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
         support = type(distribution).support
         if support is None or isinstance(support, property):  # it depends on the parameters
             return
-        # or next to it: of an open interval, such as an exponential's, the ends are allowed too
+        # the ends of an open interval, such as an exponential's, are allowed: next to them is inside
         near = [targets, *(np.nextafter(targets, targets.dtype.type(end)) for end in (-np.inf, np.inf))]
         outside = targets[~np.any([np.asarray(support(value)) for value in near], axis=0)]
         if outside.size:
@@ -133,69 +124,6 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
                 f"y has the value {outside[0]:g}, but {type(self).__name__} gives it a {type(distribution).__name__} "
                 f"distribution, whose support is {support}"
             )
-
-
-Scale = float | Literal["learned", "predicted"]
-ScalePrior = tuple[float, float]  # of a learned scale: its median, and the standard deviation of its logarithm
-
-# of the logarithm of a learned scale, around that of the targets' standard deviation: 95 % of the prior lies within a
-# factor of 360, and a noise of a thousandth of the targets' scale costs 2.7 nats, less than a few examples tell
-WIDTH_OF_LEARNED_SCALE = 3.0
-
-
-def check_scale(scale: Scale) -> None:
-    if not isinstance(scale, str):
-        check_positive("scale", scale)
-    elif scale not in ("learned", "predicted"):
-        raise ValueError(f'scale must be a positive number, "learned" or "predicted", got {scale!r}')
-
-
-def checked_scale_prior(scale: Scale, scale_prior: Any) -> ScalePrior | None:
-    """The prior of a learned scale as a pair of numbers; None if it was not given."""
-    if scale_prior is None:
-        return None
-    if scale != "learned":
-        raise ValueError(f'scale_prior is the prior of a scale that is "learned", but scale={scale!r}')
-    if not isinstance(scale_prior, Sequence) or len(scale_prior) != 2:
-        raise ValueError(
-            f"scale_prior must be a pair, the median of the scale and the standard deviation of its logarithm, such as "
-            f"(0.5, 1.0); got {scale_prior!r}"
-        )
-    median, width = scale_prior
-    check_positive("the median of scale_prior", median)
-    check_positive("the width of scale_prior", width)
-    return float(median), float(width)
-
-
-def prior_of_log_scale(scale_prior: ScalePrior | None) -> dist.Normal:
-    """log sigma ~ N(log median, width^2), around 1 as long as the scale of the targets is not known."""
-    median, width = scale_prior or (1.0, WIDTH_OF_LEARNED_SCALE)
-    return dist.Normal(math.log(median), width)
-
-
-def with_stored_prior(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings from a file. In the first ones the prior was N(0, 1), and not stored."""
-    before = {"scale_prior": (1.0, 1.0)} if settings.get("scale") == "learned" else {}
-    return before | settings
-
-
-def check_two_outputs(name: str, shape: tuple[int, ...]) -> None:
-    """Raise unless the network has two outputs per target, as needed to predict the scale."""
-    if len(shape) < 2 or shape[-1] % 2:
-        raise ValueError(
-            f'{name}(scale="predicted") needs two outputs per target (mean and scale), but the network has outputs of '
-            f"shape {shape[1:]} per example"
-        )
-
-
-def location_and_scale(scale: Scale, latents: LikelihoodLatents, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Location and scale of the noise, both in the shape of the targets."""
-    outputs = at_least_float32(outputs)
-    if scale == "predicted":
-        location, raw = jnp.split(outputs, 2, axis=-1)
-        return location, jax.nn.softplus(raw) + 1e-6  # a floor: an exact zero would make the density infinite
-    value: Any = jnp.exp(latents["log_scale"]) if scale == "learned" else scale
-    return outputs, jnp.broadcast_to(value, outputs.shape)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +70,7 @@ class _AccuratePoisson(dist.Poisson):
         self.log_rate = outputs + math.log(base_rate)
         super().__init__(base_rate * jnp.exp(outputs))
 
-    def log_prob(self, value: Any) -> jax.Array:
+    def log_prob(self, value: jax.Array) -> jax.Array:
         """log p(y) = -D(y) - log(2 pi y) / 2 - (1 / (12 y) - ...), the saddle-point form of Loader (2000)."""
         y = jnp.asarray(value, self.rate.dtype)
         many = jnp.where(y < FEW, FEW, y)  # where there are few, the other branch is taken
@@ -80,7 +79,7 @@ class _AccuratePoisson(dist.Poisson):
         direct = y * self.log_rate - self.rate - gammaln(y + 1.0)
         return jnp.where(y < FEW, direct, saddle_point)
 
-    def cdf(self, value: Any) -> jax.Array:
+    def cdf(self, value: jax.Array) -> jax.Array:
         """P(Y <= y) = Q(y + 1, r), the incomplete gamma function: by Temme's (1979) uniform expansion for large y.
 
         Q(a, r) = erfc(eta sqrt(a / 2)) / 2 + exp(-D(a)) / sqrt(2 pi a) (c_0(eta) + c_1(eta) / a + ...)

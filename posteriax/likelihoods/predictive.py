@@ -1,4 +1,10 @@
-"""What all predictions have in common."""
+"""The contract of a predictive: a posterior's predictions for new inputs, draw by draw, and what is derived from them.
+
+    p(y | x, D) ~ 1/S sum_s p(y | x, w_s)
+
+The outputs of every draw are kept, so that disagreement between draws can be told from noise; or, where that would need
+too much memory, only sums over the draws.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -8,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_targets
 
@@ -45,7 +52,7 @@ class Predictive(ABC):
         """A standard deviation of the same shape."""
 
     @abstractmethod
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """Quantiles, (len(q), ...), or of the shape of `mean` for one q."""
 
     @abstractmethod
@@ -57,14 +64,14 @@ class Predictive(ABC):
         """Between target and weights, in nats: the part of the entropy that more data could remove."""
 
     @abstractmethod
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""
 
     @abstractmethod
-    def check(self, y: Any) -> np.ndarray:
+    def check(self, y: ArrayLike) -> np.ndarray:
         """The targets as the likelihood takes them, checked against the predictions."""
 
-    def targets(self, y: Any) -> np.ndarray:
+    def targets(self, y: ArrayLike) -> np.ndarray:
         """The targets in the units and the shape of `mean`, in float64."""
         return np.asarray(self.check(y), np.float64)
 
@@ -81,7 +88,7 @@ class Predictive(ABC):
         return self.per_draw()
 
     def point(self) -> np.ndarray:
-        """One answer for every target: the mean, or the most probable class."""
+        """The single best answer for every target: the mean, or the most probable class."""
         return self.mean
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +116,7 @@ class Reduced(Predictive):
     def shape_of_outputs(self) -> tuple[int, ...]:
         return self.output_shape
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         raise needs_draws("quantile")
 
     def per_draw(self) -> np.ndarray:
@@ -120,11 +127,12 @@ def needs_draws(what: str) -> ValueError:
     return ValueError(f"{what} needs the outputs of every draw: predict with reduce=False")
 
 
-def check_against(likelihood: "Likelihood", shape: tuple[int, ...], y: Any) -> np.ndarray:
-    y = check_targets(y)
-    if y.ndim == 0 or y.shape[0] != shape[0]:
-        raise ValueError(f"y has shape {y.shape}, but there are predictions for {shape[0]} examples")
-    return likelihood.check(jax.ShapeDtypeStruct(shape, jnp.float32), y)
+def check_against(likelihood: "Likelihood", shape: tuple[int, ...], y: ArrayLike) -> np.ndarray:
+    """The targets, checked against predictions whose outputs have this shape for one draw, (N, ...)."""
+    targets = check_targets(y)
+    if targets.ndim == 0 or targets.shape[0] != shape[0]:
+        raise ValueError(f"y has shape {targets.shape}, but there are predictions for {shape[0]} examples")
+    return likelihood.check(jax.ShapeDtypeStruct(shape, jnp.float32), targets)
 
 
 def mean_per_example(values: np.ndarray) -> np.ndarray:

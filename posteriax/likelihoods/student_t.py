@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,18 +11,17 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 
 from posteriax.likelihoods.likelihood import LikelihoodLatents
-from posteriax.likelihoods.numbers import (
+from posteriax.likelihoods.noise_scale import (
     WIDTH_OF_LEARNED_SCALE,
-    NumberLikelihood,
     Scale,
     ScalePrior,
     check_scale,
+    check_scale_prior,
     check_two_outputs,
-    checked_scale_prior,
     location_and_scale,
-    prior_of_log_scale,
-    with_stored_prior,
+    log_scale_prior,
 )
+from posteriax.likelihoods.numbers import NumberLikelihood
 
 SMALLEST_LEARNED_DF = 2.0  # above it the variance is finite
 MANY_DF = 10.0  # from here on a series gives the normalising constant, to 2e-8
@@ -56,13 +55,13 @@ class StudentT(NumberLikelihood):
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
-        object.__setattr__(self, "scale_prior", checked_scale_prior(self.scale, self.scale_prior))
+        object.__setattr__(self, "scale_prior", check_scale_prior(self.scale, self.scale_prior))
         if self.df != "learned" and not (isinstance(self.df, int | float | np.number) and 1 < self.df < math.inf):
             raise ValueError(f'df must be a number above 1 or "learned", got {self.df!r}')
 
     def priors(self) -> dict[str, dist.Distribution]:
         df: dict[str, Any] = {"log_df": dist.Normal(math.log(8.0), 1.0)} if self.df == "learned" else {}
-        return df | ({"log_scale": prior_of_log_scale(self.scale_prior)} if self.scale == "learned" else {})
+        return df | ({"log_scale": log_scale_prior(self.scale_prior)} if self.scale == "learned" else {})
 
     @property
     def needs_target_scale(self) -> bool:
@@ -70,10 +69,6 @@ class StudentT(NumberLikelihood):
 
     def for_target_scale(self, scale: float) -> "StudentT":
         return replace(self, scale_prior=(scale, WIDTH_OF_LEARNED_SCALE)) if self.needs_target_scale else self
-
-    @classmethod
-    def from_settings(cls, **settings: Any) -> Self:
-        return cls(**with_stored_prior(settings))
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         if self.scale == "predicted":
@@ -92,17 +87,17 @@ class _TabulatedStudentT(dist.StudentT):
     Its density has a difference of two log-gamma functions, each of size df log df: off by 2 % at df = 1e5.
     """
 
-    pytree_data_fields = ("_beyond",)
+    pytree_data_fields = ("_table",)
 
-    def __init__(self, df: Any, loc: jax.Array, scale: jax.Array):
+    def __init__(self, df: float | jax.Array, loc: jax.Array, scale: jax.Array):
         super().__init__(df, loc, scale)
         # an even grid in asinh reaches far tails: x = sinh(u), dx = cosh(u) du
         u = jnp.linspace(0.0, FARTHEST, TABLE, dtype=loc.dtype)
         density = jnp.exp(-(df + 1) / 2 * jnp.log1p(jnp.square(jnp.sinh(u)) / df)) * jnp.cosh(u)
-        beyond = jnp.concatenate([jnp.zeros(1, u.dtype), jnp.cumsum(density[1:] + density[:-1])])
-        self._beyond = beyond / (2 * beyond[-1])  # the probability between 0 and x: from 0 to 1/2
+        table = jnp.concatenate([jnp.zeros(1, u.dtype), jnp.cumsum(density[1:] + density[:-1])])
+        self._table = table / (2 * table[-1])  # the probability between 0 and x: from 0 to 1/2
 
-    def log_prob(self, value: Any) -> jax.Array:
+    def log_prob(self, value: jax.Array) -> jax.Array:
         """log p(y) = c(v) - (v + 1) / 2 log(1 + t^2 / v) - log sigma        t = (y - f) / sigma, v = df
 
         c(v) = log Gamma((v + 1) / 2) - log Gamma(v / 2) - log(pi v) / 2
@@ -115,9 +110,9 @@ class _TabulatedStudentT(dist.StudentT):
         kernel = (v + 1) / 2 * jnp.log1p(jnp.square((value - self.loc) / self.scale) / v)
         return jnp.where(v < MANY_DF, exact, series) - kernel - jnp.log(self.scale)
 
-    def cdf(self, value: Any) -> jax.Array:
+    def cdf(self, value: jax.Array) -> jax.Array:
         standard = (value - self.loc) / self.scale
-        place = jnp.minimum(jnp.arcsinh(jnp.abs(standard)) / FARTHEST, 1.0) * (TABLE - 1)
-        left = jnp.clip(place.astype(jnp.int32), 0, TABLE - 2)
-        found = self._beyond[left] + (place - left) * (self._beyond[left + 1] - self._beyond[left])
-        return 0.5 + jnp.sign(standard) * found
+        position = jnp.minimum(jnp.arcsinh(jnp.abs(standard)) / FARTHEST, 1.0) * (TABLE - 1)
+        left = jnp.clip(position.astype(jnp.int32), 0, TABLE - 2)
+        probability = self._table[left] + (position - left) * (self._table[left + 1] - self._table[left])
+        return 0.5 + jnp.sign(standard) * probability

@@ -75,7 +75,7 @@ class Laplace(Method):
         check_choice("predictive", self.predictive, ("linearised", "draws"))
         if not isinstance(self.mode, Posterior):
             check_choice("mode", self.mode, ("train", "network"))
-        elif not isinstance(self.mode, DrawsPosterior) or jax.tree.leaves(self.mode.draws)[0].shape[1] > 1:
+        elif not isinstance(self.mode, DrawsPosterior) or self.mode.draws_per_chain > 1:
             raise ValueError(f"mode must be a posterior of one point, such as that of px.MAP(), got {self.mode!r}")
 
     @property

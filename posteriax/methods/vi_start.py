@@ -45,7 +45,7 @@ class PosteriorMoments(NamedTuple):
 def moments_of(posterior: Posterior) -> PosteriorMoments:
     """Means and variances of a posterior; within its chains or members, if it has several."""
     if isinstance(posterior, DrawsPosterior):
-        chains, each = jax.tree.leaves(posterior.draws)[0].shape[:2]
+        chains, each = posterior.chains, posterior.draws_per_chain
     else:
         chains = posterior.members * posterior.components if isinstance(posterior, VariationalPosterior) else 1
         each = MOST_DRAWS

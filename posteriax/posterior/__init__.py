@@ -1,20 +1,12 @@
 """Posterior: what a method inferred; how to draw weights from it, predict with it, save and load it."""
 
-from posteriax.likelihoods.predictive import Predictive as Predictive
-from posteriax.likelihoods.predictive import log_mean as log_mean
 from posteriax.posterior.batch_statistics import with_batch_statistics as with_batch_statistics
 from posteriax.posterior.draws import DrawsPosterior as DrawsPosterior
-from posteriax.posterior.draws import blocks_of_draws as blocks_of_draws
-from posteriax.posterior.draws import join_draws as join_draws
-from posteriax.posterior.draws import take_draws as take_draws
 from posteriax.posterior.file import PosteriorFileError as PosteriorFileError
 from posteriax.posterior.file import load as load
-from posteriax.posterior.file import read_bytes as read_bytes
-from posteriax.posterior.file import to_bytes as to_bytes
 from posteriax.posterior.linearisation import LinearisedPosterior as LinearisedPosterior
 from posteriax.posterior.linearisation import linearised as linearised
 from posteriax.posterior.posterior import Posterior as Posterior
-from posteriax.posterior.prediction import outputs_of as outputs_of
 from posteriax.posterior.prediction import plan_program as plan_program
 from posteriax.posterior.trace import Trace as Trace
 from posteriax.posterior.variational import VariationalPosterior as VariationalPosterior

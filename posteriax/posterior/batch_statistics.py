@@ -7,10 +7,11 @@ Predictions then no longer depend on which examples are predicted together. SWAG
 (Maddox et al. 2019).
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +21,11 @@ from posteriax._internal.checks import check_count, check_inputs
 from posteriax.families.arrays.random_array import RandomArray
 from posteriax.networks.adapters.adapted import Statistics
 from posteriax.networks.network import Network, Params
-from posteriax.posterior.posterior import Posterior, WrappedPosterior
-from posteriax.problem import Latents
+from posteriax.posterior.posterior import Posterior, WrappedPosterior, unfixed
+from posteriax.problem import Inputs, Latents
 
 
-def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128) -> Posterior:
+def with_batch_statistics(posterior: Posterior, x: Inputs, *, batch_size: int = 128) -> Posterior:
     """The same posterior for a network with batch normalisation, each draw with statistics measured on `x`.
 
     Args:
@@ -49,8 +50,8 @@ def with_batch_statistics(posterior: Posterior, x: Any, *, batch_size: int = 128
     >>> (x, y), (x_test, _) = px.data.two_moons()
     >>> fitted = px.fit(px.Problem(Net(nnx.Rngs(0)), px.Categorical()), (x, y), px.SWAG(), epochs=4, key=0)
     >>> posterior = px.with_batch_statistics(fitted, x)
-    >>> together, alone = posterior.predict(x_test, draws=5), posterior.predict(x_test[:1], draws=5)
-    >>> bool(abs(together.probs[0] - alone.probs[0]).max() < 1e-5)
+    >>> together, single = posterior.predict(x_test, draws=5), posterior.predict(x_test[:1], draws=5)
+    >>> bool(abs(together.probs[0] - single.probs[0]).max() < 1e-5)
     True
     >>> head = px.Problem(posterior.network, px.Categorical(), fixed="!out")
     >>> head.couples_examples(x)
@@ -86,7 +87,7 @@ class Calibrated(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _WithBatchStatistics(WrappedPosterior):
-    batches: Any  # of training inputs, (batches, examples, ...)
+    batches: Inputs  # for training, (batches, examples, ...)
 
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         drawn = self.weights.draw(key, indices, total)
@@ -95,42 +96,42 @@ class _WithBatchStatistics(WrappedPosterior):
     @property
     def network(self) -> Network:
         """The network with the posterior mean for its weights, and batch statistics measured at these."""
-        own, known = self.weights.problem.network, self.problem.network.batch_statistics
+        known = self.problem.network.batch_statistics
         assert known is not None
-        whole = own if own.fixed is None else own.fixed.whole
-        return replace(whole.normalising_by(known.stored), params=self.mean)
+        net = unfixed(self.weights.problem.network)
+        return replace(net.normalising_by(known.stored), params=self.mean)
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         raise TypeError(
             "a posterior with measured batch statistics is not saved: save the one it was made from, and after px.load "
             "measure again with px.with_batch_statistics"
         )
 
     @cached_property
-    def _measure(self) -> Any:
+    def _measure(self) -> Callable[[Params, Inputs], Statistics]:
         measure = self.problem.network.batch_statistics.measure
         return jax.jit(
             lambda draws, batches: jax.lax.map(lambda params: _average_statistics(measure, params, batches), draws)
         )
 
 
-def _average_statistics(measure: Callable[[Params, Any], Statistics], params: Params, batches: Any) -> Statistics:
-    each = jax.lax.map(lambda x: measure(params, x), batches)
-    return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+def _average_statistics(measure: Callable[[Params, Inputs], Statistics], params: Params, batches: Inputs) -> Statistics:
+    by_batch = jax.lax.map(lambda x: measure(params, x), batches)
+    return jax.tree.map(lambda leaf: leaf.mean(axis=0), by_batch)
 
 
 def _calibrated(net: Network, at_mean: Statistics) -> Network:
-    """The network applied to params with their statistics; params alone use those at the posterior mean."""
+    """The network applied to params with their statistics; params without any use those at the posterior mean."""
     assert net.batch_statistics is not None
     known = net.batch_statistics
 
-    def apply(params: Any, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params | Calibrated, x: Inputs, *, key: jax.Array | None = None) -> jax.Array:
         given = params if isinstance(params, Calibrated) else Calibrated(params, at_mean)
         return known.apply(given.params, given.statistics, x)
 
-    # draws of the whole network come from the original posterior
+    # draws come from the original posterior, which adds the fixed leaves
     return replace(net, apply=apply, batch_statistics=known._replace(stored=at_mean), fixed=None, source=None)
 
 
-def _is_random(leaf: Any) -> bool:
+def _is_random(leaf: object) -> bool:
     return isinstance(leaf, RandomArray)

@@ -1,7 +1,4 @@
-"""A posterior given by draws.
-
-Draws that stay on disk: array-likes over the shards of a checkpoint, read on access.
-"""
+"""A posterior given by draws: in memory or, for large runs with a checkpoint, on disk and read on access."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
 from posteriax._internal.memory import BLOCK_BYTES, IN_MEMORY_BYTES, fitting
 from posteriax._internal.tensor_file import FileArray
@@ -24,15 +22,24 @@ class DrawsPosterior(Posterior):
 
     Args:
         draws: all latents with two leading axes, (chains or members, draws of each): arrays, or for large runs with a
-            checkpoint :class:`~posteriax.posterior.stored_draws.StoredDraws`, which are read from its folder.
+            checkpoint :class:`StoredDraws`, which are read from its folder.
     """
 
     draws: Latents
 
     @property
+    def chains(self) -> int:
+        """How many chains there are, or members of an ensemble."""
+        return jax.tree.leaves(self.draws)[0].shape[0]
+
+    @property
+    def draws_per_chain(self) -> int:
+        """How many draws each chain has: 1 for a point."""
+        return jax.tree.leaves(self.draws)[0].shape[1]
+
+    @property
     def support(self) -> int:
-        chains, each = jax.tree.leaves(self.draws)[0].shape[:2]
-        return chains * each
+        return self.chains * self.draws_per_chain
 
     @property
     def mean(self) -> Params:
@@ -45,11 +52,11 @@ class DrawsPosterior(Posterior):
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         # evenly spaced over chains and along them; repeated evenly if more draws are requested than there are
         chosen = (np.asarray(indices) * self.support) // total if total < self.support else indices % self.support
-        each = jax.tree.leaves(self.draws)[0].shape[1]
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen // each, chosen % each]), self.draws)
+        length = self.draws_per_chain
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen // length, chosen % length]), self.draws)
 
 
-def _mean_of_draws(leaf: Any) -> jax.Array:
+def _mean_of_draws(leaf: "LeafDraws") -> jax.Array:
     total = sum(block.sum(axis=(0, 1), dtype=np.float64) for block in blocks_of_draws(leaf))
     return jnp.asarray(total / (leaf.shape[0] * leaf.shape[1]), leaf.dtype)
 
@@ -92,16 +99,16 @@ class StoredDraws:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        whole = np.empty(self.shape, self.dtype)
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        draws = np.empty(self.shape, self.dtype)
         done = 0
         for block in self.blocks():
-            whole[:, done : done + block.shape[1]] = block
+            draws[:, done : done + block.shape[1]] = block
             done += block.shape[1]
-        return whole if dtype is None else whole.astype(dtype)
+        return draws if dtype is None else draws.astype(dtype)
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        if not isinstance(index, tuple) or len(index) < 2 or any(isinstance(one, slice) for one in index[:2]):
+    def __getitem__(self, index: tuple[Any, ...]) -> np.ndarray:
+        if not isinstance(index, tuple) or len(index) < 2 or any(isinstance(part, slice) for part in index[:2]):
             raise TypeError("draws on disk are indexed by chain and draw, [chains, draws]; np.asarray(...) reads all")
         chains, draws = np.broadcast_arrays(np.asarray(index[0]), np.asarray(index[1]) % self.shape[1])
         taken = np.empty((*draws.shape, *self.shape[2:]), self.dtype)
@@ -111,7 +118,7 @@ class StoredDraws:
         return taken[(..., *index[2:])] if len(index) > 2 else taken
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """All draws in order, a bounded number of bytes at a time: arrays (chains, some draws, ...)."""
+        """All draws in order, a bounded number of bytes at a time: arrays (chains, draws of the block, ...)."""
         step, skip = fitting(BLOCK_BYTES, self.nbytes // max(self.shape[1], 1)), self.skipped
         for part in self.parts:
             for first in range(min(skip, part.shape[0]), part.shape[0], step):
@@ -133,28 +140,33 @@ class StoredDraws:
         raise IndexError(f"draw {draw} is beyond the last one")
 
 
-def blocks_of_draws(leaf: Any) -> Iterator[np.ndarray]:
-    """The draws of a leaf, in memory or on disk, as arrays (chains, some draws, ...)."""
+LeafDraws = jax.Array | np.ndarray | StoredDraws  # (chains, draws, ...)
+DrawsChunk = np.ndarray | FileArray  # (draws, chains, ...)
+
+
+def blocks_of_draws(leaf: LeafDraws) -> Iterator[np.ndarray]:
+    """The draws of a leaf, in memory or on disk, as arrays (chains, draws of the block, ...)."""
     if isinstance(leaf, StoredDraws):
         yield from leaf.blocks()
     else:
         yield np.asarray(leaf)
 
 
-def join_draws(chunks: list[Any], skipped: int = 0) -> Any:
+def join_draws(chunks: Sequence[DrawsChunk], skipped: int = 0) -> LeafDraws:
     """One leaf's draws, (chains, draws, ...), from chunks (draws, chains, ...) in memory or in files.
 
     The first `skipped` draws of each chain are left out.
     """
     size = sum(int(np.prod(chunk.shape, dtype=np.int64)) * chunk.dtype.itemsize for chunk in chunks)
-    if size > IN_MEMORY_BYTES and all(isinstance(chunk, FileArray) for chunk in chunks):
-        return StoredDraws(tuple(chunks), skipped)
+    files = tuple(chunk for chunk in chunks if isinstance(chunk, FileArray))
+    if size > IN_MEMORY_BYTES and len(files) == len(chunks):
+        return StoredDraws(files, skipped)
     arrays = [chunk.read(0, chunk.shape[0]) if isinstance(chunk, FileArray) else chunk for chunk in chunks]
     return np.swapaxes(np.concatenate(arrays)[skipped:], 0, 1)
 
 
-def take_draws(chunks: Sequence[Any], indices: np.ndarray) -> np.ndarray:
-    """Some draws of one leaf, (chains, indices, ...), from chunks (draws, chains, ...) in memory or in files.
+def take_draws(chunks: Sequence[DrawsChunk], indices: np.ndarray) -> np.ndarray:
+    """One leaf's draws at `indices`, (chains, indices, ...), from chunks (draws, chains, ...) in memory or in files.
 
     Args:
         chunks: in order.
@@ -166,9 +178,8 @@ def take_draws(chunks: Sequence[Any], indices: np.ndarray) -> np.ndarray:
     taken, before = [], 0
     for chunk in chunks:
         here = indices[(indices >= before) & (indices < before + chunk.shape[0])] - before
-        if here.size and isinstance(chunk, FileArray):
-            taken.append(chunk.read(here[0], here[-1] + 1)[here - here[0]])
-        elif here.size:
-            taken.append(chunk[here])
+        if here.size:
+            rows = chunk.read(here[0], here[-1] + 1)[here - here[0]] if isinstance(chunk, FileArray) else chunk[here]
+            taken.append(rows)
         before += chunk.shape[0]
     return np.swapaxes(np.concatenate(taken), 0, 1)

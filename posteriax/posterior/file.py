@@ -16,18 +16,22 @@ from posteriax._internal.leaf_paths import leaf_paths
 from posteriax._internal.settings import from_plain, to_plain
 from posteriax._internal.tensor_file import read_tensors, write_tensors
 from posteriax.families.blocks import blocks_of
+from posteriax.families.family import Family, Variational
 from posteriax.networks.fixed_leaves import fix_leaves
 from posteriax.networks.leaf import Axes
 from posteriax.networks.network import Network, couples_examples, network
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.linearisation import LinearisedPosterior, linearised
-from posteriax.posterior.posterior import Posterior
+from posteriax.posterior.posterior import Posterior, unfixed
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.problem import Latents, Problem
+from posteriax.problem import Inputs, Latents, Problem
+
+NetworkLike = Any  # anything that :func:`px.network` takes
+ExampleSpec = Any  # shapes and dtypes of one example: an array, or dicts, tuples and lists of arrays
 
 FORMAT = "posterior file"
-VERSION = 3  # the first with linearised posteriors; 2 is the first with fixed leaves; others are still of version 1
+VERSION = 3
 
 
 class PosteriorFileError(ValueError):
@@ -42,7 +46,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     problem = posterior.problem
     about: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1 if problem.network.fixed is None else 2,
+        "version": VERSION,
         "likelihood": to_plain(problem.likelihood),
         "prior": to_plain(problem.prior),
         "temperature": float(problem.temperature),
@@ -53,7 +57,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
         "compute": problem.network.compute,
     }  # without the run time, so that the same posterior gives the same file
     if is_linearised:
-        about |= {"linearised": True, "version": VERSION}
+        about["linearised"] = True
     if problem.network.fixed is not None:  # the leaves themselves, once
         about["fixed"] = list(problem.network.fixed.patterns)
         arrays |= {f"fixed:{path}": np.asarray(leaf) for path, leaf in problem.network.fixed.values.items()}
@@ -74,7 +78,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     write_tensors(Path(path), about, arrays)
 
 
-def load(path: str | os.PathLike[str], net: Any) -> Posterior:
+def load(path: str | os.PathLike[str], net: NetworkLike) -> Posterior:
     """Read a posterior back for the network it was fitted to.
 
     Args:
@@ -97,13 +101,13 @@ def load(path: str | os.PathLike[str], net: Any) -> Posterior:
     True
     """
     about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
-    own = network(net)  # outside the try: a bad network is the caller's error, not the file's
+    adapted = network(net)  # outside the try: a bad network is the caller's error, not the file's
     try:
         if about["version"] > VERSION:
             raise PosteriorFileError(
                 f"the file has version {about['version']}; this posteriax reads versions up to {VERSION}"
             )
-        return _rebuild(about, arrays, own)
+        return _rebuild(about, arrays, adapted)
     except PosteriorFileError as error:
         raise PosteriorFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -126,31 +130,34 @@ def unpickle(content: bytes, source: bytes) -> Posterior:
     return read_bytes(content, network(obj, **settings))
 
 
-def read_bytes(content: bytes, net: Any) -> Posterior:
+def read_bytes(content: bytes, net: NetworkLike) -> Posterior:
     """A posterior from the content of its file, for the network that it was fitted to."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "posterior").write_bytes(content)
         return load(Path(folder) / "posterior", net)
 
 
-def _axes_to_plain(axes: tuple[Axes | None, ...] | None) -> Any:
+def _axes_to_plain(axes: tuple[Axes | None, ...] | None) -> list[dict[str, Any] | None] | None:
     """The axes of the leaves as read from the program, which priors may depend on."""
-    return axes and [own and asdict(own) for own in axes]
+    return None if axes is None else [None if leaf_axes is None else asdict(leaf_axes) for leaf_axes in axes]
 
 
-def _axes_from_plain(plain: Any, leaves: int) -> tuple[Axes | None, ...] | None:
+def _axes_from_plain(plain: list[dict[str, Any] | None] | None, leaves: int) -> tuple[Axes | None, ...] | None:
     if plain is None or len(plain) != leaves:  # the leaves themselves are compared by name
         return None
     names = ("inputs", "outputs", "positions")
     return tuple(
-        Axes(**{name: tuple(own[name]) for name in names}, lookup=bool(own["lookup"])) if own else None for own in plain
+        Axes(**{name: tuple(leaf_axes[name]) for name in names}, lookup=bool(leaf_axes["lookup"]))
+        if leaf_axes
+        else None
+        for leaf_axes in plain
     )
 
 
-def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> Posterior:
-    net = _with_batch_normalisation(net.computing(about.get("compute")), about, arrays)
+def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Network) -> Posterior:
+    net = _with_batch_normalisation(net.computing(about["compute"]), about, arrays)
     net = fix_leaves(_with_fixed_leaves(net, arrays), about.get("fixed", ()))
-    net = replace(net, axes=_axes_from_plain(about.get("axes"), len(jax.tree.leaves(net.params))))
+    net = replace(net, axes=_axes_from_plain(about["axes"], len(jax.tree.leaves(net.params))))
     problem = Problem(
         net,
         from_plain(about["likelihood"]),
@@ -159,37 +166,43 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Any) -> 
         fixed=about.get("fixed", ()),
     )
     traced = {name.removeprefix("trace:"): a for name, a in arrays.items() if name.startswith("trace:")}
-    trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"], arviz_names=about.get("arviz names", {}))
-    names = problem.leaf_names
-    if about["kind"] not in ("variational", "draws"):
-        raise PosteriorFileError(f"the file holds an unknown kind of posterior, {about['kind']!r}")
+    trace = Trace(traced, tuple(about["notes"]), warmup=about["warmup"], arviz_names=about["arviz names"])
     if about["kind"] == "variational":
-        stored = list(about["families"])
-        _check_names(stored, names)
-        families = {name: from_plain(about["families"][name]) for name in names}
-        blocks = blocks_of(tuple(families.values()), problem.leaf_infos)
-        variational: Any = {
-            block.name: {
-                key.rsplit(":", 1)[1]: a for key, a in arrays.items() if key.rsplit(":", 1)[0] == f"leaf:{block.name}"
-            }
-            for block in blocks
-        }
-        for block in blocks:
-            mean = jax.eval_shape(jax.vmap(block.family.mean), variational[block.name])
-            leaves = jax.tree.leaves(problem.latents)
-            expected = jax.eval_shape(
-                block.join, [leaves[i] if i in block.indices else None for i in range(len(leaves))]
-            )
-            _check_leaf(block.name, mean.shape[1:], mean.dtype, expected)
+        families, variational = _variational_parameters(about["families"], arrays, problem)
         posterior = VariationalPosterior(problem, trace, families, variational)
         return linearised(posterior) if about.get("linearised") else posterior
+    if about["kind"] != "draws":
+        raise PosteriorFileError(f"the file holds an unknown kind of posterior, {about['kind']!r}")
+    names = problem.leaf_names
     stored = [name.removeprefix("leaf:") for name in arrays if name.startswith("leaf:")]
     _check_names(stored, names)
     leaves = [arrays[f"leaf:{name}"] for name in names]
-    for name, leaf, own in zip(names, leaves, jax.tree.leaves(problem.latents), strict=True):
-        _check_leaf(name, leaf.shape[2:], leaf.dtype, own)
+    for name, leaf, expected in zip(names, leaves, jax.tree.leaves(problem.latents), strict=True):
+        _check_leaf(name, leaf.shape[2:], leaf.dtype, expected)
     draws: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), leaves)
     return DrawsPosterior(problem, trace, draws)
+
+
+def _variational_parameters(
+    plain_families: dict[str, Any], arrays: dict[str, np.ndarray], problem: Problem
+) -> tuple[dict[str, Family], dict[str, Variational]]:
+    """The family of every leaf and the parameters of every block, checked against the problem."""
+    names = problem.leaf_names
+    _check_names(list(plain_families), names)
+    families = {name: from_plain(plain_families[name]) for name in names}
+    blocks = blocks_of(tuple(families.values()), problem.leaf_infos)
+    variational: dict[str, Any] = {
+        block.name: {
+            key.rsplit(":", 1)[1]: a for key, a in arrays.items() if key.rsplit(":", 1)[0] == f"leaf:{block.name}"
+        }
+        for block in blocks
+    }
+    leaves = jax.tree.leaves(problem.latents)
+    for block in blocks:
+        mean = jax.eval_shape(jax.vmap(block.family.mean), variational[block.name])
+        expected = jax.eval_shape(block.join, [leaves[i] if i in block.indices else None for i in range(len(leaves))])
+        _check_leaf(block.name, mean.shape[1:], mean.dtype, expected)
+    return families, variational
 
 
 def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -205,7 +218,7 @@ def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dic
     if structure != jax.tree.structure(_example_from_plain(plain)):
         return {}, {}
     coupled = couples_examples(net, inputs)
-    if coupled != problem.couples_examples(inputs):  # which was found with the data: made-up inputs do not show it
+    if coupled != problem.couples_examples(inputs):  # known from the data: made-up inputs do not show it
         return {}, {}
     about = {"example": plain, "couples examples": coupled}
     stored = () if coupled else jax.tree.leaves(net.batch_statistics.stored)  # not coupled: part of the function
@@ -214,8 +227,8 @@ def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dic
 
 def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Network:
     """The network with the stored batch statistics of a file, if it uses any. It must use them as it did in the run."""
-    whole = net if net.fixed is None else net.fixed.whole
-    known = whole.batch_statistics
+    all_leaves = unfixed(net)
+    known = all_leaves.batch_statistics
     if known is None:
         if about.get("couples examples") is not None:
             raise PosteriorFileError(
@@ -231,7 +244,7 @@ def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[
         )
         return net
     example = _example_from_plain(about["example"])
-    coupled, used = couples_examples(whole, _made_up_inputs(example)), about["couples examples"]
+    coupled, used = couples_examples(all_leaves, _made_up_inputs(example)), about["couples examples"]
     if coupled and not used:
         raise PosteriorFileError(
             f"the network's batch normalisation uses the statistics of the batch here, but used stored ones when the "
@@ -245,19 +258,19 @@ def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[
             f"to stored ones: {known.use_stored}); px.with_batch_statistics(posterior, x) then measures statistics "
             f"for each draw"
         )
-    whole = replace(whole, example=example)
+    all_leaves = replace(all_leaves, example=example)
     if used:
-        return whole
-    own, structure = jax.tree.flatten(known.stored)
+        return all_leaves
+    expected, structure = jax.tree.flatten(known.stored)
     stored = [arrays[f"statistics:{i}"] for i in range(sum(name.startswith("statistics:") for name in arrays))]
-    if [a.shape for a in stored] != [a.shape for a in own]:
+    if [a.shape for a in stored] != [a.shape for a in expected]:
         raise PosteriorFileError("fitted to another network: its batch normalisation has other statistics")
-    if all(np.array_equal(a, b) for a, b in zip(stored, own, strict=True)):
-        return whole  # with its dropout in training
-    return whole.normalising_by(jax.tree.unflatten(structure, [jnp.asarray(a) for a in stored]))
+    if all(np.array_equal(a, b) for a, b in zip(stored, expected, strict=True)):
+        return all_leaves  # with its dropout in training
+    return all_leaves.normalising_by(jax.tree.unflatten(structure, [jnp.asarray(a) for a in stored]))
 
 
-def _example_to_plain(example: Any) -> Any:
+def _example_to_plain(example: ExampleSpec) -> dict[str, Any]:
     """Shapes and dtypes of one example as JSON: an array, or dicts, tuples and lists of arrays."""
     if isinstance(example, jax.ShapeDtypeStruct):
         return {"shape": list(example.shape), "dtype": str(example.dtype)}
@@ -267,7 +280,7 @@ def _example_to_plain(example: Any) -> Any:
     return {kind: [_example_to_plain(part) for part in example] if isinstance(example, tuple | list) else []}
 
 
-def _example_from_plain(plain: dict[str, Any]) -> Any:
+def _example_from_plain(plain: dict[str, Any]) -> ExampleSpec:
     if "shape" in plain:
         return jax.ShapeDtypeStruct(tuple(plain["shape"]), np.dtype(plain["dtype"]))
     if "dict" in plain:
@@ -277,14 +290,14 @@ def _example_from_plain(plain: dict[str, Any]) -> Any:
     return [_example_from_plain(part) for part in plain["list"]]
 
 
-def _made_up_inputs(example: Any) -> Any:
+def _made_up_inputs(example: ExampleSpec) -> Inputs:
     """A few different examples of these shapes, to try a network on. Whole numbers are 1 or 2: tokens, or lengths."""
     rng = np.random.default_rng(0)
 
     def values(spec: jax.ShapeDtypeStruct) -> np.ndarray:
         shape = (8, *spec.shape)
-        whole = not jnp.issubdtype(spec.dtype, jnp.floating)
-        return (rng.integers(1, 3, size=shape) if whole else rng.normal(size=shape)).astype(spec.dtype)
+        is_real = jnp.issubdtype(spec.dtype, jnp.floating)
+        return (rng.normal(size=shape) if is_real else rng.integers(1, 3, size=shape)).astype(spec.dtype)
 
     return jax.tree.map(values, example)
 
@@ -292,14 +305,14 @@ def _made_up_inputs(example: Any) -> Any:
 def _with_fixed_leaves(net: Network, arrays: dict[str, np.ndarray]) -> Network:
     """The network with the fixed leaves of a file in place of its own."""
     stored = {name.removeprefix("fixed:"): a for name, a in arrays.items() if name.startswith("fixed:")}
-    net = net if net.fixed is None else net.fixed.whole
+    net = unfixed(net)
     names, leaves = leaf_paths(net.params), jax.tree.leaves(net.params)
     if not set(stored) <= set(names):
         raise PosteriorFileError(f"fitted to another network: leaves {sorted(set(stored) - set(names))} are extra")
-    for name, own in zip(names, leaves, strict=True):
+    for name, leaf in zip(names, leaves, strict=True):
         if name in stored:
-            _check_leaf(name, stored[name].shape, stored[name].dtype, own)
-    filled = [jnp.asarray(stored.get(name, own)) for name, own in zip(names, leaves, strict=True)]
+            _check_leaf(name, stored[name].shape, stored[name].dtype, leaf)
+    filled = [jnp.asarray(stored.get(name, leaf)) for name, leaf in zip(names, leaves, strict=True)]
     return replace(net, params=jax.tree.unflatten(jax.tree.structure(net.params), filled))
 
 
@@ -309,7 +322,7 @@ def _check_names(stored: list[str], names: list[str]) -> None:
         raise PosteriorFileError(f"fitted to another network: leaves {missing} are missing, leaves {extra} are extra")
 
 
-def _check_leaf(name: str, shape: tuple[int, ...], dtype: Any, own: Any) -> None:
-    if (tuple(shape), dtype) != (own.shape, own.dtype):
-        there, here = f"{tuple(shape)} {dtype}", f"{own.shape} {own.dtype}"
+def _check_leaf(name: str, shape: tuple[int, ...], dtype: np.dtype, expected: jax.Array | jax.ShapeDtypeStruct) -> None:
+    if (tuple(shape), dtype) != (expected.shape, expected.dtype):
+        there, here = f"{tuple(shape)} {dtype}", f"{expected.shape} {expected.dtype}"
         raise PosteriorFileError(f"fitted to another network: leaf {name} is {there} in the file, but {here} here")

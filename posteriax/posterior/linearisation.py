@@ -7,7 +7,7 @@ linearisation does not. (Immer et al. 2021)
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ import numpy as np
 from posteriax.networks.network import Network, Params
 from posteriax.posterior.posterior import WrappedPosterior
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.problem import Latents
+from posteriax.problem import Inputs, Latents
 
 
 def linearised(posterior: VariationalPosterior) -> "LinearisedPosterior":
@@ -50,11 +50,11 @@ class LinearisedPosterior(WrappedPosterior):
 
 
 def _linear(net: Network) -> Network:
-    def apply(params: Any, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params | AroundMean, x: Inputs, *, key: jax.Array | None = None) -> jax.Array:
         if not isinstance(params, AroundMean):
             return net.apply(params, x, key=key)
-        apart = jax.tree.map(jnp.subtract, params.params, params.mean)
-        value, change = jax.jvp(lambda own: net.apply(own, x), (params.mean,), (apart,))
+        difference = jax.tree.map(jnp.subtract, params.params, params.mean)
+        value, change = jax.jvp(lambda weights: net.apply(weights, x), (params.mean,), (difference,))
         return value + change
 
     return replace(net, apply=apply, fixed=None)

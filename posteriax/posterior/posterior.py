@@ -2,10 +2,11 @@
 
 Two kinds cover all methods: one given by draws (MAP, HMC, deep ensembles), in draws.py, and one given by variational
 parameters, in variational.py. Both have a leading axis of members, so an ensemble needs no third kind.
-
-A posterior that draws its weights from another one and predicts with them in its own way.
+A posterior that draws its weights from another one and predicts with them differently derives from `WrappedPosterior`.
 """
 
+import math
+import os
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,17 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+import posteriax
 from posteriax import distributed
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax._internal.memory import ChunkPlan
 from posteriax._internal.pickling import dumps
 from posteriax.families.arrays.random_array import RandomArray
-from posteriax.likelihoods.predictive import Predictive
+from posteriax.likelihoods.predictive import Predictive, Sums
 from posteriax.networks.network import Network, Params
 from posteriax.posterior.prediction import Spread, apply_draws, plan_program, sum_draws
 from posteriax.posterior.trace import Trace
-from posteriax.problem import Latents, Problem
+from posteriax.problem import Inputs, Key, Latents, Problem
 
 if TYPE_CHECKING:
     from posteriax.diagnostics.diagnosis import Diagnosis
@@ -70,13 +72,33 @@ class Posterior:
         >>> last_layer.network.num_parameters
         34
         """
-        own = self.problem.network
-        return replace(own if own.fixed is None else own.fixed.whole, params=self.mean)
+        return replace(unfixed(self.problem.network), params=self.mean)
 
     @property
     @abstractmethod
     def num_parameters(self) -> int:
         """How many numbers describe the posterior."""
+
+    @property
+    def log_evidence(self) -> float | None:
+        """log p(D), the marginal likelihood of the data in nats, where the method estimates it; otherwise None.
+
+        :class:`px.Laplace` does, at temperature 1. Use it to compare priors, noise and networks on the same training
+        data: the larger, the better they predicted these data. An ensemble has the largest of its members' estimates,
+        each of which counts only the mass around its own mode; ``trace["log_evidence"]`` has them all.
+        (:class:`px.VI` has a lower bound, ``trace["elbo"]``.)
+
+        >>> import numpy as np, posteriax as px
+        >>> net = lambda w, x: x @ w, np.zeros((1, 1), np.float32)
+        >>> x, y = np.array([[1.0]]), np.array([[2.0]])
+        >>> problem = px.Problem(net, px.Normal(scale=1.0))  # y = w x + noise: log p(y) = log N(2; 0, 1 + 1)
+        >>> round(px.fit(problem, (x, y), px.Laplace(), epochs=1, key=0).log_evidence, 3)
+        -2.266
+        """
+        if "log_evidence" not in self.trace:
+            return None
+        largest = float(np.max(self.trace["log_evidence"]))
+        return None if math.isnan(largest) else largest
 
     @property
     def template(self) -> Latents:
@@ -87,7 +109,7 @@ class Posterior:
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
         """Draws number `indices` out of `total`, with a leading axis; the same whether taken together or one by one."""
 
-    def sample(self, key: Any, n: int) -> Params:
+    def sample(self, key: Key, n: int) -> Params:
         """`n` draws of the network's params pytree, in a leading axis.
 
         A posterior given by draws returns them in random order, and repeats none before all have been returned once.
@@ -104,7 +126,7 @@ class Posterior:
         return self._all_params(self.draw(key, np.concatenate(rounds)[:n], self.support), n)
 
     def predict(
-        self, x: Any, draws: int | None = None, *, reduce: bool = False, key: Any = 0, mesh: Mesh | None = None
+        self, x: Inputs, draws: int | None = None, *, reduce: bool = False, key: Key = 0, mesh: Mesh | None = None
     ) -> Predictive:
         """Predictions for new inputs.
 
@@ -138,35 +160,30 @@ class Posterior:
             return likelihood.reduced_predictive(self._sums(plan, x, total, as_key(key)), spec.shape)
         return likelihood.predictive(*self._outputs(plan, x, spec, total, as_key(key)))
 
-    def diagnose(self, x: Any = None, draws: int | None = None) -> "Diagnosis":
+    def diagnose(self, x: Inputs | None = None, draws: int | None = None) -> "Diagnosis":
         """Has it converged? A table and a verdict to print: see :func:`posteriax.diagnostics.diagnose`.
 
         Args:
             x: test inputs, to compare chains by their predictions; without them only weights can be compared.
             draws: how many draws of each chain to examine, evenly spaced; all by default.
         """
-        from posteriax.diagnostics.diagnosis import diagnose  # imports all kinds of posteriors, so it cannot come first
-
-        return diagnose(self, x, draws)
+        return posteriax.diagnostics.diagnose(self, x, draws)
 
     def to_arviz(self) -> Any:
         """Draws and sampler statistics as ArviZ's InferenceData, for its plots. Needs ArviZ, and chains of draws."""
-        from posteriax.diagnostics.arviz_data import to_arviz
+        return posteriax.diagnostics.to_arviz(self)
 
-        return to_arviz(self)
-
-    def save(self, path: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the posterior to a file that :func:`px.load` reads back. Safetensors and JSON: no code in it."""
         from posteriax.posterior.file import save  # imports all kinds of posteriors, so it cannot come first
 
         save(self, path)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle: the posterior as in its file, and the network as it was given to posteriax."""
         from posteriax.posterior.file import to_bytes, unpickle
 
-        own = self.problem.network
-        source = (own if own.fixed is None else own.fixed.whole).source
+        source = unfixed(self.problem.network).source
         if source is None:
             raise TypeError("this posterior's network was not made by px.network, so it cannot be pickled: use .save")
         return unpickle, (to_bytes(self), dumps(source))
@@ -182,20 +199,20 @@ class Posterior:
         return self.problem.network.all_params(draws.network, (n,))
 
     def _outputs(
-        self, plan: ChunkPlan, x: Any, spec: Any, total: int, key: jax.Array
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, plan: ChunkPlan, x: Inputs, spec: jax.ShapeDtypeStruct, total: int, key: jax.Array
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         outputs = np.empty((total, *spec.shape), spec.dtype)
-        own = []
+        latents = []
         for first in range(0, total, plan.draws):
             indices, kept = plan.chosen(first, total)
             chosen = self.draw(key, indices, total)
-            own.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf[:kept]), chosen.likelihood))
+            latents.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf[:kept]), chosen.likelihood))
             for start, chunk in plan.chunks(x):
                 computed = np.asarray(plan.run(chosen, chunk, kept))
                 outputs[first : first + kept, start : start + plan.rows] = computed[:kept, : spec.shape[0] - start]
-        return outputs, jax.tree.map(lambda *parts: np.concatenate(parts), *own)
+        return outputs, jax.tree.map(lambda *parts: np.concatenate(parts), *latents)
 
-    def _sums(self, plan: ChunkPlan, x: Any, total: int, key: jax.Array) -> Any:
+    def _sums(self, plan: ChunkPlan, x: Inputs, total: int, key: jax.Array) -> Sums:
         n = jax.tree.leaves(x)[0].shape[0]
         parts: dict[int, Any] = {}
         for first in range(0, total, plan.draws):
@@ -205,10 +222,6 @@ class Posterior:
                 sums = jax.device_get(plan.run(chosen, chunk, kept))
                 parts[start] = sums if start not in parts else jax.device_get(parts[start].join(sums))
         return jax.tree.map(lambda *rows: np.concatenate(rows)[:n] if rows[0].ndim else rows[0], *parts.values())
-
-
-def _leaves(tree: Any) -> list[Any]:
-    return jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, RandomArray))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,5 +255,14 @@ class WrappedPosterior(Posterior):
         draws = jax.eval_shape(lambda: self.draw(jax.random.key(0), np.arange(1), 1))
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), draws)
 
-    def sample(self, key: Any, n: int) -> Params:
+    def sample(self, key: Key, n: int) -> Params:
         return self.weights.sample(key, n)
+
+
+def unfixed(net: Network) -> Network:
+    """The network with all its leaves, those that a problem fixes included."""
+    return net if net.fixed is None else net.fixed.whole
+
+
+def _leaves(tree: Latents) -> list[Any]:
+    return jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, RandomArray))

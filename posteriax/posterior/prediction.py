@@ -1,6 +1,6 @@
-"""Predictions over several devices: each computes its draws for its examples, and nothing is exchanged.
+"""Prediction: a network over draws and examples, in chunks that fit the working memory.
 
-Prediction: a network over draws and examples, in chunks that fit the working memory.
+Over several devices, each computes its draws for its examples, and nothing is exchanged.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,13 @@ from jax.sharding import PartitionSpec as P
 from posteriax import distributed
 from posteriax._internal import cpu_tuning
 from posteriax._internal.memory import ChunkPlan, needed_bytes, plan_chunks
-from posteriax.problem import Latents, Problem
+from posteriax.likelihoods.predictive import Sums
+from posteriax.networks.network import Params
+from posteriax.problem import Inputs, Latents, Problem
+
+Arrays = Any  # a pytree of arrays, or of their shapes
+# program(problem, draws, inputs, count): over the first `count` draws, for inputs with an axis of examples
+DrawsProgram = Callable[[Problem, Latents, Inputs, jax.Array], Arrays]
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,12 @@ class Spread:
         return cls(mesh, draws, rows)
 
     @property
-    def of_draws(self) -> int:
+    def draw_devices(self) -> int:
         """Over how many devices draws are split."""
         return prod(self.mesh.shape[axis] for axis in self.draws) if self.mesh is not None else 1
 
     @property
-    def of_rows(self) -> int:
+    def row_devices(self) -> int:
         """Over how many devices examples are split."""
         return prod(self.mesh.shape[axis] for axis in self.rows) if self.mesh is not None else 1
 
@@ -74,11 +80,11 @@ class Spread:
             return program
         mesh, specs = self.mesh, (P(self.draws), P(self.rows), P())
 
-        def of_one(tree: Any, devices: int) -> Any:
+        def on_one(tree: Arrays, devices: int) -> Arrays:
             return jax.tree.map(lambda a: jax.ShapeDtypeStruct((a.shape[0] // devices, *a.shape[1:]), a.dtype), tree)
 
-        def on_all(draws: Any, inputs: Any, count: Any) -> Any:
-            result = jax.eval_shape(program, of_one(draws, self.of_draws), of_one(inputs, self.of_rows), count)
+        def on_all(draws: Latents, inputs: Inputs, count: jax.Array) -> Arrays:
+            result = jax.eval_shape(program, on_one(draws, self.draw_devices), on_one(inputs, self.row_devices), count)
             if self.reduces:  # per example, or one number
                 out = jax.tree.map(lambda leaf: P(self.rows) if leaf.ndim else P(), result)
             else:
@@ -89,12 +95,12 @@ class Spread:
 
         return on_all
 
-    def specs(self, draws: Any, inputs: Any, count: Any) -> tuple[Any, Any, Any]:
+    def specs(self, draws: Latents, inputs: Inputs, count: jax.ShapeDtypeStruct) -> tuple[Arrays, Arrays, Arrays]:
         """The shapes of the arguments, with how they are placed."""
         if self.mesh is None:
             return draws, inputs, count
 
-        def placed(tree: Any, *axes: tuple[str, ...]) -> Any:
+        def placed(tree: Arrays, *axes: tuple[str, ...]) -> Arrays:
             where = NamedSharding(self.mesh, P(*axes))  # type: ignore[arg-type]
             return jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where), tree)
 
@@ -106,7 +112,7 @@ class Spread:
             return run
         mesh = self.mesh
 
-        def placed(draws: Any, inputs: Any, count: Any) -> Any:
+        def placed(draws: Latents, inputs: Inputs, count: int) -> Arrays:
             return distributed.gathered(
                 run(
                     distributed.place(draws, mesh, P(self.draws)),
@@ -118,9 +124,6 @@ class Spread:
         return placed
 
 
-# program(problem, draws, inputs, count): over the first `count` draws, for inputs with an axis of examples
-DrawsProgram = Callable[[Problem, Latents, Any, Any], Any]
-
 PROGRAMS_PER_PROBLEM = 16
 _compiled: WeakKeyDictionary[Problem, dict[Any, tuple[Any, int]]] = WeakKeyDictionary()  # freed with the problem
 
@@ -128,82 +131,84 @@ _compiled: WeakKeyDictionary[Problem, dict[Any, tuple[Any, int]]] = WeakKeyDicti
 def plan_program(
     program: DrawsProgram,
     problem: Problem,
-    inputs: Any,
+    inputs: Inputs,
     draws: int,
     template: Latents,
     *,
-    x: Any = None,
+    x: Inputs | None = None,
     spread: Spread | None = None,
 ) -> ChunkPlan:
     """The program, compiled for as many draws and examples at once as the working memory allows.
 
     Args:
-        program: what is computed from draws and examples; the plan_chunks's `run` takes its last three arguments.
+        program: what is computed from draws and examples; the plan's `run` takes its last three arguments.
         problem: whose network it applies.
         inputs: its per-example inputs, arrays with a leading axis of examples.
         draws: the total number of draws.
         template: shapes and dtypes of one draw.
-        x: the network's own inputs, if `inputs` holds more.
+        x: the network's inputs, if `inputs` holds more.
         spread: over which devices, if over several; the working memory is then that of each.
     """
     over = spread or Spread()
     leaves, treedef = jax.tree.flatten(inputs)
     specs, kind = jax.tree.flatten(template)
-    one_example = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
-    one_draw = tuple((spec.shape, spec.dtype) for spec in specs)
+    example_spec = tuple((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
+    draw_spec = tuple((spec.shape, spec.dtype) for spec in specs)
 
     def compiled(draws: int, rows: int) -> tuple[Any, int]:
         known = _compiled.setdefault(problem, {})
-        asked = (program, kind, one_draw, treedef, one_example, draws, rows, spread)
-        draws, rows = draws * over.of_draws, rows * over.of_rows
+        asked = (program, kind, draw_spec, treedef, example_spec, draws, rows, spread)
+        draws, rows = draws * over.draw_devices, rows * over.row_devices
         if asked not in known:
             while len(known) >= PROGRAMS_PER_PROBLEM:
                 del known[next(iter(known))]
-            stacked = jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((draws, *s), dtype) for s, dtype in one_draw])
-            rows_of = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in one_example])
+            stacked = jax.tree.unflatten(kind, [jax.ShapeDtypeStruct((draws, *s), dtype) for s, dtype in draw_spec])
+            examples = [jax.ShapeDtypeStruct((rows, *s), dtype) for s, dtype in example_spec]
+            batch = jax.tree.unflatten(treedef, examples)
             count = jax.ShapeDtypeStruct((), jnp.int32)
             fast = cpu_tuning.with_fast_operations(partial(program, problem))
             options = cpu_tuning.options_for_steps(cpu_tuning.default_platform())
-            lowered = jax.jit(over.spread(fast), compiler_options=options).lower(*over.specs(stacked, rows_of, count))
+            lowered = jax.jit(over.spread(fast), compiler_options=options).lower(*over.specs(stacked, batch, count))
             run = lowered.compile()
             known[asked] = over.placing(run), needed_bytes(run)
         return known[asked]
 
     planned = plan_chunks(
         compiled,
-        draws=-(-draws // over.of_draws),
-        examples=-(-leaves[0].shape[0] // over.of_rows),
+        draws=-(-draws // over.draw_devices),
+        examples=-(-leaves[0].shape[0] // over.row_devices),
         draw_bytes=sum(spec.size * spec.dtype.itemsize for spec in specs),
         couples_examples=lambda: problem.couples_examples(inputs if x is None else x),
     )
-    return planned._replace(draws=planned.draws * over.of_draws, rows=planned.rows * over.of_rows)
+    return planned._replace(draws=planned.draws * over.draw_devices, rows=planned.rows * over.row_devices)
 
 
-def apply_draws(problem: Problem, draws: Latents, x: Any, count: Any) -> jax.Array:
+def apply_draws(problem: Problem, draws: Latents, x: Inputs, count: jax.Array) -> jax.Array:
     """The outputs of every draw, (draws, rows, ...)."""
     # one draw after another: vmapped draws would need the working memory of all of them at once
     x = _once_for_all_draws(problem, x)
     return jax.lax.map(lambda params: outputs_of(problem, params, x), draws.network)
 
 
-def sum_draws(problem: Problem, draws: Latents, x: Any, count: Any) -> Any:
+def sum_draws(problem: Problem, draws: Latents, x: Inputs, count: jax.Array) -> Sums:
     """The likelihood's sums over the first `count` draws."""
     x = _once_for_all_draws(problem, x)
 
-    def of(index: Any) -> Any:
-        one: Latents = jax.tree.map(lambda leaf: leaf[index], draws)
-        return problem.likelihood.sums(one.likelihood, outputs_of(problem, one.network, x))
+    def sums(index: int | jax.Array) -> Sums:
+        draw: Latents = jax.tree.map(lambda leaf: leaf[index], draws)
+        return problem.likelihood.sums(draw.likelihood, outputs_of(problem, draw.network, x))
 
-    return jax.lax.fori_loop(1, count, lambda i, sums: sums.join(of(i)), of(0))
+    return jax.lax.fori_loop(1, count, lambda i, so_far: so_far.join(sums(i)), sums(0))
 
 
-def _once_for_all_draws(problem: Problem, x: Any) -> Any:
+def _once_for_all_draws(problem: Problem, x: Inputs) -> Inputs:
     """The inputs, or what a fixed part of the network computes from them, which is the same for all draws."""
     part = problem.fixed_part(x)
     return x if part is None else part.features(x)
 
 
-def outputs_of(problem: Problem, params: Any, x: Any) -> Any:
+def outputs_of(problem: Problem, params: Params, x: Inputs) -> jax.Array:
+    """The outputs for params that may hold array types other than JAX's, such as random arrays."""
     apply = problem.network.apply
     if any(
         isinstance(leaf, quax.Value) for leaf in jax.tree.leaves(params, is_leaf=lambda a: isinstance(a, quax.Value))

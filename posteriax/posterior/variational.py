@@ -43,8 +43,8 @@ class VariationalPosterior(Posterior):
 
     @property
     def support(self) -> int | None:
-        endless = any(family.random for family in self.families.values())
-        return None if endless else self.members * self.components
+        has_no_limit = any(family.random for family in self.families.values())
+        return None if has_no_limit else self.members * self.components
 
     @property
     def template(self) -> Latents:
@@ -89,13 +89,13 @@ def _draw_leaves(
 ) -> list[Any]:
     """For every index, that draw of every leaf, from its member and component."""
 
-    def one(index: jax.Array, member: jax.Array, component: jax.Array) -> list[Any]:
+    def draw(index: jax.Array, member: jax.Array, component: jax.Array) -> list[Any]:
         keys = jax.random.split(jax.random.fold_in(key, index), len(blocks))
         drawn: dict[int, Any] = {}
         for block, block_key in zip(blocks, keys, strict=True):
-            own = jax.tree.map(lambda leaf: leaf[member], variational[block.name])
-            value = block.family.sample(block.family.component(own, component), block_key)
+            member_parameters = jax.tree.map(lambda leaf: leaf[member], variational[block.name])
+            value = block.family.sample(block.family.component(member_parameters, component), block_key)
             drawn |= dict(zip(block.indices, block.split(value), strict=True))
         return [drawn[i] for i in range(len(drawn))]
 
-    return jax.vmap(one)(indices, members, components)
+    return jax.vmap(draw)(indices, members, components)

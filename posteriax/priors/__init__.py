@@ -8,45 +8,32 @@ dictionary by path pattern; any NumPyro distribution that broadcasts against the
 {'**': HeNormal(gain=2.0, bias_scale=1.0), '**/bias': Normal(scale=0.1, loc=0.0)}
 """
 
-from posteriax.networks.leaf import Axes as Axes
-from posteriax.networks.leaf import Leaf as Leaf
+from typing import TYPE_CHECKING
+
+from posteriax.networks.leaf import Leaf
 from posteriax.priors.empirical_covariance import CorrelatedNormal as CorrelatedNormal
-from posteriax.priors.empirical_covariance import EmpCov as EmpCov
-from posteriax.priors.improper import ARD as ARD
-from posteriax.priors.improper import TINY as TINY
-from posteriax.priors.improper import ARDPrior as ARDPrior
-from posteriax.priors.improper import LogUniform as LogUniform
-from posteriax.priors.improper import LogUniformPrior as LogUniformPrior
-from posteriax.priors.improper import ard_kl as ard_kl
-from posteriax.priors.improper import has_density as has_density
-from posteriax.priors.improper import log_uniform_kl as log_uniform_kl
-from posteriax.priors.improper import typical_scale as typical_scale
+from posteriax.priors.empirical_covariance import EmpCov
+from posteriax.priors.improper import ARD, LogUniform
 from posteriax.priors.prior import GaussianCrossEntropy as GaussianCrossEntropy
 from posteriax.priors.prior import Given as Given
-from posteriax.priors.prior import Prior as Prior
+from posteriax.priors.prior import Prior
 from posteriax.priors.prior import Whitening as Whitening
 from posteriax.priors.prior import as_prior as as_prior
-from posteriax.priors.standard import (
-    HeNormal as HeNormal,
-)
-from posteriax.priors.standard import (
-    Laplace as Laplace,
-)
-from posteriax.priors.standard import (
-    Logistic as Logistic,
-)
-from posteriax.priors.standard import (
-    Normal as Normal,
-)
-from posteriax.priors.standard import (
-    NormalMixture as NormalMixture,
-)
-from posteriax.priors.standard import (
-    StudentT as StudentT,
-)
-from posteriax.priors.sweeps import family_sweep as family_sweep
-from posteriax.priors.sweeps import scale_sweep as scale_sweep
-from posteriax.priors.tuning import tune as tune
+from posteriax.priors.standard import HeNormal, Laplace, Logistic, Normal, NormalMixture, StudentT
+from posteriax.priors.sweeps import family_sweep, scale_sweep
+
+if TYPE_CHECKING:
+    from posteriax.methods.curvature.tuning import tune_prior as tune
+else:
+
+    def __getattr__(name):
+        """`p.tune` is an algorithm of a room above this one, which is imported when it is first asked for."""
+        if name == "tune":
+            from importlib import import_module
+
+            return import_module("posteriax.methods.curvature.tuning").tune_prior
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ARD",

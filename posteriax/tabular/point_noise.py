@@ -77,7 +77,7 @@ def with_own_noise(posterior: Posterior, problem: Problem) -> Posterior:
     name, noise = problem.likelihood.log_noise, posterior.problem.likelihood.noise
     if name is None or noise is None or not isinstance(posterior, DrawsPosterior):
         return posterior
-    shape = jax.tree.leaves(posterior.draws)[0].shape[:2]
+    shape = (posterior.chains, posterior.draws_per_chain)
     log_noise = np.full((*shape, *np.shape(problem.latents.likelihood[name])), np.log(noise), np.float32)
     draws = posterior.draws._replace(likelihood=posterior.draws.likelihood | {name: log_noise})
     return replace(posterior, problem=problem, draws=draws)

@@ -160,7 +160,7 @@ def what_it_takes(posterior: Posterior, stop: UntilMixed, took: float) -> str:
     rhat, effective = _numbers(posterior)
     late = draws >= draws[-1] / 4
     falls = late.sum() < 2 or -np.polyfit(np.log(draws[late]), np.log(rhats[late] - 1.0), 1)[0] > 0.5
-    chains = jax.tree.leaves(posterior.drawn_from.draws)[0].shape[0]  # type: ignore[attr-defined]
+    chains = posterior.drawn_from.chains  # type: ignore[attr-defined]
     inputs = jax.tree.map(lambda a: a[stop.chosen], stop.x)
     values = posterior.predict(inputs).per_draw()
     groups = groups_of_chains(compare_chains(values.reshape(chains, len(values) // chains, -1)))
@@ -180,7 +180,8 @@ def _numbers(posterior: Posterior) -> tuple[float, float]:
 
 
 def _found(name: str, posterior: Posterior, took: float) -> str:
-    chains, draws = jax.tree.leaves(posterior.drawn_from.draws)[0].shape[:2]  # type: ignore[attr-defined]
+    source: Any = posterior.drawn_from  # a DrawsPosterior
+    chains, draws = source.chains, source.draws_per_chain
     cost = took / max(_numbers(posterior)[1], 1.0)
     return f"{name}, {chains} chains of {draws} draws, {cost:.2g} seconds per effective draw at the worst point."
 

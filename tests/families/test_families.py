@@ -16,7 +16,7 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax.families.rank1 import NOISES
 from posteriax.networks.leaf import Leaf
-from posteriax.priors import ard_kl, log_uniform_kl
+from posteriax.priors.improper import ard_kl, log_uniform_kl
 
 KEY = jax.random.key(0)
 LEAF = Leaf("w", (3, 4))

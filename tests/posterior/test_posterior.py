@@ -1,16 +1,18 @@
 import pickle
+from dataclasses import replace
 
 import equinox as eqx
 import jax
+import known
 import numpy as np
 import pytest
+import scipy.stats
 
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax._internal import memory
-from posteriax.posterior import prediction
-from posteriax.posterior.file import PosteriorFileError
+from posteriax.posterior import PosteriorFileError, Trace, prediction
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,27 @@ def test_draws_are_spread_evenly_over_chains(posteriors):
     np.testing.assert_array_equal(np.sort(some, axis=0), np.sort(np.concatenate([flat, flat]), axis=0))
     assert not np.array_equal(hmc.sample(0, 1).layers[0].weight, hmc.sample(7, 1).layers[0].weight)
     assert hmc.predict(np.zeros((3, 2)), draws=100).outputs.shape == (12, 3, 2)
+
+
+def test_chains_and_their_draws_are_counted(posteriors):
+    hmc, point = posteriors["HMC"], posteriors["MAP"]
+    assert (hmc.chains, hmc.draws_per_chain, hmc.support) == (2, 6, 12)
+    assert (point.chains, point.draws_per_chain, point.support) == (1, 1, 1)
+
+
+def test_the_evidence_of_laplace_is_that_of_linear_regression():
+    exact = known.linear_regression()
+    x, y = (np.asarray(a, np.float64) for a in exact.data)
+    truth = scipy.stats.multivariate_normal(np.zeros(len(y)), 0.25 * np.eye(len(y)) + x @ x.T).logpdf(y)
+    posterior = px.fit(exact.problem, exact.data, px.Laplace(structure="full"), epochs=1, key=0)
+    assert isinstance(posterior.log_evidence, float)
+    assert posterior.log_evidence == pytest.approx(truth, rel=1e-4)  # float32 sums of 30 terms
+
+
+def test_there_is_no_evidence_where_the_method_estimates_none(posteriors):
+    assert [posterior.log_evidence for posterior in posteriors.values()] == [None] * 3
+    assert replace(posteriors["MAP"], trace=Trace({"log_evidence": np.array(np.nan)})).log_evidence is None  # cold
+    assert replace(posteriors["MAP"], trace=Trace({"log_evidence": np.array([-3.0, -2.0])})).log_evidence == -2.0
 
 
 def test_the_mean_is_the_mean_of_the_draws(posteriors):

@@ -71,7 +71,7 @@ def correlated(problem: Problem) -> bool:
 
 def probabilities(posterior: Posterior, x: Any) -> np.ndarray:
     """What every draw predicts, (chains, draws, examples, classes)."""
-    chains, each = jax.tree.leaves(posterior.draws)[0].shape[:2]  # type: ignore[attr-defined]
+    chains, each = posterior.chains, posterior.draws_per_chain  # type: ignore[attr-defined]
     predictive: Any = posterior.predict(x)
     probs = np.exp(np.asarray(predictive.log_probs_per_draw))
     return probs.reshape(chains, each, *probs.shape[1:])
@@ -271,7 +271,7 @@ def chains_of(posterior: Posterior) -> list[Posterior]:
     """Each chain, or member, as a posterior of its own; a variational posterior is one."""
     if not isinstance(posterior, DrawsPosterior):
         return [posterior]
-    chains = jax.tree.leaves(posterior.draws)[0].shape[0]
+    chains = posterior.chains
     parts = (jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], posterior.draws) for i in range(chains))
     return [replace(posterior, draws=part) for part in parts]
 

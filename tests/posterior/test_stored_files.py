@@ -1,4 +1,4 @@
-"""Posterior files written before the package was divided into rooms still load, and predict what they did then."""
+"""Posterior files that were written earlier still load, and predict what they did then."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ import pytest
 
 import posteriax as px
 
-FILES = Path(__file__).parent / "files_of_0_1_0"
+FILES = Path(__file__).parent / "stored_files"
 
 
 @pytest.mark.parametrize("name", ["vi", "hmc", "swag"])
-def test_an_old_file_predicts_what_it_did(name):
+def test_a_stored_file_predicts_what_it_did(name):
     net = eqx.nn.MLP(2, 2, 3, 1, key=jax.random.key(0))
     expected = np.load(FILES / "expected.npz")
     posterior = px.load(FILES / f"{name}.posterior", net)
     predictive = posterior.predict(expected["x"], draws=None if name == "hmc" else 8, key=0)
-    found = predictive.mean if name == "swag" else predictive.probs  # regression, the others are classifiers
-    np.testing.assert_allclose(found, expected[name], atol=1e-6)
+    predicted = predictive.mean if name == "swag" else predictive.probs  # regression, the others are classifiers
+    np.testing.assert_allclose(predicted, expected[name], atol=1e-6)

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import known
 import numpy as np
-import numpyro.distributions as dist
 import optax
 import pytest
 import scipy.stats
@@ -13,48 +12,11 @@ import scipy.stats
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
+from posteriax._internal import memory
 from posteriax.data.batches import Minibatches, full_batch
+from posteriax.likelihoods import NormalPredictive
 from posteriax.methods import Task
 from posteriax.networks.leaf import Leaf
-
-W = np.linspace(-2.0, 2.0, 7).astype(np.float32)
-SCIPY = {
-    "normal": (p.Normal(scale=0.3), scipy.stats.norm(scale=0.3)),
-    "laplace": (p.Laplace(scale=0.5), scipy.stats.laplace(scale=0.5)),
-    "logistic": (p.Logistic(scale=0.5), scipy.stats.logistic(scale=0.5)),
-    "student-t": (p.StudentT(df=3.0, scale=0.5), scipy.stats.t(3.0, scale=0.5)),
-    "he": (p.HeNormal(), scipy.stats.norm(scale=np.sqrt(2 / 7))),
-}
-
-
-@pytest.mark.parametrize("name", SCIPY)
-def test_priors_have_scipys_densities(name):
-    prior, truth = SCIPY[name]
-    distribution = prior.distribution(Leaf("w", (7, 1)))
-    np.testing.assert_allclose(distribution.log_prob(W), truth.logpdf(W), rtol=1e-5)
-
-
-def test_the_mixture_prior_is_the_weighted_sum():
-    distribution = p.NormalMixture(1.0, 0.1, weight=0.3).distribution(Leaf("w", (7,)))
-    truth = 0.3 * scipy.stats.norm.pdf(W) + 0.7 * scipy.stats.norm.pdf(W, scale=0.1)
-    np.testing.assert_allclose(np.exp(distribution.log_prob(W)), truth, rtol=1e-5)
-
-
-def test_he_scales_by_the_axis_that_the_framework_counts_inputs_in():
-    from flax import linen as nn
-
-    equinox = px.Problem(eqx.nn.Linear(8, 3, key=jax.random.key(0)), px.Categorical(), p.HeNormal())
-    module = nn.Dense(3)
-    linen = px.Problem((module, module.init(jax.random.key(0), np.ones((1, 8)))), px.Categorical(), p.HeNormal())
-    assert equinox.leaf_scales == pytest.approx([0.5, 1.0])  # weight, bias
-    assert linen.leaf_scales == pytest.approx([1.0, 0.5])  # bias, kernel
-
-
-def test_priors_by_path_and_numpyro_distributions_add_up():
-    net = eqx.nn.Linear(3, 2, key=jax.random.key(0))
-    problem = px.Problem(net, px.Categorical(), {"**": p.Normal(0.5), "bias": dist.Laplace(0.0, 2.0)})
-    truth = scipy.stats.norm.logpdf(net.weight, scale=0.5).sum() + scipy.stats.laplace.logpdf(net.bias, scale=2.0).sum()
-    assert float(problem.log_prior(problem.network.params)) == pytest.approx(truth, rel=1e-5)
 
 
 def softmax_problem(temperature=1.0, likelihood=None, outputs=3):
@@ -191,3 +153,56 @@ def test_kl_schedules_must_end_at_one():
         px.fit(softmax_problem(), (X, LABELS), method, steps=2, key=0)
     ramp = px.VI(kl_schedule=optax.linear_schedule(0.0, 1.0, 2))
     assert np.isfinite(px.fit(softmax_problem(), (X, LABELS), ramp, steps=2, key=0).trace["elbo"]).all()
+
+
+RIDGE = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), np.float32)), px.Normal(scale=0.5), p.Normal(scale=2.0))
+
+
+def test_the_prior_predictive_of_a_linear_model_is_gaussian():
+    x, draws = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, -2.0]], np.float32), 4000
+    predictive = RIDGE.prior_predictive(x, draws, key=1)
+    truth = scipy.stats.norm(0.0, np.sqrt(0.25 + 4.0 * np.square(x).sum(axis=1, keepdims=True)))
+    assert isinstance(predictive, NormalPredictive) and predictive.outputs.shape == (draws, 3, 1)
+    error = truth.std() / np.sqrt(draws)
+    assert (np.abs(predictive.mean) <= 4 * error + 1e-6).all()
+    np.testing.assert_allclose(predictive.std, truth.std(), rtol=4 / np.sqrt(2 * draws))
+    y = np.array([0.3, -1.0, 4.0])
+    np.testing.assert_allclose(predictive.log_prob(y), truth.logpdf(y[:, None])[:, 0], atol=0.2)
+
+
+def test_the_prior_predictive_does_not_depend_on_chunks(monkeypatch):
+    problem = softmax_problem()
+    at_once = problem.prior_predictive(X, draws=5, key=3)
+    monkeypatch.setattr(memory, "EXAMPLES_AT_ONCE", 4)
+    monkeypatch.setattr(memory, "WORKING_BYTES", 300)
+    in_chunks = problem.prior_predictive(X, draws=5, key=3)
+    np.testing.assert_allclose(in_chunks.outputs, at_once.outputs, rtol=1e-5, atol=1e-6)
+    assert at_once.probs.shape == (23, 3)
+    assert not np.array_equal(problem.prior_predictive(X, draws=5, key=4).outputs, at_once.outputs)
+
+
+def test_the_prior_predictive_draws_a_learned_noise_from_the_prior_that_a_fit_uses():
+    net = (lambda w, x: x @ w, np.zeros((2, 1), np.float32))
+    y = 100.0 * RNG.normal(size=23)
+    problem = px.Problem(net, px.Normal("learned")).for_data((X, y))
+    latents = problem.prior_predictive(X, draws=2000).latents["log_scale"]
+    assert latents.shape == (2000,)
+    assert latents.mean() == pytest.approx(np.log(y.std()), abs=4 * 3.0 / np.sqrt(2000))
+    assert latents.std() == pytest.approx(3.0, rel=4 / np.sqrt(4000))
+
+
+def test_the_prior_predictive_follows_the_axes_that_a_fit_reads_off_the_program():
+    def attention(w, x):
+        return jnp.einsum("ni,ihd->nhd", x, w).reshape(len(x), -1)
+
+    x = np.ones((2, 4), np.float32)
+    problem = px.Problem((attention, np.zeros((4, 8, 1), np.float32)), px.Normal(scale=1e-3), p.HeNormal())
+    read, _ = problem.reading(x)
+    assert read.leaf_scales[0] > 2 * problem.leaf_scales[0]  # 4 inputs, not 4 x 8 as by convention
+    expected = read.prior_predictive(x, draws=50, key=0).std
+    np.testing.assert_allclose(problem.prior_predictive(x, draws=50, key=0).std, expected, rtol=1e-5)
+
+
+def test_a_prior_without_a_density_has_no_prior_predictive():
+    with pytest.raises(ValueError, match="a prior predictive needs priors with a density"):
+        px.Problem(RIDGE.network, px.Normal(scale=1.0), p.ARD()).prior_predictive(X)

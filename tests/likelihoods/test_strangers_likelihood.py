@@ -152,12 +152,3 @@ def test_a_target_that_the_distribution_cannot_give_is_named(name, bad):
 def test_ends_of_the_support_and_a_support_that_depends_on_parameters_are_allowed(name, y):
     checked = FromNumPyro(name).check(jax.ShapeDtypeStruct((1, 1), jnp.float32), np.array([y]))
     np.testing.assert_array_equal(checked, [[y]])
-
-
-def test_a_likelihood_that_calls_its_latents_unknowns_still_works():
-    def unknowns(self):
-        return {"log_scale": jnp.ones(())}
-
-    with pytest.warns(DeprecationWarning, match=r"Old.unknowns\(\) is now called latents\(\)"):
-        old = type("Old", (Ordinal,), {"unknowns": unknowns})
-    assert float(px.Problem((lambda w, x: x @ w, jnp.zeros((1, 1))), old()).latents.likelihood["log_scale"]) == 1.0
