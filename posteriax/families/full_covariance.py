@@ -16,7 +16,7 @@ import numpy as np
 from posteriax._internal import triangular
 from posteriax._internal.checks import check_choice, check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, ParameterUnits, Variational, gaussian_entropy
+from posteriax.families.family import Gaussian, Units, Variational, gaussian_entropy
 from posteriax.networks.leaf import Leaf
 
 SMALL = 64  # up to here q is whitened and log q evaluated at a draw; larger noisy triangles are too ill-conditioned
@@ -78,9 +78,9 @@ class FullCovariance(Gaussian):
         noise = jax.scipy.linalg.solve_triangular(unit, apart * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
         return -0.5 * jnp.vdot(noise, noise) - log_diagonal.sum() - 0.5 * math.log(2 * math.pi) * noise.size
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         log_diagonal = variational["log_diagonal"]
-        return ParameterUnits(
+        return Units(
             {"mean": jnp.exp(log_diagonal).reshape(variational["mean"].shape)},
             {"log_diagonal": 1.0, "lower": triangular.rate(log_diagonal.size)},
             {"log_diagonal": 2.0},

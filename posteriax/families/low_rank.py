@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from posteriax._internal.checks import check_choice, check_count, check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, ParameterUnits, Variational, gaussian_entropy
+from posteriax.families.family import Gaussian, Units, Variational, gaussian_entropy
 from posteriax.networks.leaf import Leaf
 
 
@@ -56,9 +56,9 @@ class WithDirections(Gaussian):
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
         return {**variational, "log_scale": 0.5 * jnp.log(variance)}
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         scale = jnp.exp(variational["log_scale"])
-        return ParameterUnits({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
+        return Units({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class LowRank(WithDirections):
 
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean, directions = variational["mean"], variational["directions"]
-        key_own, key_common = jax.random.split(key)
-        own = standard_normal(key_own, mean.shape, mean.dtype, unless_nan=mean)
-        common = jax.random.normal(key_common, directions.shape[-1:], mean.dtype)
-        return jnp.exp(variational["log_scale"]) * (own + directions @ common)
+        key_weights, key_directions = jax.random.split(key)
+        per_weight = standard_normal(key_weights, mean.shape, mean.dtype, unless_nan=mean)
+        per_direction = jax.random.normal(key_directions, directions.shape[-1:], mean.dtype)
+        return jnp.exp(variational["log_scale"]) * (per_weight + directions @ per_direction)
 
     def entropy(self, variational: Variational) -> jax.Array:
         flat = variational["directions"].reshape(-1, variational["directions"].shape[-1])
@@ -129,11 +129,11 @@ class LowRankPrecision(WithDirections):
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean = variational["mean"]
         flat, factor = _directions(variational)
-        key_own, key_common = jax.random.split(key)
-        own = standard_normal(key_own, (mean.size,), mean.dtype, unless_nan=mean)
-        common = jax.random.normal(key_common, flat.shape[1:], mean.dtype)
-        taken = flat @ jax.scipy.linalg.cho_solve((factor, True), flat.T @ own + common)
-        return jnp.exp(variational["log_scale"]) * (own - taken).reshape(mean.shape)
+        key_weights, key_directions = jax.random.split(key)
+        per_weight = standard_normal(key_weights, (mean.size,), mean.dtype, unless_nan=mean)
+        per_direction = jax.random.normal(key_directions, flat.shape[1:], mean.dtype)
+        taken = flat @ jax.scipy.linalg.cho_solve((factor, True), flat.T @ per_weight + per_direction)
+        return jnp.exp(variational["log_scale"]) * (per_weight - taken).reshape(mean.shape)
 
     def entropy(self, variational: Variational) -> jax.Array:
         _, factor = _directions(variational)

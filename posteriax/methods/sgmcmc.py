@@ -19,8 +19,7 @@ import optax
 
 from posteriax._internal.checks import check_positive
 from posteriax.data.batches import Batch
-from posteriax.methods.ensemble import check_start
-from posteriax.methods.method import Kernel, Method, RunLength, Task
+from posteriax.methods.method import Kernel, Method, RunLength, Task, check_start
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents
 

@@ -8,6 +8,10 @@ dictionary by path pattern; any NumPyro distribution that broadcasts against the
 {'**': HeNormal(gain=2.0, bias_scale=1.0), '**/bias': Normal(scale=0.1, loc=0.0)}
 """
 
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from posteriax.networks.leaf import Axes as Axes
 from posteriax.networks.leaf import Leaf as Leaf
 from posteriax.priors.empirical_covariance import CorrelatedNormal as CorrelatedNormal
@@ -46,7 +50,6 @@ from posteriax.priors.standard import (
 )
 from posteriax.priors.sweeps import family_sweep as family_sweep
 from posteriax.priors.sweeps import scale_sweep as scale_sweep
-from posteriax.priors.tuning import tune as tune
 
 __all__ = [
     "ARD",
@@ -64,3 +67,13 @@ __all__ = [
     "scale_sweep",
     "tune",
 ]
+
+# `p.tune` is where one looks for it, but it is an algorithm of a room above this one: found when it is first used
+tune: Callable[..., Any]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name == "tune":
+            return importlib.import_module("posteriax.methods.curvature.tuning").tune
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -230,8 +230,8 @@ def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_avera
     each = jax.vmap(lambda o: problem.likelihood.log_prob({}, o, y))(outputs)
     losses = {}
     from posteriax.data import Batch
+    from posteriax.families.blocks import Mixture
     from posteriax.methods.vi import _log_likelihood
-    from posteriax.methods.vi_blocks import Mixture
     from posteriax.problem import Latents
 
     batch = Batch(x, y, jnp.ones(BATCH))
@@ -352,7 +352,7 @@ def test_a_family_that_does_not_fit_is_refused_before_any_compute(name, moons, m
     width = 200 if name == "too large" else 4
     net = eqx.nn.MLP(2, 2, width, 2 if name == "too large" else 1, key=KEY)
     prior = px.priors.LogUniform() if "density" in name else px.priors.Normal(1.0)
-    monkeypatch.setattr("posteriax.run.preparing.Program", None)
+    monkeypatch.setattr("posteriax.run.fitting.Program", None)
     with pytest.raises(ValueError, match=message):
         px.fit(px.Problem(net, px.Categorical(), prior), moons[0], px.VI(family), steps=5, key=0)
 
