@@ -71,11 +71,11 @@ class FullCovariance(Gaussian):
     def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
         if value.size > SMALL:
             return None
-        apart = (value - variational["mean"]).reshape(-1)
+        offset = (value - variational["mean"]).reshape(-1)
         # rows scaled to a unit diagonal, so that the units of the weights do not affect the solve
         log_diagonal = variational["log_diagonal"]
         unit = triangular.factor(jnp.zeros_like(log_diagonal), variational["lower"])
-        noise = jax.scipy.linalg.solve_triangular(unit, apart * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
+        noise = jax.scipy.linalg.solve_triangular(unit, offset * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
         return -0.5 * jnp.vdot(noise, noise) - log_diagonal.sum() - 0.5 * math.log(2 * math.pi) * noise.size
 
     def units(self, variational: Variational) -> Units:

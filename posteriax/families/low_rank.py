@@ -1,18 +1,11 @@
-"""What Gaussians with a few directions F (D x rank) beside a diagonal S have in common: their parameters.
+"""Gaussians with a diagonal S and a few directions F (D x rank): wider along them, or narrower.
 
-A Gaussian with diagonal plus low-rank covariance.
+    LowRank            q(w) = N(mu, S (I + F F') S)          covariance diagonal plus low rank (Ong et al. 2018)
+    LowRankPrecision   q(w) = N(mu, S (I + F F')^-1 S)       precision diagonal plus low rank (Spantini et al. 2015)
 
-    q(w) = N(mu, S (I + F F') S),   S diagonal, F (D x rank)
-
-Parameters: D (2 + rank). The noise is S (e1 + F e2); the entropy needs a rank x rank determinant. (Ong et al. 2018)
-
-A Gaussian whose precision is diagonal plus low rank: narrower than independent weights along a few directions.
-
-    q(w) = N(mu, S (I + F F')^-1 S),   S diagonal, F (D x rank)
-
-What a prior of scales S becomes once data have determined `rank` directions; `LowRank` is the opposite, wider along a
-few. A draw is S (a - F (I + F'F)^-1 (F'a + b)) from standard normals a (D) and b (rank), and the entropy needs a
-rank x rank determinant. (Spantini et al. 2015; draws as in Bhattacharya, Chakraborty and Mallick 2016)
+Parameters: D (2 + rank). The second is what a prior of scales S becomes once data have determined `rank` directions.
+Its draws are S (a - F (I + F'F)^-1 (F'a + b)) from standard normals a (D) and b (rank) (Bhattacharya, Chakraborty and
+Mallick 2016); those of the first, S (a + F b). Both entropies need a rank x rank determinant.
 """
 
 from dataclasses import dataclass
