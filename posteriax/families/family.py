@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax.typing import ArrayLike
 
 from posteriax._internal.settings import Savable
 from posteriax.families.arrays.estimators import EstimatorPlan
@@ -57,7 +58,7 @@ class Units:
     """
 
     means: Mapping[str, jax.Array] = field(default_factory=dict)
-    scales: Mapping[str, float | jax.Array] = field(default_factory=dict)
+    scales: Mapping[str, ArrayLike] = field(default_factory=dict)
     fisher: Mapping[str, float] = field(default_factory=dict)
     joint: tuple[str, str, str] | None = None
     inferred: bool = False

@@ -9,13 +9,14 @@ no variance matrix either. (Swiatkowski et al. 2020)
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.families.arrays.estimators import EstimatorPlan
-from posteriax.families.arrays.gaussian import VarianceFactors
+from posteriax.families.arrays.gaussian import GaussianArray, VarianceFactors
 from posteriax.families.family import DiagonalGaussian, Draw, Units, Variational, rows_and_columns
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
@@ -102,7 +103,7 @@ class KTied(DiagonalGaussian):
         rows, columns = variational["log_u"].shape[0], variational["log_v"].shape[0]
         if plan.estimator != "local" or self.k * (self.k + 1) // 2 * (rows + columns) >= rows * columns:
             return array
-        return dataclasses.replace(array, factors=_variance_factors(variational))
+        return dataclasses.replace(cast(GaussianArray, array), factors=_variance_factors(variational))
 
 
 def _variance_factors(variational: Variational) -> VarianceFactors:

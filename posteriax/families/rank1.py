@@ -18,7 +18,7 @@ With `noise="point"` it is BatchEnsemble. Each factor has a location and a log s
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -226,9 +226,9 @@ class Rank1(Family):
             return kl
         for place, place_key in zip(self._by_place, jax.random.split(key, 2), strict=False):
             location, log_scale = variational[place], variational[f"log_scale_{place}"]
-            mean: Number | str = 0.0 if self.additive else self.prior_mean
+            mean: Any = 0.0 if self.additive else self.prior_mean
             mean = location if mean == "tied" else mean
-            scale: Number | str = self.prior_scale
+            scale: Any = self.prior_scale
             if scale == "learned":
                 scale = jnp.exp(variational[f"log_prior_scale_{place}"])
             elif scale == "tied":

@@ -14,7 +14,7 @@ start; `masses` chooses the Gaussian:
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -173,7 +173,9 @@ class HMCKernel(FullBatchKernel):
 
         key_length, key_momentum, key_accept = jax.random.split(key, 3)
         step_size, leapfrogs, cut = self._trajectory(state, key_length)
-        masses = self.prior_masses if state.diagonal is None else diagonal_metric(state.diagonal.variances)
+        masses = cast("Metric", self.prior_masses)
+        if state.diagonal is not None:
+            masses = diagonal_metric(state.diagonal.variances)
         momentum = masses.sample_momentum(key_momentum, state.chain.position)
         leapfrog = velocity_verlet(self.log_joint(batch), masses.kinetic_energy)
         begin = IntegratorState(state.chain.position, momentum, state.chain.logdensity, state.chain.logdensity_grad)

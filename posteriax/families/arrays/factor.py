@@ -112,7 +112,7 @@ def along(axes: tuple[int, ...], vector: jax.Array, shape: tuple[int, ...]) -> j
 
 
 def _beside(
-    factor: jax.Array, axes: tuple[int, ...], example: int | None, shape: Sequence[int], groups: int
+    factor: jax.Array, axes: tuple[int, ...], example: int | None, shape: tuple[int, ...], groups: int
 ) -> jax.Array:
     """Reshape a factor (examples, length) to broadcast against data: along `axes`, and `example` for examples."""
     factor = jnp.tile(factor, (1, groups))  # each group of a convolution has the same factors

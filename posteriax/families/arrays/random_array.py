@@ -5,9 +5,10 @@ operation uses one draw of the array, which is always correct. A Gaussian array 
 :mod:`posteriax.networks.tracing` has checked.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +46,10 @@ class Contraction:
 class RandomArray(quax.ArrayValue):
     """Behaves as one draw of a leaf. Operations that a subclass does not improve on use the draw."""
 
+    @abstractmethod
+    def materialise(self) -> jax.Array:
+        """The draw, as a plain array."""
+
     def contract(self, contraction: Contraction) -> jax.Array:
         """The array's product with data, `contraction.apply(x, draw)` or better."""
         return contraction.apply(contraction.x, self.materialise())
@@ -64,7 +69,7 @@ class RandomArray(quax.ArrayValue):
         return jax.numpy.add(x, self.materialise())
 
 
-def _product(array: Any, x: jax.Array, params: dict[str, Any], *, array_first: bool) -> jax.Array:
+def _product(array: Any, x: Any, params: dict[str, Any], *, array_first: bool) -> jax.Array:
     """dot_general of data and an array, in either order."""
     contracted, batch = params["dimension_numbers"]
     array_axes, x_axes = contracted if array_first else contracted[::-1]
@@ -97,7 +102,7 @@ def _(lhs: RandomArray, rhs: ArrayLike, **params: Any) -> Any:
 def _(lhs: ArrayLike, rhs: RandomArray, **params: Any) -> Any:
     numbers = params["dimension_numbers"]
 
-    def apply(x: jax.Array, w: jax.Array) -> jax.Array:
+    def apply(x: ArrayLike, w: ArrayLike) -> jax.Array:
         return lax.conv_general_dilated_p.bind(x, w, **params)
 
     if params["batch_group_count"] != 1:
@@ -106,7 +111,7 @@ def _(lhs: ArrayLike, rhs: RandomArray, **params: Any) -> Any:
     return rhs.contract(
         Contraction(
             apply,
-            lhs,
+            cast("jax.Array", lhs),
             inputs={into: channels},
             outputs={out: numbers.out_spec[1]},
             examples=(examples, numbers.out_spec[0]),

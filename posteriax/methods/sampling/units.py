@@ -174,7 +174,7 @@ def _metric(masses: list["_Mass"]) -> "Metric":
         ]
         return jax.tree.unflatten(treedef, momenta)
 
-    def kinetic_energy(momentum: PyTree, position: PyTree = None) -> jax.Array:
+    def kinetic_energy(momentum: PyTree, position: PyTree = None) -> jax.Array | float:
         leaves = jax.tree.leaves(momentum)
         return 0.5 * sum(mass.square(leaf) for leaf, mass in zip(leaves, masses, strict=True))
 
