@@ -3,7 +3,7 @@
 What samplers share is in sampling/, what needs the curvature of the log joint in curvature/.
 """
 
-from posteriax.methods.curvature.tuning import TunedProblem, Tuning
+from posteriax.methods.curvature.tuning import TunedProblem, Tuning, tune_prior
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.hmc import HMC
 from posteriax.methods.laplace import Laplace
@@ -37,4 +37,5 @@ __all__ = [
     "TunedProblem",
     "Tuning",
     "natural_gradient",
+    "tune_prior",
 ]

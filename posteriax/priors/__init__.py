@@ -75,5 +75,5 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name == "tune":
-            return importlib.import_module("posteriax.methods.curvature.tuning").tune
+            return importlib.import_module("posteriax.methods.curvature.tuning").tune_prior
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

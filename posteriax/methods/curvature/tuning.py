@@ -55,7 +55,7 @@ LARGEST_PRODUCT = 4_000_000_000  # multiplications to decompose it
 Structure = Literal["auto", "full", "kronecker", "diagonal"]
 
 
-def tune(
+def tune_prior(
     problem: Problem,
     data: PyTree,
     *,
