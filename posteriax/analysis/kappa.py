@@ -235,7 +235,7 @@ def _by_push(problem: Problem, index: int, use: Use, latents: Latents, batch: Ba
     groups = jnp.arange(-(-positions * channels // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE)
     diagonal, _ = jax.lax.scan(add, jnp.zeros((inputs, channels), value.dtype), groups)
     leaf = jax.tree.leaves(latents)[index]
-    return jnp.zeros(leaf.size, leaf.dtype).at[met.places()].set(diagonal).reshape(leaf.shape)
+    return jnp.zeros(leaf.size, leaf.dtype).at[met.entries()].set(diagonal).reshape(leaf.shape)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

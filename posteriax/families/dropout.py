@@ -8,7 +8,6 @@ The matrix itself is a point estimate under its prior. (Gal and Ghahramani 2016)
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ import numpyro.distributions as dist
 
 from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.factor import FactorArray, along
-from posteriax.families.family import Family, ParameterUnits, Variational
+from posteriax.families.family import Draw, Family, Units, Variational
 from posteriax.families.point import Point
 from posteriax.networks.leaf import Leaf
 
@@ -55,8 +54,8 @@ class Dropout(Family):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": value}
 
-    def units(self, variational: Variational) -> ParameterUnits:
-        return ParameterUnits()  # a point has no scale
+    def units(self, variational: Variational) -> Units:
+        return Units()  # a point has no scale
 
     @property
     def _axes(self) -> tuple[int, ...]:
@@ -68,7 +67,7 @@ class Dropout(Family):
         kept = jax.random.bernoulli(key, 1 - self.rate, (examples, inputs))
         return kept.astype(value.dtype) / (1 - self.rate)
 
-    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
         masks = self._masks(variational["value"], keys[0], examples if plan.factors == "per example" else 1)

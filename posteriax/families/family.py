@@ -1,40 +1,44 @@
-"""What an optimiser needs to know about a family's parameters: which are means, which are scales, and in what units.
+"""The contract of a variational family, and what all Gaussian families share.
 
-VI's default optimiser (posteriax/methods/whitened.py) and its check of convergence ask the family, never the names of
-its parameters.
-
-E_q[-log p(w)] for Gaussian q in closed form; subtracting the entropy of q gives KL(q || p).
+A family is the shape of q(w) for a leaf w. It brings draws, moments, its entropy and its KL to a prior; all else has a
+default. The KL of a Gaussian is E_q[-log p(w)] - H(q), with the first term in closed form where there is one:
 
     Normal(m, s):    ((mu - m)^2 + sigma^2) / (2 s^2) + log s + 1/2 log 2 pi
 
 Other distributions bring their own (:class:`posteriax.priors.GaussianCrossEntropy`). Only marginal means and variances
 enter, so this holds for correlated Gaussians too.
-
-The interface of a variational family, and what all Gaussian families share.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax.typing import ArrayLike
 
 from posteriax._internal.settings import Savable
 from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.gaussian import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
+from posteriax.families.arrays.random_array import RandomArray
 from posteriax.networks.leaf import Leaf
 from posteriax.priors.improper import has_density
 from posteriax.priors.prior import GaussianCrossEntropy
 
+Variational = dict[str, jax.Array]  # the variational parameters of one leaf
+Draw = jax.Array | RandomArray  # of a leaf, as it enters the network
+Rate = float | jax.Array
+
 
 @dataclass(frozen=True)
-class ParameterUnits:
-    """The units of a family's parameters, by name. A parameter that is in none of them moves at the plain rate.
+class Units:
+    """Which of a family's parameters are means and which are scales, by name, and in what units.
+
+    VI's default optimiser and its check of convergence ask for these, never for the names of parameters. A parameter in
+    none of them moves at the plain rate.
 
     Args:
         means: the standard deviation of each parameter that is a mean, in that parameter's shape or broadcasting to it.
@@ -43,9 +47,9 @@ class ParameterUnits:
             of which n make a row.
         fisher: the Fisher information of each log of a scale, for the check of convergence: 2 for every weight that it
             scales.
-        joint: the names of mean, log diagonal and lower triangle of a covariance L L' to be whitened as a whole, where
+        joint: the names of mean, log diagonal and lower triangle of a covariance L L' to be whitened together, where
             L = diag(exp(log_diagonal)) (I + S) and S is stored row by row; the family then has no other parameters.
-        inferred: whether a base class worked them out because the family does not write `units`. The trace then names
+        inferred: whether a base class worked them out because the family does not define `units`. The trace then names
             the parameters without a unit.
 
     >>> from posteriax import families as q
@@ -54,7 +58,7 @@ class ParameterUnits:
     """
 
     means: Mapping[str, jax.Array] = field(default_factory=dict)
-    scales: Mapping[str, Any] = field(default_factory=dict)
+    scales: Mapping[str, ArrayLike] = field(default_factory=dict)
     fisher: Mapping[str, float] = field(default_factory=dict)
     joint: tuple[str, str, str] | None = None
     inferred: bool = False
@@ -62,34 +66,6 @@ class ParameterUnits:
     def cover(self, name: str) -> bool:
         """Whether the parameter has a unit."""
         return name in self.means or name in self.scales
-
-
-def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array) -> jax.Array | None:
-    """E_q[-log p(w)], summed over the entries; None if there is no closed form.
-
-    >>> float(cross_entropy(dist.Normal(0.0, 1.0), jnp.zeros(1), jnp.ones(1)))  # the entropy of N(0, 1)
-    1.418...
-    """
-    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
-    if isinstance(base, dist.Normal):
-        quadratic = (variance + jnp.square(mean - base.loc)) / (2 * jnp.square(base.scale))
-        return (quadratic + jnp.log(base.scale) + 0.5 * math.log(2 * math.pi)).sum()
-    return base.gaussian_cross_entropy(mean, variance) if isinstance(base, GaussianCrossEntropy) else None
-
-
-def cross_entropy_note(prior: dist.Distribution) -> str:
-    """How E_q[-log p] is estimated; empty if it has a closed form."""
-    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
-    if isinstance(base, GaussianCrossEntropy):
-        return base.cross_entropy_note
-    return (
-        ""
-        if isinstance(base, dist.Normal)
-        else f"KL estimated with one draw per step (no closed form for {type(base).__name__})"
-    )
-
-
-Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 
 
 class Family(Savable, ABC, namespace="families"):
@@ -136,15 +112,17 @@ class Family(Savable, ABC, namespace="families"):
         """The parameters after an optimiser step, projected back onto the allowed set."""
         return variational
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         """Which parameters are means and which are scales, for VI's default optimiser and its check of convergence.
 
         Parameters without a unit move at a plain rate, and the check does not look at them; the trace says so if the
-        family is random and does not write this method.
+        family is random and does not define this method.
         """
-        return ParameterUnits(inferred=True)
+        return Units(inferred=True)
 
-    def natural_step(self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any) -> Any:
+    def natural_step(
+        self, variational: Variational, gradient: Variational, mean_rate: Rate, precision_rate: Rate
+    ) -> Variational:
         """What a natural-gradient step adds to the parameters (:func:`px.natural_gradient`).
 
         A family that has one sets `natural`, and has a parameter "mean", whose gradient is averaged by momentum first.
@@ -159,16 +137,16 @@ class Family(Savable, ABC, namespace="families"):
         """The parameters plus anything that several parts of a step derive from them, so that it is computed once."""
         return variational
 
-    def component(self, variational: Variational, index: Any) -> Variational:
+    def component(self, variational: Variational, index: jax.Array | int) -> Variational:
         """The variational parameters of one component of a mixture."""
         return variational
 
-    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         """The leaf as passed to the network in training: a draw, or a random array with the planned estimator."""
         return self.sample(variational, keys[0])
 
     @abstractmethod
-    def sample(self, variational: Variational, key: jax.Array) -> Any:
+    def sample(self, variational: Variational, key: jax.Array) -> Draw:
         """One draw of the leaf."""
 
     @abstractmethod
@@ -240,10 +218,10 @@ class Gaussian(Family):
     def kl_note(self, prior: dist.Distribution) -> str:
         return cross_entropy_note(prior)
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         """The parameter that `mean` returns unchanged, if there is one, in units of the standard deviations."""
         means = _same(variational, self.mean(variational))
-        return ParameterUnits({name: jnp.sqrt(self.variance(variational)) for name in means}, inferred=True)
+        return Units({name: jnp.sqrt(self.variance(variational)) for name in means}, inferred=True)
 
     def check_prior(self, leaf: Leaf, prior: dist.Distribution) -> None:
         return  # every prior has a density, or a closed-form cross-entropy with a Gaussian
@@ -262,7 +240,7 @@ class DiagonalGaussian(Gaussian):
         """Log of the standard deviations; override it if they are learned in the log domain."""
         return jnp.log(self.moments(variational)[1])
 
-    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         if plan.estimator == "weight":
             return self.sample(variational, keys[0])
         mean, scale = self.moments(variational)
@@ -282,12 +260,12 @@ class DiagonalGaussian(Gaussian):
         # from the family: avoids one log per weight, which is expensive
         return gaussian_entropy(self.log_scale(variational))
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         """Known for a parameter that `moments` returns as the mean, or `log_scale` as the log scales, unchanged."""
         mean, scale = self.moments(variational)
         means = dict.fromkeys(_same(variational, mean), scale)
         logs = _same(variational, self.log_scale(variational))
-        return ParameterUnits(means, dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0), inferred=True)
+        return Units(means, dict.fromkeys(logs, 1.0), dict.fromkeys(logs, 2.0), inferred=True)
 
     def plan_note(self, plan: EstimatorPlan) -> str:
         return plan.note
@@ -295,7 +273,7 @@ class DiagonalGaussian(Gaussian):
 
 def _same(variational: Variational, value: jax.Array) -> list[str]:
     """The name of the parameter that is this very array, not one derived from it."""
-    return [name for name, own in variational.items() if own is value]
+    return [name for name, parameter in variational.items() if parameter is value]
 
 
 def rows_and_columns(variance: jax.Array, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
@@ -308,3 +286,28 @@ def rows_and_columns(variance: jax.Array, shape: tuple[int, int]) -> tuple[jax.A
 def gaussian_entropy(log_scale: jax.Array) -> jax.Array:
     """The entropy of independent Gaussians, summed."""
     return (log_scale + 0.5 * math.log(2 * math.pi * math.e)).sum()
+
+
+def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array) -> jax.Array | None:
+    """E_q[-log p(w)], summed over the entries; None if there is no closed form.
+
+    >>> float(cross_entropy(dist.Normal(0.0, 1.0), jnp.zeros(1), jnp.ones(1)))  # the entropy of N(0, 1)
+    1.418...
+    """
+    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    if isinstance(base, dist.Normal):
+        quadratic = (variance + jnp.square(mean - base.loc)) / (2 * jnp.square(base.scale))
+        return (quadratic + jnp.log(base.scale) + 0.5 * math.log(2 * math.pi)).sum()
+    return base.gaussian_cross_entropy(mean, variance) if isinstance(base, GaussianCrossEntropy) else None
+
+
+def cross_entropy_note(prior: dist.Distribution) -> str:
+    """How E_q[-log p] is estimated; empty if it has a closed form."""
+    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    if isinstance(base, GaussianCrossEntropy):
+        return base.cross_entropy_note
+    return (
+        ""
+        if isinstance(base, dist.Normal)
+        else f"KL estimated with one draw per step (no closed form for {type(base).__name__})"
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from posteriax._internal import triangular
 from posteriax._internal.checks import check_choice, check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, ParameterUnits, Variational, gaussian_entropy
+from posteriax.families.family import Gaussian, Units, Variational, gaussian_entropy
 from posteriax.networks.leaf import Leaf
 
 SMALL = 64  # up to here q is whitened and log q evaluated at a draw; larger noisy triangles are too ill-conditioned
@@ -71,16 +71,16 @@ class FullCovariance(Gaussian):
     def log_density(self, variational: Variational, value: jax.Array) -> jax.Array | None:
         if value.size > SMALL:
             return None
-        apart = (value - variational["mean"]).reshape(-1)
+        offset = (value - variational["mean"]).reshape(-1)
         # rows scaled to a unit diagonal, so that the units of the weights do not affect the solve
         log_diagonal = variational["log_diagonal"]
         unit = triangular.factor(jnp.zeros_like(log_diagonal), variational["lower"])
-        noise = jax.scipy.linalg.solve_triangular(unit, apart * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
+        noise = jax.scipy.linalg.solve_triangular(unit, offset * jnp.exp(-log_diagonal), lower=True, unit_diagonal=True)
         return -0.5 * jnp.vdot(noise, noise) - log_diagonal.sum() - 0.5 * math.log(2 * math.pi) * noise.size
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         log_diagonal = variational["log_diagonal"]
-        return ParameterUnits(
+        return Units(
             {"mean": jnp.exp(log_diagonal).reshape(variational["mean"].shape)},
             {"log_diagonal": 1.0, "lower": triangular.rate(log_diagonal.size)},
             {"log_diagonal": 2.0},

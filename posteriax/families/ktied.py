@@ -9,15 +9,15 @@ no variance matrix either. (Swiatkowski et al. 2020)
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.families.arrays.estimators import EstimatorPlan
-from posteriax.families.arrays.gaussian import VarianceFactors
-from posteriax.families.family import DiagonalGaussian, ParameterUnits, Variational, rows_and_columns
+from posteriax.families.arrays.gaussian import GaussianArray, VarianceFactors
+from posteriax.families.family import DiagonalGaussian, Draw, Units, Variational, rows_and_columns
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
 
@@ -69,14 +69,15 @@ class KTied(DiagonalGaussian):
         return {"mean": value, "log_u": factors[..., :rows, :], "log_v": factors[..., rows:, :]}
 
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
-        own = (variational["log_u"], variational["log_v"])
-        *copies, rows, _ = own[0].shape
-        columns = own[1].shape[-2]
-        each = jax.vmap(lambda one: rows_and_columns(one, (rows, columns)))(variance.reshape(-1, rows, columns))
+        factors = (variational["log_u"], variational["log_v"])
+        *copies, rows, _ = factors[0].shape
+        columns = factors[1].shape[-2]
+        by_copy = variance.reshape(-1, rows, columns)
+        means = jax.vmap(lambda matrix: rows_and_columns(matrix, (rows, columns)))(by_copy)
         # keep the random differences between the k pairs of factors
         log_u, log_v = (
-            start - start.mean() + (of_all - 0.5 * math.log(self.k)).reshape(*copies, -1, 1)
-            for start, of_all in zip(own, each, strict=True)
+            start - start.mean() + (mean - 0.5 * math.log(self.k)).reshape(*copies, -1, 1)
+            for start, mean in zip(factors, means, strict=True)
         )
         return {**variational, "log_u": log_u, "log_v": log_v}
 
@@ -89,22 +90,20 @@ class KTied(DiagonalGaussian):
         known = variational if "scale" in variational else self.precompute(variational)
         return known["mean"], known["scale"]
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         _, scale = self.moments(variational)
         (rows, k), columns = variational["log_u"].shape[-2:], variational["log_v"].shape[-2]
         # k products share a weight
-        return ParameterUnits(
-            {"mean": scale}, {"log_u": 0.5, "log_v": 0.5}, {"log_u": 2 * columns / k, "log_v": 2 * rows / k}
-        )
+        return Units({"mean": scale}, {"log_u": 0.5, "log_v": 0.5}, {"log_u": 2 * columns / k, "log_v": 2 * rows / k})
 
-    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         array = super().array(variational, keys, plan, examples)
         if variational["log_u"].ndim > 2:  # the blocks of a loop
             return array
         rows, columns = variational["log_u"].shape[0], variational["log_v"].shape[0]
         if plan.estimator != "local" or self.k * (self.k + 1) // 2 * (rows + columns) >= rows * columns:
             return array
-        return dataclasses.replace(array, factors=_variance_factors(variational))
+        return dataclasses.replace(cast(GaussianArray, array), factors=_variance_factors(variational))
 
 
 def _variance_factors(variational: Variational) -> VarianceFactors:

@@ -1,18 +1,11 @@
-"""What Gaussians with a few directions F (D x rank) beside a diagonal S have in common: their parameters.
+"""Gaussians with a diagonal S and a few directions F (D x rank): wider along them, or narrower.
 
-A Gaussian with diagonal plus low-rank covariance.
+    LowRank            q(w) = N(mu, S (I + F F') S)          covariance diagonal plus low rank (Ong et al. 2018)
+    LowRankPrecision   q(w) = N(mu, S (I + F F')^-1 S)       precision diagonal plus low rank (Spantini et al. 2015)
 
-    q(w) = N(mu, S (I + F F') S),   S diagonal, F (D x rank)
-
-Parameters: D (2 + rank). The noise is S (e1 + F e2); the entropy needs a rank x rank determinant. (Ong et al. 2018)
-
-A Gaussian whose precision is diagonal plus low rank: narrower than independent weights along a few directions.
-
-    q(w) = N(mu, S (I + F F')^-1 S),   S diagonal, F (D x rank)
-
-What a prior of scales S becomes once data have determined `rank` directions; `LowRank` is the opposite, wider along a
-few. A draw is S (a - F (I + F'F)^-1 (F'a + b)) from standard normals a (D) and b (rank), and the entropy needs a
-rank x rank determinant. (Spantini et al. 2015; draws as in Bhattacharya, Chakraborty and Mallick 2016)
+Parameters: D (2 + rank). The second is what a prior of scales S becomes once data have determined `rank` directions.
+Its draws are S (a - F (I + F'F)^-1 (F'a + b)) from standard normals a (D) and b (rank) (Bhattacharya, Chakraborty and
+Mallick 2016); those of the first, S (a + F b). Both entropies need a rank x rank determinant.
 """
 
 from dataclasses import dataclass
@@ -23,7 +16,7 @@ import jax.numpy as jnp
 
 from posteriax._internal.checks import check_choice, check_count, check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, ParameterUnits, Variational, gaussian_entropy
+from posteriax.families.family import Gaussian, Units, Variational, gaussian_entropy
 from posteriax.networks.leaf import Leaf
 
 
@@ -56,9 +49,9 @@ class WithDirections(Gaussian):
     def spread(self, variational: Variational, variance: jax.Array, covariance: jax.Array | None) -> Variational:
         return {**variational, "log_scale": 0.5 * jnp.log(variance)}
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         scale = jnp.exp(variational["log_scale"])
-        return ParameterUnits({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
+        return Units({"mean": scale}, {"log_scale": 1.0, "directions": 1.0}, {"log_scale": 2.0})
 
 
 @dataclass(frozen=True)
@@ -86,10 +79,10 @@ class LowRank(WithDirections):
 
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean, directions = variational["mean"], variational["directions"]
-        key_own, key_common = jax.random.split(key)
-        own = standard_normal(key_own, mean.shape, mean.dtype, unless_nan=mean)
-        common = jax.random.normal(key_common, directions.shape[-1:], mean.dtype)
-        return jnp.exp(variational["log_scale"]) * (own + directions @ common)
+        key_weights, key_directions = jax.random.split(key)
+        per_weight = standard_normal(key_weights, mean.shape, mean.dtype, unless_nan=mean)
+        per_direction = jax.random.normal(key_directions, directions.shape[-1:], mean.dtype)
+        return jnp.exp(variational["log_scale"]) * (per_weight + directions @ per_direction)
 
     def entropy(self, variational: Variational) -> jax.Array:
         flat = variational["directions"].reshape(-1, variational["directions"].shape[-1])
@@ -129,11 +122,11 @@ class LowRankPrecision(WithDirections):
     def noise(self, variational: Variational, key: jax.Array) -> jax.Array:
         mean = variational["mean"]
         flat, factor = _directions(variational)
-        key_own, key_common = jax.random.split(key)
-        own = standard_normal(key_own, (mean.size,), mean.dtype, unless_nan=mean)
-        common = jax.random.normal(key_common, flat.shape[1:], mean.dtype)
-        taken = flat @ jax.scipy.linalg.cho_solve((factor, True), flat.T @ own + common)
-        return jnp.exp(variational["log_scale"]) * (own - taken).reshape(mean.shape)
+        key_weights, key_directions = jax.random.split(key)
+        per_weight = standard_normal(key_weights, (mean.size,), mean.dtype, unless_nan=mean)
+        per_direction = jax.random.normal(key_directions, flat.shape[1:], mean.dtype)
+        taken = flat @ jax.scipy.linalg.cho_solve((factor, True), flat.T @ per_weight + per_direction)
+        return jnp.exp(variational["log_scale"]) * (per_weight - taken).reshape(mean.shape)
 
     def entropy(self, variational: Variational) -> jax.Array:
         _, factor = _directions(variational)

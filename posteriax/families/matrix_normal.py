@@ -6,7 +6,6 @@ A and B lower triangular. Parameters: m n + m (m + 1) / 2 + n (n + 1) / 2. (Loui
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +18,10 @@ from posteriax.families.arrays.kronecker import KroneckerArray
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.family import (
     DiagonalGaussian,
+    Draw,
     Gaussian,
-    ParameterUnits,
+    Rate,
+    Units,
     Variational,
     gaussian_entropy,
     rows_and_columns,
@@ -69,13 +70,13 @@ class MatrixNormal(Gaussian):
         log_left, log_right = rows_and_columns(variance, shape)
         return {**variational, "log_left": log_left, "log_right": log_right}
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         log_left, log_right = variational["log_left"], variational["log_right"]
         # the diagonals of the factors stand for their rows
         scale = jnp.exp(log_left[:, None] + log_right).reshape(variational["mean"].shape)
         rates = {"left": triangular.rate(log_left.size), "right": triangular.rate(log_right.size)}
         fisher = {"log_left": 2.0 * log_right.size, "log_right": 2.0 * log_left.size}
-        return ParameterUnits({"mean": scale}, {"log_left": 0.5, "log_right": 0.5, **rates}, fisher)
+        return Units({"mean": scale}, {"log_left": 0.5, "log_right": 0.5, **rates}, fisher)
 
     def variance(self, variational: Variational) -> jax.Array:
         left, right = (jnp.square(factor).sum(axis=1) for factor in factors(variational))
@@ -96,7 +97,7 @@ class MatrixNormal(Gaussian):
         # log determinant of a Kronecker product: the sum over all pairs of row and column scales
         return gaussian_entropy(log_left[:, None] + log_right)
 
-    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         mean = variational["mean"]
         if plan.estimator != "local" or mean.ndim != 2 or plan.example_axis is None:
             return self.sample(variational, keys[0])
@@ -106,7 +107,7 @@ class MatrixNormal(Gaussian):
         return plan.note
 
     def natural_step(
-        self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any
+        self, variational: Variational, gradient: Variational, mean_rate: Rate, precision_rate: Rate
     ) -> Variational:
         """The mean by (A A') g (B B'), as K-FAC does with its two factors, and each factor along its own gradient."""
         left, right = factors(variational)
@@ -128,7 +129,7 @@ def factors(variational: Variational) -> tuple[jax.Array, jax.Array]:
 
 
 def _natural_factor_step(
-    factor: jax.Array, by_log: jax.Array, by_lower: jax.Array, rho: Any
+    factor: jax.Array, by_log: jax.Array, by_lower: jax.Array, rho: Rate
 ) -> tuple[jax.Array, jax.Array]:
     """Steps of log_diagonal and S of L = diag(e^d) (I + S) (see _internal/triangular.py), for L <- L T.
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax._internal.checks import check_choice
-from posteriax.families.family import DiagonalGaussian, ParameterUnits, Variational
+from posteriax.families.family import DiagonalGaussian, Units, Variational
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
 from posteriax.priors.improper import TINY, ARDPrior, LogUniformPrior, ard_kl, log_uniform_kl
@@ -61,8 +61,8 @@ class MultiplicativeNormal(DiagonalGaussian):
     def log_scale(self, variational: Variational) -> jax.Array:
         return 0.5 * (_clipped(variational) + jnp.log(jnp.square(variational["mean"]) + TINY))
 
-    def units(self, variational: Variational) -> ParameterUnits:
-        return ParameterUnits()  # in units of its noise, a mean could not move away from 0
+    def units(self, variational: Variational) -> Units:
+        return Units()  # in units of its noise, a mean could not move away from 0
 
     def kl(self, variational: Variational, prior: dist.Distribution, key: jax.Array) -> jax.Array:
         if not isinstance(prior, LogUniformPrior | ARDPrior):

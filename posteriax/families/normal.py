@@ -8,13 +8,12 @@ Two parameters per weight. The scale is learned in the log domain, where one ste
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from posteriax._internal.checks import check_positive
-from posteriax.families.family import DiagonalGaussian, Variational
+from posteriax.families.family import DiagonalGaussian, Rate, Variational
 from posteriax.networks.leaf import Leaf
 
 
@@ -74,7 +73,7 @@ class Normal(DiagonalGaussian):
         return variational["log_scale"]
 
     def natural_step(
-        self, variational: Variational, gradient: Variational, mean_rate: Any, precision_rate: Any
+        self, variational: Variational, gradient: Variational, mean_rate: Rate, precision_rate: Rate
     ) -> Variational:
         log_scale, t = variational["log_scale"], precision_rate * gradient["log_scale"]
         # half of the log of the factor that the precision grows by

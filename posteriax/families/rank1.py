@@ -1,4 +1,9 @@
-"""The noise of rank-1 factors: draws from a location and a log scale, and the KL to the prior.
+"""Rank-1 posteriors: one shared matrix, with noise on its inputs and outputs.
+
+    W' = W * r s',   q(s) = 1/K sum_k q_k(s),   the same for r;   W is a point estimate under its own prior
+
+One index k applies to the whole network, so the K components form an ensemble that costs little more than one network.
+With `noise="point"` it is BatchEnsemble. Each factor has a location and a log scale:
 
 | noise | factor | prior | KL |
 | --- | --- | --- | --- |
@@ -8,12 +13,7 @@
 | half_cauchy | exp(location) + scale abs(C), up to 10 | HalfCauchy(s) | estimated with one draw |
 | point | location | none | 0 |
 
-Rank-1 posteriors: one shared matrix, with noise on its inputs and outputs.
-
-    W' = W * r s',   q(s) = 1/K sum_k q_k(s),   the same for r;   W is a point estimate under its own prior
-
-One index k applies to the whole network, so the K components form an ensemble that costs little more than one network.
-With `noise="point"` it is BatchEnsemble. (Dusenberry et al. 2020, Wen et al. 2020)
+(Dusenberry et al. 2020, Wen et al. 2020)
 """
 
 import math
@@ -23,116 +23,19 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax.typing import DTypeLike
 
 from posteriax._internal.checks import check_choice, check_count, check_positive
 from posteriax._internal.cpu_tuning import computed_once
 from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.factor import FactorArray, along
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Family, ParameterUnits, Variational
+from posteriax.families.family import Draw, Family, Units, Variational
 from posteriax.networks.leaf import Leaf
 
+Number = float | jax.Array
+
 LARGEST = 10.0  # without a limit, heavy tails overflow in deep networks
-
-
-class Noise:
-    """The distribution of a factor: a Gaussian, unless a subclass says otherwise.
-
-    Draws for one component have a leading axis of examples. The kernel, shared by all components, is what the noise
-    will be multiplied with (see `computed_once`).
-    """
-
-    positive: bool = False
-    kl_note: str = ""
-    unit_entropy: float = 0.5 * math.log(2 * math.pi * math.e)  # at a scale of 1
-
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
-        return location + jnp.exp(log_scale) * standard_normal(key, (examples, *location.shape), location.dtype, kernel)
-
-    def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
-        """The mean of a factor, or its median if it has no mean."""
-        return location
-
-    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
-        """KL to the prior, summed over the factors."""
-        own = dist.Normal(location, jnp.exp(log_scale))
-        return dist.kl_divergence(own, dist.Normal(prior_mean, prior_scale)).sum()
-
-    def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
-        """Summed over the factors."""
-        return (log_scale + self.unit_entropy).sum()
-
-
-class _LogNormal(Noise):
-    positive = True
-
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
-        return jnp.exp(super().draw(key, location, log_scale, examples, kernel))
-
-    def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
-        return jnp.exp(location + 0.5 * jnp.exp(2 * log_scale))
-
-    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
-        return super().kl(key, location, log_scale, math.log(prior_mean), prior_scale)  # invariant under exp
-
-    def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
-        return super().entropy(location, log_scale) + location.sum()
-
-
-class _Cauchy(Noise):
-    unit_entropy = math.log(4 * math.pi)
-
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
-        noise = _cauchy(key, (examples, *location.shape), location.dtype, kernel)
-        return jnp.clip(location + jnp.exp(log_scale) * noise, -LARGEST, LARGEST)
-
-    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
-        # log[((s + s_p)^2 + (m - m_p)^2) / (4 s s_p)], in closed form (Chyzak and Nielsen 2019); the paper estimates it
-        scale = jnp.exp(log_scale)
-        squares = jnp.square(scale + prior_scale) + jnp.square(location - prior_mean)
-        return (jnp.log(squares) - math.log(4 * prior_scale) - log_scale).sum()
-
-
-class _HalfCauchy(Noise):
-    positive = True
-    kl_note = "KL estimated with one draw per step (half-Cauchy factors)"
-    unit_entropy = math.log(2 * math.pi)
-
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
-        noise = jnp.abs(_cauchy(key, (examples, *location.shape), location.dtype, kernel))
-        return jnp.minimum(jnp.exp(location) + jnp.exp(log_scale) * noise, LARGEST)
-
-    def centre(self, location: jax.Array, log_scale: Any) -> jax.Array:
-        return jnp.exp(location) + jnp.exp(log_scale)
-
-    def kl(self, key: jax.Array, location: jax.Array, log_scale: Any, prior_mean: Any, prior_scale: Any) -> jax.Array:
-        # the prior starts at 0: its support must cover that of the posterior for the KL to exist
-        noise = jnp.abs(jax.random.cauchy(key, location.shape, location.dtype))
-        value = jnp.exp(location) + jnp.exp(log_scale) * noise
-        log_q = dist.HalfCauchy(1.0).log_prob(noise) - log_scale
-        return (log_q - dist.HalfCauchy(prior_scale).log_prob(value)).sum()
-
-
-class _Point(Noise):
-    """No noise: Rank1 asks for neither its KL nor its entropy."""
-
-    def draw(self, key: jax.Array, location: jax.Array, log_scale: Any, examples: int, kernel: jax.Array) -> jax.Array:
-        return location[None]
-
-
-def _cauchy(key: jax.Array, shape: Any, dtype: Any, kernel: jax.Array) -> jax.Array:
-    return computed_once(lambda: jax.random.cauchy(key, shape, dtype), key, unless_nan=kernel)
-
-
-NOISES: dict[str, Noise] = {
-    "normal": Noise(),
-    "cauchy": _Cauchy(),
-    "log_normal": _LogNormal(),
-    "half_cauchy": _HalfCauchy(),
-    "point": _Point(),
-}
-
-
 VARIANCE_SHAPE, VARIANCE_SCALE = 2.01, 0.101  # of the inverse-gamma prior: a mean of 0.1 for the factors' variance
 PLACES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
 
@@ -218,7 +121,7 @@ class Rank1(Family):
         return self.start_value if self.start_value is not None else {"sign": 0.5, "normal": 0.1}[self.start]
 
     @property
-    def _noise(self) -> Noise:
+    def _noise(self) -> "FactorNoise":
         return NOISES[self.noise]
 
     @property
@@ -234,8 +137,9 @@ class Rank1(Family):
             return PointPerComponent(self.components, self.likelihood)
         copies = tuple(range(len(leaf.copies)))  # each has factors of its own
         inputs, outputs = (*copies, *leaf.in_axes), (*copies, *leaf.out_axes)
-        found = self if self.in_axis is not None else replace(self, in_axis=inputs, out_axis=outputs)
-        return found if not self.misfit(leaf) else PointPerComponent(self.components, self.likelihood)
+        if self.misfit(leaf):
+            return PointPerComponent(self.components, self.likelihood)
+        return self if self.in_axis is not None else replace(self, in_axis=inputs, out_axis=outputs)
 
     def misfit(self, leaf: Leaf) -> str:
         if leaf.is_bias:
@@ -268,41 +172,41 @@ class Rank1(Family):
                 variational[f"log_prior_scale_{place}"] = jnp.zeros(shape, value.dtype)
         return variational
 
-    def _start(self, key: jax.Array, shape: list[int], dtype: Any) -> jax.Array:
+    def _start(self, key: jax.Array, shape: list[int], dtype: DTypeLike) -> jax.Array:
         if self.additive or self._noise.positive:  # around 0, which is 1 in the log domain
             return 0.1 * jax.random.normal(key, shape, dtype)
         if self.start == "sign":
             return jnp.where(jax.random.bernoulli(key, self._start_value, shape), 1.0, -1.0).astype(dtype)
         return 1 + self._start_value * jax.random.normal(key, shape, dtype)
 
-    def component(self, variational: Variational, index: Any) -> Variational:
+    def component(self, variational: Variational, index: jax.Array | int) -> Variational:
         return {name: value if name == "kernel" else value[index] for name, value in variational.items()}
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         """Those of the factors; the shared matrix is a point."""
         logs = {place: f"log_scale_{place}" for place in self._by_place if self.random}
         learned = [f"log_prior_scale_{place}" for place in self._by_place if self.prior_scale == "learned"]
         means = {place: jnp.exp(variational[log]) for place, log in logs.items()}
-        return ParameterUnits(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
+        return Units(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
 
-    def _factors(self, variational: Variational, keys: Any, examples: int) -> tuple[jax.Array, ...]:
+    def _factors(self, variational: Variational, keys: jax.Array, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""
         kernel, draw = variational["kernel"], self._noise.draw
         return tuple(
-            draw(key, variational[place], variational.get(f"log_scale_{place}"), examples, kernel)
+            draw(key, variational[place], variational.get(f"log_scale_{place}"), examples, kernel)  # type: ignore[arg-type]
             for place, key in zip(self._by_place, keys, strict=False)
         )
 
-    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Any:
+    def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         if plan.factors == "drawn":
             return self.sample(variational, keys[0])
-        each = examples if plan.factors == "per example" and self.random else 1
-        factors = self._factors(variational, keys, each)
+        draws = examples if plan.factors == "per example" and self.random else 1
+        factors = self._factors(variational, keys, draws)
         return FactorArray(
             variational["kernel"], factors, self._axes, plan.factor_axis, of_component=True, additive=self.additive
         )
 
-    def sample(self, variational: Variational, key: jax.Array) -> Any:
+    def sample(self, variational: Variational, key: jax.Array) -> Draw:
         drawn = self._factors(variational, jax.random.split(key, 2), 1)
         array = FactorArray(variational["kernel"], drawn, self._axes, None, additive=self.additive)
         return array if self.additive else array.materialise()
@@ -312,7 +216,7 @@ class Rank1(Family):
             return variational["kernel"]
         kernel, product = variational["kernel"], jnp.ones(())
         for place, axes in self._by_place.items():
-            centres = self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))
+            centres = self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))  # type: ignore[arg-type]
             product = product * jax.vmap(lambda centre, axes=axes: along(axes, centre, kernel.shape))(centres)
         return kernel * product.mean(axis=0)
 
@@ -320,7 +224,7 @@ class Rank1(Family):
         kl = -prior.log_prob(variational["kernel"]).sum()
         if not self.random:
             return kl
-        for place, own in zip(self._by_place, jax.random.split(key, 2), strict=False):
+        for place, place_key in zip(self._by_place, jax.random.split(key, 2), strict=False):
             location, log_scale = variational[place], variational[f"log_scale_{place}"]
             mean: Any = 0.0 if self.additive else self.prior_mean
             mean = location if mean == "tied" else mean
@@ -333,7 +237,7 @@ class Rank1(Family):
                 kl -= dist.InverseGamma(VARIANCE_SHAPE, VARIANCE_SCALE).log_prob(variance)
                 scale = jnp.sqrt(variance)
             # summed over components, not averaged (Dusenberry et al. 2020)
-            kl += self._noise.kl(own, location, log_scale, mean, scale)
+            kl += self._noise.kl(place_key, location, log_scale, mean, scale)
         return kl
 
     def kl_note(self, prior: dist.Distribution) -> str:
@@ -341,8 +245,8 @@ class Rank1(Family):
 
     def entropy(self, variational: Variational) -> jax.Array:
         places = self._by_place if self.random else ()
-        each = (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]) for place in places)
-        return sum(each, jnp.zeros(()))
+        by_place = (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]) for place in places)
+        return sum(by_place, jnp.zeros(()))
 
     def check_plan(self, leaf: Leaf, plan: EstimatorPlan) -> None:
         if self.additive and plan.factors == "drawn":
@@ -384,7 +288,7 @@ class PointPerComponent(Family):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"value": jnp.stack([value] * self.components)}
 
-    def component(self, variational: Variational, index: Any) -> Variational:
+    def component(self, variational: Variational, index: jax.Array | int) -> Variational:
         return {"value": variational["value"][index]}
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
@@ -398,3 +302,119 @@ class PointPerComponent(Family):
 
     def entropy(self, variational: Variational) -> jax.Array:
         return jnp.zeros(())
+
+
+class FactorNoise:
+    """The distribution of a factor: a Gaussian, unless a subclass says otherwise.
+
+    Draws for one component have a leading axis of examples. The kernel, shared by all components, is what the noise
+    will be multiplied with (see `computed_once`).
+    """
+
+    positive: bool = False
+    kl_note: str = ""
+    unit_entropy: float = 0.5 * math.log(2 * math.pi * math.e)  # at a scale of 1
+
+    def draw(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, examples: int, kernel: jax.Array
+    ) -> jax.Array:
+        return location + jnp.exp(log_scale) * standard_normal(key, (examples, *location.shape), location.dtype, kernel)
+
+    def centre(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        """The mean of a factor, or its median if it has no mean."""
+        return location
+
+    def kl(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Number, prior_scale: Number
+    ) -> jax.Array:
+        """KL to the prior, summed over the factors."""
+        posterior = dist.Normal(location, jnp.exp(log_scale))
+        return dist.kl_divergence(posterior, dist.Normal(prior_mean, prior_scale)).sum()
+
+    def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        """Summed over the factors."""
+        return (log_scale + self.unit_entropy).sum()
+
+
+class _LogNormal(FactorNoise):
+    positive = True
+
+    def draw(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, examples: int, kernel: jax.Array
+    ) -> jax.Array:
+        return jnp.exp(super().draw(key, location, log_scale, examples, kernel))
+
+    def centre(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        return jnp.exp(location + 0.5 * jnp.exp(2 * log_scale))
+
+    def kl(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Number, prior_scale: Number
+    ) -> jax.Array:
+        return super().kl(key, location, log_scale, math.log(prior_mean), prior_scale)  # invariant under exp
+
+    def entropy(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        return super().entropy(location, log_scale) + location.sum()
+
+
+class _Cauchy(FactorNoise):
+    unit_entropy = math.log(4 * math.pi)
+
+    def draw(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, examples: int, kernel: jax.Array
+    ) -> jax.Array:
+        noise = _cauchy(key, (examples, *location.shape), location.dtype, kernel)
+        return jnp.clip(location + jnp.exp(log_scale) * noise, -LARGEST, LARGEST)
+
+    def kl(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Number, prior_scale: Number
+    ) -> jax.Array:
+        # log[((s + s_p)^2 + (m - m_p)^2) / (4 s s_p)], in closed form (Chyzak and Nielsen 2019); the paper estimates it
+        scale = jnp.exp(log_scale)
+        squares = jnp.square(scale + prior_scale) + jnp.square(location - prior_mean)
+        return (jnp.log(squares) - math.log(4 * prior_scale) - log_scale).sum()
+
+
+class _HalfCauchy(FactorNoise):
+    positive = True
+    kl_note = "KL estimated with one draw per step (half-Cauchy factors)"
+    unit_entropy = math.log(2 * math.pi)
+
+    def draw(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, examples: int, kernel: jax.Array
+    ) -> jax.Array:
+        noise = jnp.abs(_cauchy(key, (examples, *location.shape), location.dtype, kernel))
+        return jnp.minimum(jnp.exp(location) + jnp.exp(log_scale) * noise, LARGEST)
+
+    def centre(self, location: jax.Array, log_scale: jax.Array) -> jax.Array:
+        return jnp.exp(location) + jnp.exp(log_scale)
+
+    def kl(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, prior_mean: Number, prior_scale: Number
+    ) -> jax.Array:
+        # the prior starts at 0: its support must cover that of the posterior for the KL to exist
+        noise = jnp.abs(jax.random.cauchy(key, location.shape, location.dtype))
+        value = jnp.exp(location) + jnp.exp(log_scale) * noise
+        log_q = dist.HalfCauchy(1.0).log_prob(noise) - log_scale
+        return (log_q - dist.HalfCauchy(prior_scale).log_prob(value)).sum()
+
+
+class _Point(FactorNoise):
+    """No noise: Rank1 asks for neither its KL nor its entropy."""
+
+    def draw(
+        self, key: jax.Array, location: jax.Array, log_scale: jax.Array, examples: int, kernel: jax.Array
+    ) -> jax.Array:
+        return location[None]
+
+
+def _cauchy(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike, kernel: jax.Array) -> jax.Array:
+    return computed_once(lambda: jax.random.cauchy(key, shape, dtype), key, unless_nan=kernel)
+
+
+NOISES: dict[str, FactorNoise] = {
+    "normal": FactorNoise(),
+    "cauchy": _Cauchy(),
+    "log_normal": _LogNormal(),
+    "half_cauchy": _HalfCauchy(),
+    "point": _Point(),
+}

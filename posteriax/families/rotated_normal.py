@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from posteriax._internal.checks import check_positive
 from posteriax.families.arrays.noise import standard_normal
-from posteriax.families.family import Gaussian, ParameterUnits, Variational, gaussian_entropy
+from posteriax.families.family import Gaussian, Units, Variational, gaussian_entropy
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
 
@@ -71,9 +71,9 @@ class RotatedNormal(Gaussian):
         rows, columns = variational["log_scale"].shape
         return gaussian_entropy(variational["log_scale"]) + columns * left + rows * right
 
-    def units(self, variational: Variational) -> ParameterUnits:
+    def units(self, variational: Variational) -> Units:
         scale = jnp.sqrt(self.variance(variational))
-        return ParameterUnits({"mean": scale}, {"log_scale": 1.0}, {"log_scale": 2.0})
+        return Units({"mean": scale}, {"log_scale": 1.0}, {"log_scale": 2.0})
 
 
 def rotations(variational: Variational) -> tuple[jax.Array, jax.Array]:

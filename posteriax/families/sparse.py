@@ -6,7 +6,6 @@ Not trained: :func:`px.analysis.sparse_ensemble` builds it from a trained poster
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +26,8 @@ class SparseNormal(Family):
         shape: of the leaf.
 
     >>> from posteriax import families as q
-    >>> own = {"index": jnp.array([3]), "mean": jnp.array([5.0]), "log_scale": jnp.array([0.0])}
-    >>> q.SparseNormal((2, 2)).mean(own).tolist()
+    >>> entry = {"index": jnp.array([3]), "mean": jnp.array([5.0]), "log_scale": jnp.array([0.0])}
+    >>> q.SparseNormal((2, 2)).mean(entry).tolist()
     [[0.0, 0.0], [0.0, 5.0]]
     """
 
@@ -38,7 +37,7 @@ class SparseNormal(Family):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
 
-    def _fill(self, variational: Variational, values: jax.Array, rest: Any) -> jax.Array:
+    def _fill(self, variational: Variational, values: jax.Array, rest: jax.Array | None) -> jax.Array:
         flat = jnp.zeros(self.shape, values.dtype).reshape(-1) if rest is None else rest.reshape(-1)
         return flat.at[variational["index"]].set(values, mode="drop").reshape(self.shape)
 

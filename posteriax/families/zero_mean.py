@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from posteriax._internal.checks import check_choice, check_positive
-from posteriax.families.family import DiagonalGaussian, Family, ParameterUnits, Variational
+from posteriax.families.family import DiagonalGaussian, Family, Units, Variational
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
 from posteriax.priors.improper import LogUniformPrior
@@ -90,8 +90,8 @@ class ZeroMeanNoise(Family):
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         return {"log_size": jnp.log(jnp.maximum(2 * jnp.abs(value), self.smallest))}
 
-    def units(self, variational: Variational) -> ParameterUnits:
-        return ParameterUnits()  # the Fisher information of a size is not finite: the noise ends there
+    def units(self, variational: Variational) -> Units:
+        return Units()  # the Fisher information of a size is not finite: the noise ends there
 
     def sample(self, variational: Variational, key: jax.Array) -> jax.Array:
         size = jnp.exp(variational["log_size"])

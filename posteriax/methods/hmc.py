@@ -1,13 +1,11 @@
-"""How long a trajectory of HMC lasts, and by how much its length varies.
-
-Hamiltonian Monte Carlo with the full data set: the reference for all other methods.
+"""Hamiltonian Monte Carlo with the full data set: the reference for all other methods.
 
     H(w, m) = -log_joint(w) + |m|^2 / 2     leapfrog for a time tau, then accept with min(1, exp(-dH)), else stay
 
 Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten its
 start; `masses` chooses the Gaussian:
 
-    "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (:mod:`posteriax.methods.diagonal`), and
+    "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (sampling/units.py), and
                 tau = pi / 2, times the stretch of its correlations
     "prior"     the prior's, with scale s: tau = pi s / 2 * sqrt(T), masses 1; where leaves have priors of different
                 scales s_l, their masses are (s / s_l)^2 (Izmailov et al. 2021)
@@ -16,16 +14,19 @@ start; `masses` chooses the Gaussian:
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import PyTree
 
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.data.batches import Batch
-from posteriax.methods.method import Task
+from posteriax.methods.method import Draws, Task
 from posteriax.methods.sampling.full_batch import (
+    Adaptation,
     FullBatchKernel,
     FullBatchSampler,
     check_acceptance,
@@ -47,38 +48,13 @@ from posteriax.posterior.trace import Trace
 from posteriax.priors.prior import Whitening
 from posteriax.problem import Latents, Problem
 
-JITTER = 0.1  # of a trajectory that correlations have not stretched
-
-
-def prior_trajectory(given: float | None, problem: Problem) -> float:
-    """The time of a trajectory with masses from the priors, unless it is given."""
-    if given is not None:
-        return given
-    return math.pi / 2 * reference_scale(problem) * math.sqrt(problem.temperature)
-
-
-def spread(length: jax.Array) -> jax.Array:
-    """The jitter of a trajectory that was stretched from pi / 2 to `length`, as a fraction of it.
-
-    A trajectory that is long enough for correlated weights can be a whole number of periods of the others: with a
-    stretch of 4, whose trajectory lasts 2 pi, and a tenth of it as jitter, log sigma of a linear regression had 160
-    effective draws in 4,000. Lengths that differ by a period in all average its return away, and none is shorter
-    than a quarter of a period.
-    """
-    return jnp.clip(length - math.pi / 2, JITTER * length, math.pi) / length
-
-
-def refuse_cut_trajectories(wanted: float, allowed: int) -> None:
-    """Raise if more than half of every trajectory would be left out."""
-    if wanted > 2 * allowed:
-        raise RuntimeError(
-            f"HMC needs {math.ceil(wanted):,} leapfrogs for one trajectory, but max_leapfrogs={allowed:,} allows less "
-            f'than half of them: chains would hardly move. Try px.NUTS(), masses="adapted", inputs of comparable '
-            f"scales, or max_leapfrogs={math.ceil(wanted)} if you can afford it."
-        )
-
+if TYPE_CHECKING:
+    from blackjax.adaptation.step_size import DualAveragingAdaptationState
+    from blackjax.mcmc.hmc import HMCState
+    from blackjax.mcmc.metrics import Metric
 
 DIVERGENT = 1000.0  # nats of energy error
+JITTER = 0.1  # of a trajectory that correlations have not stretched
 EARLY_LEAPFROGS = 64  # of a trajectory, in the first quarter of the warm-up
 
 
@@ -96,7 +72,7 @@ class HMC(FullBatchSampler):
         target_acceptance: the acceptance rate that the step size is adapted to.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
             whole number of periods along some direction, which would then never move. 0.1 by default, and more for
-            trajectories that correlations have stretched (:mod:`posteriax.methods.trajectory`).
+            trajectories that correlations have stretched.
         max_leapfrogs: the largest number of leapfrog steps of a trajectory. Trajectories that it cuts short are noted
             in the trace; a run that would lose more than half of every trajectory is refused.
         start: "map" climbs briefly from the chain's own initial weights, with some noise added, into the bulk of the
@@ -172,22 +148,22 @@ class HMC(FullBatchSampler):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HMCKernel(FullBatchKernel):
     method: HMC
-    prior_masses: Any  # BlackJAX's metric; None if masses are adapted
+    prior_masses: "Metric | None"  # None if masses are adapted
     prior_trajectory: float
-    adaptation: Any  # BlackJAX's dual averaging: functions (init, update, final)
+    adaptation: Adaptation
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
-        bulk = self.begin(key, start, batch)
-        position = self.standardised.latents(bulk.position)
+        typical = self.begin(key, start, batch)
+        position = self.standardised.latents(typical.position)
         chain = blackjax.hmc.init(position, self.log_joint(batch))
         if self.prior_masses is None:
-            diagonal = start_diagonal(self.standardised.variances(bulk.variances))
-            usual = bulk.position.size**-0.25  # this scaling keeps the acceptance rate constant in high dimensions
+            diagonal = start_diagonal(self.standardised.variances(typical.variances))
+            first = typical.position.size**-0.25  # this scaling keeps the acceptance rate constant in high dimensions
         else:
-            diagonal, usual = None, self.prior_trajectory / 20
-        first = self.method.step_size or usual
+            diagonal, first = None, self.prior_trajectory / 20
+        first = self.method.step_size or first
         adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), self.adaptation[0](first))
         return State(chain, self._parts(batch, position), adaptation, diagonal, jnp.zeros((), jnp.int32))
 
@@ -197,7 +173,9 @@ class HMCKernel(FullBatchKernel):
 
         key_length, key_momentum, key_accept = jax.random.split(key, 3)
         step_size, leapfrogs, cut = self._trajectory(state, key_length)
-        masses = self.prior_masses if state.diagonal is None else diagonal_metric(state.diagonal.variances)
+        masses = cast("Metric", self.prior_masses)
+        if state.diagonal is not None:
+            masses = diagonal_metric(state.diagonal.variances)
         momentum = masses.sample_momentum(key_momentum, state.chain.position)
         leapfrog = velocity_verlet(self.log_joint(batch), masses.kinetic_energy)
         begin = IntegratorState(state.chain.position, momentum, state.chain.logdensity, state.chain.logdensity_grad)
@@ -223,7 +201,9 @@ class HMCKernel(FullBatchKernel):
         )
         return State(chain, parts, adaptation, diagonal, state.step + 1), info
 
-    def _adapt(self, state: "State", chain: Any, acceptance: jax.Array) -> tuple[Any, Any]:
+    def _adapt(
+        self, state: "State", chain: "HMCState", acceptance: jax.Array
+    ) -> tuple["DualAveragingAdaptationState", Diagonal | None]:
         """Step size and masses after a transition to `chain`; fixed once the warm-up is over."""
         adaptation, diagonal = state.adaptation, state.diagonal
         if self.method.step_size is None:
@@ -244,7 +224,7 @@ class HMCKernel(FullBatchKernel):
         lost, allowed = float(np.max(np.atleast_2d(trace["cut"])[:, -1])), self.method.max_leapfrogs
         refuse_cut_trajectories(allowed / (1.0 - lost), allowed)
 
-    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: "State", draws: Draws, trace: Trace) -> Posterior:
         lost = float(np.max(np.atleast_2d(trace["cut"])[:, trace.warmup :]))
         if lost > 0:
             cut = f"max_leapfrogs={self.method.max_leapfrogs} cut off up to {lost:.0%} of a trajectory"
@@ -262,19 +242,19 @@ class HMCKernel(FullBatchKernel):
         else:
             step_size = jnp.asarray(method.step_size, jnp.float32)
         if state.diagonal is None or method.trajectory is not None:
-            usual, jitter = jnp.asarray(self.prior_trajectory, jnp.float32), jnp.asarray(JITTER)
+            time, jitter = jnp.asarray(self.prior_trajectory, jnp.float32), jnp.asarray(JITTER)
         else:
-            usual = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32)
-            jitter = spread(usual)
+            time = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32)
+            jitter = stretched_jitter(time)
         jitter = jitter if method.jitter is None else jnp.asarray(method.jitter)
-        length = usual * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
+        length = time * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
         if method.step_size is None:
-            # until step size and masses are roughly right, a whole trajectory may take far too many steps
+            # until step size and masses are roughly right, a full trajectory may take far too many steps
             early = state.step < method.warmup // 4
             length = jnp.where(early, jnp.minimum(length, EARLY_LEAPFROGS * step_size), length)
-        wanted = jnp.ceil(length / step_size)
-        leapfrogs = jnp.clip(wanted, 1, method.max_leapfrogs).astype(jnp.int32)
-        cut = jnp.maximum(1.0 - method.max_leapfrogs / wanted, 0.0)
+        needed = jnp.ceil(length / step_size)
+        leapfrogs = jnp.clip(needed, 1, method.max_leapfrogs).astype(jnp.int32)
+        cut = jnp.maximum(1.0 - method.max_leapfrogs / needed, 0.0)
         # shorten the step so that it divides the trajectory evenly
         return jnp.minimum(length / leapfrogs, step_size), leapfrogs, cut
 
@@ -283,7 +263,7 @@ class HMCKernel(FullBatchKernel):
         log_likelihood = log_likelihood_of(self.task, batch, self.method.micro_batches)(latents)
         return LogJointTerms(log_likelihood, self.problem.log_prior(latents))
 
-    def _precise(self, tree: Any) -> Any:
+    def _precise(self, tree: PyTree) -> PyTree:
         if not self.method.float64_accept:
             return tree
         return jax.tree.map(lambda a: a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree)
@@ -297,9 +277,9 @@ class LogJointTerms(NamedTuple):
 
 
 class State(NamedTuple):
-    chain: Any  # BlackJAX's: position, log density, gradient
+    chain: "HMCState"  # position, log density, gradient
     parts: LogJointTerms
-    adaptation: Any  # BlackJAX's dual averaging
+    adaptation: "DualAveragingAdaptationState"
     diagonal: Diagonal | None  # its variances are the inverse masses; None if they come from the priors
     step: jax.Array
 
@@ -322,6 +302,34 @@ def energy_change(before: LogJointTerms, after: LogJointTerms, kinetic: jax.Arra
     return jnp.where(jnp.isnan(change), jnp.inf, change)
 
 
-def _real(value: Any) -> Any:
+def prior_trajectory(given: float | None, problem: Problem) -> float:
+    """The time of a trajectory with masses from the priors, unless it is given."""
+    if given is not None:
+        return given
+    return math.pi / 2 * reference_scale(problem) * math.sqrt(problem.temperature)
+
+
+def stretched_jitter(length: jax.Array) -> jax.Array:
+    """The jitter of a trajectory that was stretched from pi / 2 to `length`, as a fraction of it.
+
+    A trajectory that is long enough for correlated weights can be a whole number of periods of the others: with a
+    stretch of 4, whose trajectory lasts 2 pi, and a tenth of it as jitter, log sigma of a linear regression had 160
+    effective draws in 4,000. Lengths that differ by a period in all average its return away, and none is shorter
+    than a quarter of a period.
+    """
+    return jnp.clip(length - math.pi / 2, JITTER * length, math.pi) / length
+
+
+def refuse_cut_trajectories(leapfrogs: float, allowed: int) -> None:
+    """Raise if more than half of every trajectory would be left out."""
+    if leapfrogs > 2 * allowed:
+        raise RuntimeError(
+            f"HMC needs {math.ceil(leapfrogs):,} leapfrogs for one trajectory, but max_leapfrogs={allowed:,} allows "
+            f'less than half of them: chains would hardly move. Try px.NUTS(), masses="adapted", inputs of comparable '
+            f"scales, or max_leapfrogs={math.ceil(leapfrogs)} if you can afford it."
+        )
+
+
+def _real(value: ArrayLike) -> DTypeLike:
     """float32 for reals, whatever the precision of the weights: a step size needs no more."""
     return jnp.float32 if jnp.issubdtype(jnp.result_type(value), jnp.floating) else jnp.int32

@@ -6,13 +6,13 @@ A Gaussian prior is weight decay. The temperature does not change w*.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import optax
 
 from posteriax.data.batches import Batch
-from posteriax.methods.method import Method, OptimizingKernel, Task
+from posteriax.methods.method import Draws, Method, OptimizingKernel, Task
 from posteriax.methods.optimizers import falling_adam, optimize
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
@@ -59,14 +59,14 @@ class MAPKernel(OptimizingKernel):
         state = State(*optimize(self.optimizer, gradient, state.latents, state.optimizer))
         return state, Info(log_joint=-value, nll_per_example=-log_likelihood / self.task.counted_examples)
 
-    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: "State", draws: Draws, trace: Trace) -> Posterior:
         members = jax.tree.map(lambda leaf: leaf[:, None], states.latents)
         return DrawsPosterior(self.problem, trace, members)
 
 
 class State(NamedTuple):
     latents: Latents
-    optimizer: Any
+    optimizer: optax.OptState
 
 
 class Info(NamedTuple):

@@ -17,9 +17,10 @@ The tuning follows BlackJAX's, but one step at a time, so that a run can be inte
 moments, so that its memory does not grow.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +34,12 @@ from posteriax.methods.sampling.units import Diagonal, Standardised, learn, star
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
+if TYPE_CHECKING:
+    from blackjax.mcmc.integrators import IntegratorState
+    from blackjax.mcmc.mclmc import MCLMCInfo
+
 UNBOUNDED = 1e30  # a step size that is never reached
-WILD = 1e4  # times the wanted squared energy error: such a warm-up step is rejected and the direction redrawn
+WILD = 1e4  # times the target of the squared energy error: such a warm-up step is rejected and the direction redrawn
 FORGET = 149.0 / 151.0  # the tuning averages over about 150 steps at first, and over the last quarter of them later
 
 
@@ -88,7 +93,7 @@ class MCLMC(FullBatchSampler):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MCLMCKernel(FullBatchKernel):
     method: MCLMC
-    transition: Any  # BlackJAX's
+    transition: Callable[..., tuple["IntegratorState", "MCLMCInfo"]]
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
@@ -119,11 +124,11 @@ class MCLMCKernel(FullBatchKernel):
         )
         if method.step_size is None:
             warming = state.step < method.warmup
-            wanted = dimension * method.energy_variance + jnp.square(rounding_error(chain.logdensity))
-            wild = warming & (jnp.square(result.energy_change) > WILD * wanted)
+            target = dimension * method.energy_variance + jnp.square(rounding_error(chain.logdensity))
+            wild = warming & (jnp.square(result.energy_change) > WILD * target)
             turned = state.chain._replace(momentum=generate_unit_vector(key_turn, chain.position))
             chain = jax.tree.map(partial(jnp.where, wild), turned, chain)
-            tuned = tune_step_size(tuning, result.energy_change, result.nonans, wanted, forget(state.step))
+            tuned = tune_step_size(tuning, result.energy_change, result.nonans, target, forget(state.step))
             update = tuned, learn(diagonal, chain.position, chain.logdensity_grad)
             tuning, diagonal = jax.tree.map(partial(jnp.where, warming), update, (tuning, diagonal))
         info = Info(
@@ -151,12 +156,12 @@ class MCLMCKernel(FullBatchKernel):
 class StepSizeTuning(NamedTuple):
     step_size: jax.Array
     largest: jax.Array  # step size that has not led to infinities
-    excess: jax.Array  # running sum of squared energy errors at the current step size, over the wanted one
+    excess: jax.Array  # running sum of squared energy errors at the current step size, as multiples of their target
     weight: jax.Array  # of the steps in that sum
 
 
 class State(NamedTuple):
-    chain: Any  # BlackJAX's: position as one vector, direction, log density, gradient
+    chain: "IntegratorState"  # position as one vector, direction, log density, gradient
     tuning: StepSizeTuning
     diagonal: Diagonal
     step: jax.Array
@@ -180,14 +185,14 @@ def forget(step: jax.Array) -> jax.Array:
 
 
 def tune_step_size(
-    tuning: StepSizeTuning, energy_change: jax.Array, finite: jax.Array, wanted: jax.Array, keep: jax.Array
+    tuning: StepSizeTuning, energy_change: jax.Array, finite: jax.Array, target: jax.Array, keep: jax.Array
 ) -> StepSizeTuning:
-    """The step size at which the squared energy error would be `wanted`, which grows as its sixth power.
+    """The step size at which the squared energy error would be `target`, which grows as its sixth power.
 
     A running average over steps, in which errors that are far too large or too small count less. It is kept relative
     to the current step size, since sixth powers of small numbers underflow in float32.
     """
-    ratio = jnp.square(energy_change) / wanted + 1e-8
+    ratio = jnp.square(energy_change) / target + 1e-8
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
     excess = keep * tuning.excess + trust * ratio
     weight = keep * tuning.weight + trust

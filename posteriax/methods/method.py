@@ -15,7 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import optax
+from jaxtyping import PyTree
 
+from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.data.batches import Batch
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
@@ -24,6 +26,7 @@ from posteriax.problem import Latents, Problem
 
 State = Any  # a pytree: all that the next step needs
 Info = Any  # a NamedTuple of arrays
+Draws = Any  # of a sampler: latents with leading axes (members, draws), in memory or on disk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,11 +44,11 @@ class Task:
         warmup: how many of the steps are a sampler's warm-up.
         thin: steps from one kept draw of a sampler to the next.
         data_axis: for methods of the whole data set, the mesh axis over which examples are split, if they are: sums
-            over examples must then be summed over this axis. (Other methods always see whole batches.)
+            over examples must then be summed over this axis. (Other methods always see complete batches.)
     """
 
     problem: Problem
-    example: Any
+    example: PyTree
     num_examples: int
     steps: int
     steps_per_epoch: int = 1
@@ -57,7 +60,7 @@ class Task:
 
     @property
     def counted_examples(self) -> float:
-        """N: how many examples the data set counts as. The log-likelihood is a sum over so many."""
+        """N: the number of examples that the log-likelihood sums over, each counted with its weight."""
         return self.num_examples if self.total_weight is None else self.total_weight
 
 
@@ -112,7 +115,7 @@ class Kernel(ABC):
         notes: what a user should know about how the run was set up, one line each; kept in the posterior's trace.
     """
 
-    method: Any
+    method: Method
     task: Task
     notes: tuple[str, ...] = ()
 
@@ -140,7 +143,7 @@ class Kernel(ABC):
         """Raise if the warm-up recorded in `trace` has failed."""
         return
 
-    def finish(self, states: State, draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: State, draws: Draws, trace: Trace) -> Posterior:
         """The posterior of all members.
 
         Args:
@@ -159,3 +162,16 @@ class OptimizingKernel(Kernel):
     """
 
     optimizer: optax.GradientTransformation
+
+
+def check_start(start: object, allowed: tuple[str, ...]) -> None:
+    """Raise if a method's start is neither one of the allowed words nor a posterior."""
+    if not isinstance(start, Posterior) and start not in allowed:
+        raise ValueError(f"start must be one of {', '.join(allowed)}, or a posterior, got {start!r}")
+
+
+def check_same_network(posterior: Posterior, problem: Problem) -> None:
+    """Raise if a posterior used as a start belongs to a different network."""
+    expected, given = describe_leaves(problem.latents), describe_leaves(posterior.template)
+    if expected != given:
+        raise ValueError(f"start is a posterior of another network: it has {given}, the problem has {expected}")

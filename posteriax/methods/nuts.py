@@ -2,11 +2,12 @@
 
 Every transition doubles its trajectory until it turns back on itself, and draws a state from it. During warm-up the
 step size is adapted by dual averaging, and the masses, one for every weight, from draws and gradients
-(:mod:`posteriax.methods.diagonal`). Targets exp(log_joint) exactly. (Hoffman and Gelman 2014)
+(:mod:`posteriax.methods.sampling.units`). Targets exp(log_joint) exactly. (Hoffman and Gelman 2014)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from posteriax._internal.checks import check_count, check_positive
 from posteriax.data.batches import Batch
 from posteriax.methods.method import Task
 from posteriax.methods.sampling.full_batch import (
+    Adaptation,
     FullBatchKernel,
     FullBatchSampler,
     check_acceptance,
@@ -23,6 +25,11 @@ from posteriax.methods.sampling.full_batch import (
 from posteriax.methods.sampling.units import Diagonal, Standardised, learn, start_diagonal
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
+
+if TYPE_CHECKING:
+    from blackjax.adaptation.step_size import DualAveragingAdaptationState
+    from blackjax.mcmc.hmc import HMCState
+    from blackjax.mcmc.nuts import NUTSInfo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,16 +81,17 @@ class NUTS(FullBatchSampler):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NUTSKernel(FullBatchKernel):
     method: NUTS
-    transition: Any  # BlackJAX's
-    adaptation: Any  # BlackJAX's dual averaging: functions (init, update, final)
+    transition: Callable[..., tuple["HMCState", "NUTSInfo"]]
+    adaptation: Adaptation
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
-        bulk, given = self.begin(key, start, batch), self.method.step_size
-        chain = blackjax.nuts.init(bulk.position, self.log_joint_of_vector(batch))
-        first = given or bulk.position.size**-0.25  # this scaling keeps the acceptance rate constant in high dimensions
-        variances = bulk.variances if given is None else jnp.ones_like(bulk.variances)
+        typical, given = self.begin(key, start, batch), self.method.step_size
+        chain = blackjax.nuts.init(typical.position, self.log_joint_of_vector(batch))
+        # this scaling keeps the acceptance rate constant in high dimensions
+        first = given or typical.position.size**-0.25
+        variances = typical.variances if given is None else jnp.ones_like(typical.variances)
         state = State(chain, self.adaptation[0](first), start_diagonal(variances), jnp.int32(0))
         return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
@@ -126,8 +134,8 @@ class NUTSKernel(FullBatchKernel):
 
 
 class State(NamedTuple):
-    chain: Any  # BlackJAX's: position as one vector, log density, gradient
-    step_size: Any  # BlackJAX's dual averaging
+    chain: "HMCState"  # position as one vector, log density, gradient
+    step_size: "DualAveragingAdaptationState"
     diagonal: Diagonal  # its variances are the inverse masses
     step: jax.Array
 

@@ -1,9 +1,7 @@
-"""Optax optimisers as methods use them.
+"""Optimisers as methods use them: plain Adam, Adam in the posterior's own units, and natural gradients.
 
-Adam in the posterior's own units: the default optimiser of variational inference.
-
-Adam makes gradients dimensionless; its updates are then scaled by the posterior's standard deviations, so that the same
-rates suit weights of any size and inputs in any unit:
+:func:`whitened_adam`, the default of variational inference. Adam makes gradients dimensionless; its updates are then
+scaled by the posterior's standard deviations, so that the same rates suit weights of any size and inputs in any unit:
 
     independent, sigma      mu <- mu - 0.1 sigma Adam(dmu),    log sigma <- log sigma - 0.03 Adam(dlog sigma)
     full covariance, L L'   mu <- mu - 0.1 L Adam(L' dmu),     L <- L T,  T - I = -0.03 Adam(tril(L' dL)), below the
@@ -14,9 +12,8 @@ All rates decay to 0 along a cosine. L' dmu and tril(L' dL) are the gradients in
 e = L^-1 (w - mu), which do not change if the weights are scaled or sheared. Each family says what its parameters are:
 `Family.units`.
 
-Natural gradients for Gaussian families, as an optimiser: the curvature estimate is the precision.
-
-For a Gaussian N(mu, sigma^2) with objective L, whose derivative by log sigma is G = sigma^2 L'' - 1,
+:func:`natural_gradient`, for Gaussian families: the curvature estimate is the precision. For N(mu, sigma^2) with
+objective L, whose derivative by log sigma is G = sigma^2 L'' - 1,
 
     m      <- beta m + (1 - beta) dL/dmu
     sigma^-2 <- sigma^-2 (1 + t + t^2 / 2),   t = rho G       (rho: precision rate; always positive)
@@ -30,7 +27,7 @@ At t = 0 the precision is the expected curvature of the log joint, as in VOGN (K
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +35,12 @@ import numpy as np
 import optax
 
 from posteriax._internal import triangular
-from posteriax.families.family import Family, ParameterUnits, Variational
+from posteriax.families.family import Family, Units, Variational
+
+MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3
+
+Learned = TypeVar("Learned")  # a pytree of what is optimised
+Parameters = Mapping[str, Variational]  # the variational parameters of every block, by its name, or their gradients
 
 
 class FamilyOptimizer(ABC):
@@ -49,7 +51,7 @@ class FamilyOptimizer(ABC):
         """The optimiser of a dictionary of variational parameters by block, given the blocks' families."""
 
     @property
-    def init(self) -> Any:
+    def init(self) -> NoReturn:
         raise TypeError(
             f"{type(self).__name__} needs the families: pass it directly as the optimizer of px.VI, not of another "
             f"method or within optax.chain"
@@ -61,18 +63,16 @@ def falling_adam(steps: int) -> optax.GradientTransformation:
     return optax.adam(optax.cosine_decay_schedule(3e-3, max(steps, 1)))
 
 
-def optimize(optimizer: optax.GradientTransformation, gradient: Any, params: Any, state: Any) -> tuple[Any, Any]:
+def optimize(
+    optimizer: optax.GradientTransformation, gradient: Learned, params: Learned, state: optax.OptState
+) -> tuple[Learned, optax.OptState]:
     """One step: new params and optimiser state."""
     updates, state = optimizer.update(gradient, state, params)
     return optax.apply_updates(params, updates), state
 
 
-MEAN_RATE, SCALE_RATE, PLAIN_RATE = 0.1, 0.03, 3e-3
-Leaf = Variational  # the variational parameters of one block, or their gradients
-
-
 class WhitenedState(NamedTuple):
-    adam: Any
+    adam: optax.OptState
     step: jax.Array
 
 
@@ -95,99 +95,108 @@ def whitened_adam(
     adam = optax.scale_by_adam()
     fall = optax.cosine_decay_schedule(1.0, max(steps, 1))
 
-    def init(params: Mapping[str, Leaf]) -> WhitenedState:
+    def init(params: Parameters) -> WhitenedState:
         return WhitenedState(adam.init(params), jnp.zeros((), jnp.int32))
 
     def update(gradient: Any, state: WhitenedState, params: Any = None) -> tuple[Any, WhitenedState]:
-        units = {name: families[name].units(own) for name, own in params.items()}
+        units = {name: families[name].units(parameters) for name, parameters in params.items()}
         gradient = {
-            name: own if (joint := units[name].joint) is None else _by_factor(params[name], joint, own)
-            for name, own in gradient.items()
+            name: slopes if (joint := units[name].joint) is None else _whitened_jointly(params[name], joint, slopes)
+            for name, slopes in gradient.items()
         }
         directions, adam_state = adam.update(gradient, state.adam)
         left = -fall(state.step)
         rates = (left * mean_rate, left * scale_rate, left * plain_rate)
-        updates = {name: _step(params[name], units[name], own, *rates) for name, own in directions.items()}
+        updates = {name: _step(params[name], units[name], directions[name], *rates) for name in directions}
         return updates, WhitenedState(adam_state, state.step + 1)
 
     return optax.GradientTransformation(init, update)
 
 
 def _step(
-    leaf: Leaf, units: ParameterUnits, direction: Leaf, mean_rate: Any, scale_rate: Any, plain_rate: Any
-) -> dict[str, jax.Array]:
+    parameters: Variational,
+    units: Units,
+    direction: Variational,
+    mean_rate: jax.Array,
+    scale_rate: jax.Array,
+    plain_rate: jax.Array,
+) -> Variational:
     if units.joint is not None:
-        return _step_jointly(leaf, units.joint, direction, mean_rate, scale_rate)
+        return _step_jointly(parameters, units.joint, direction, mean_rate, scale_rate)
     updates = {}
-    for name, own in direction.items():
+    for name, along in direction.items():
         if name in units.means:
-            updates[name] = mean_rate * units.means[name] * own
+            updates[name] = mean_rate * units.means[name] * along
         elif name in units.scales:
-            updates[name] = scale_rate * units.scales[name] * own
+            updates[name] = scale_rate * units.scales[name] * along
         else:
-            updates[name] = plain_rate * own
+            updates[name] = plain_rate * along
     return updates
 
 
-def _by_factor(leaf: Leaf, joint: tuple[str, str, str], gradient: Leaf) -> dict[str, jax.Array]:
+def _whitened_jointly(parameters: Variational, joint: tuple[str, str, str], gradient: Variational) -> Variational:
     """Gradients in whitened coordinates: L' dmu, and the lower triangle of L' dL."""
     mean, log_diagonal, lower = joint
-    factor = triangular.factor(leaf[log_diagonal], leaf[lower])
+    factor = triangular.factor(parameters[log_diagonal], parameters[lower])
     natural = triangular.whitened_gradient(factor, gradient[log_diagonal], gradient[lower])
     return {
-        mean: (factor.T @ gradient[mean].reshape(-1)).reshape(leaf[mean].shape),
+        mean: (factor.T @ gradient[mean].reshape(-1)).reshape(parameters[mean].shape),
         log_diagonal: jnp.diag(natural),
         lower: natural[np.tril_indices(len(factor), -1)],
     }
 
 
 def _step_jointly(
-    leaf: Leaf, joint: tuple[str, str, str], direction: Leaf, mean_rate: Any, scale_rate: Any
-) -> dict[str, jax.Array]:
+    parameters: Variational,
+    joint: tuple[str, str, str],
+    direction: Variational,
+    mean_rate: jax.Array,
+    scale_rate: jax.Array,
+) -> Variational:
     mean, log_diagonal, lower = joint
-    factor = triangular.factor(leaf[log_diagonal], leaf[lower])
+    factor = triangular.factor(parameters[log_diagonal], parameters[lower])
     below = np.tril_indices(len(factor), -1)
     on_diagonal = scale_rate * direction[log_diagonal]
     turn = jnp.diag(jnp.exp(on_diagonal)).at[below].set(scale_rate * triangular.rate(len(factor)) * direction[lower])
     new = factor @ turn
     return {
-        mean: mean_rate * (factor @ direction[mean].reshape(-1)).reshape(leaf[mean].shape),
+        mean: mean_rate * (factor @ direction[mean].reshape(-1)).reshape(parameters[mean].shape),
         log_diagonal: on_diagonal,
-        lower: (new / jnp.diag(new)[:, None])[below] - leaf[lower],
+        lower: (new / jnp.diag(new)[:, None])[below] - parameters[lower],
     }
 
 
-def count(family: Family, leaf: Leaf) -> int:
-    """How many entries the whitened gradient has: a mean and a scale for every weight, or one of them."""
-    means, scales = jax.eval_shape(lambda own: ((units := family.units(own)).means, units.fisher), leaf)
+def whitened_size(family: Family, parameters: Variational) -> int:
+    """The number of entries of the whitened gradient: a mean and a scale for every weight, or one of the two."""
+    means, scales = jax.eval_shape(lambda values: ((units := family.units(values)).means, units.fisher), parameters)
     if not means:
-        return sum(leaf[name].size for name in scales)
-    return (2 if scales else 1) * sum(leaf[name].size for name in means)
+        return sum(parameters[name].size for name in scales)
+    return (2 if scales else 1) * sum(parameters[name].size for name in means)
 
 
-def whiten(family: Family, leaf: Leaf, gradient: Leaf) -> dict[str, jax.Array]:
+def whiten(family: Family, parameters: Variational, gradient: Variational) -> Variational:
     """The gradient with respect to parameters of known scale, divided by the square root of their Fisher information.
 
     For a Gaussian posterior, an entry of 0.1 means that a mean is 0.1 standard deviations off.
     """
-    units = family.units(leaf)
+    units = family.units(parameters)
     if units.joint is not None:
-        own, log_diagonal = _by_factor(leaf, units.joint, gradient), units.joint[1]
-        return own | {log_diagonal: own[log_diagonal] * np.float32(0.5**0.5)}
+        whitened, log_diagonal = _whitened_jointly(parameters, units.joint, gradient), units.joint[1]
+        return whitened | {log_diagonal: whitened[log_diagonal] * np.float32(0.5**0.5)}
     means = {name: gradient[name] * unit for name, unit in units.means.items()}
     return means | {name: gradient[name] * np.float32(size**-0.5) for name, size in units.fisher.items()}
 
 
-def plain_notes(families: Mapping[str, Family], variational: Mapping[str, Leaf]) -> tuple[str, ...]:
-    """The parameters that move at the plain rate for want of a unit, in random families that do not write `units`."""
+def plain_rate_notes(families: Mapping[str, Family], variational: Parameters) -> tuple[str, ...]:
+    """The parameters that use the plain rate because their random family does not declare a unit for them."""
 
-    def without_unit(own: Leaf, family: Family) -> Leaf:
-        units = family.units(own)
-        return {key: leaf for key, leaf in own.items() if units.inferred and not units.cover(key)}
+    def without_unit(parameters: Variational, family: Family) -> Variational:
+        units = family.units(parameters)
+        return {name: value for name, value in parameters.items() if units.inferred and not units.cover(name)}
 
     leaves: dict[tuple[str, str], list[str]] = {}
     for name, family in families.items():
-        plain = family.random and jax.eval_shape(lambda own, f=family: without_unit(own, f), variational[name])
+        plain = family.random and jax.eval_shape(lambda values, f=family: without_unit(values, f), variational[name])
         if plain:
             leaves.setdefault((type(family).__name__, " and ".join(plain)), []).append(name)
     return tuple(
@@ -198,8 +207,8 @@ def plain_notes(families: Mapping[str, Family], variational: Mapping[str, Leaf])
 
 
 class NaturalState(NamedTuple):
-    momentum: Any
-    rest: Any
+    momentum: dict[str, jax.Array]  # of the means' gradients, by block
+    rest: optax.OptState
     step: jax.Array
 
 
@@ -207,8 +216,8 @@ class NaturalState(NamedTuple):
 class NaturalGradient(FamilyOptimizer):
     """What :func:`natural_gradient` returns, with the same arguments."""
 
-    learning_rate: Any
-    precision_rate: Any
+    learning_rate: float | optax.Schedule
+    precision_rate: float | optax.Schedule
     momentum: float
     rest: optax.GradientTransformation
 
@@ -217,10 +226,10 @@ class NaturalGradient(FamilyOptimizer):
         beta = self.momentum
         eta_at, rho_at = (r if callable(r) else (lambda _, r=r: r) for r in (self.learning_rate, self.precision_rate))
 
-        def others(params: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: own for name, own in params.items() if name not in natural}
+        def others(params: Parameters) -> dict[str, Variational]:
+            return {name: parameters for name, parameters in params.items() if name not in natural}
 
-        def init(params: Mapping[str, Any]) -> NaturalState:
+        def init(params: Parameters) -> NaturalState:
             zeros = {name: jnp.zeros_like(params[name]["mean"]) for name in natural}
             return NaturalState(zeros, self.rest.init(others(params)), jnp.zeros((), jnp.int32))
 
@@ -238,8 +247,8 @@ class NaturalGradient(FamilyOptimizer):
 
 
 def natural_gradient(
-    learning_rate: Any = 0.03,
-    precision_rate: Any = 0.01,
+    learning_rate: float | optax.Schedule = 0.03,
+    precision_rate: float | optax.Schedule = 0.01,
     momentum: float = 0.9,
     rest: optax.GradientTransformation | None = None,
 ) -> NaturalGradient:

@@ -19,8 +19,7 @@ import optax
 
 from posteriax._internal.checks import check_positive
 from posteriax.data.batches import Batch
-from posteriax.methods.ensemble import check_start
-from posteriax.methods.method import Kernel, Method, RunLength, Task
+from posteriax.methods.method import Kernel, Method, RunLength, Task, check_start
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents
 
@@ -129,8 +128,8 @@ class SGHMCKernel(Kernel):
     def _step_size_at(self, step: jax.Array) -> jax.Array:
         last, task = self.step_size, self.task
         if self.method.cyclical:
-            place = jnp.maximum(step - task.warmup, 0) % task.thin / task.thin
-            return jnp.where(step < task.warmup, last, last * _cosine(place))
+            phase = jnp.maximum(step - task.warmup, 0) % task.thin / task.thin
+            return jnp.where(step < task.warmup, last, last * _cosine(phase))
         first = self.method.first_step_size or last
         return last + (first - last) * _cosine(jnp.minimum(step / task.warmup, 1.0))
 
@@ -144,7 +143,7 @@ class SGHMCKernel(Kernel):
         ]
         return jax.tree.unflatten(treedef, first)
 
-    def _squares(self, state: "State", gradient: Latents) -> Any:
+    def _squares(self, state: "State", gradient: Latents) -> Latents | None:
         if state.squares is None:
             return None
         decay = jnp.where(state.step < self.task.warmup, DECAY, 1.0)
@@ -163,7 +162,7 @@ def SGLD(step_size: float | None = None, **settings: Any) -> SGHMC:
 class State(NamedTuple):
     latents: Latents
     momentum: Latents
-    squares: Any  # running mean of squared gradients, or None
+    squares: Latents | None  # running mean of squared gradients, if there is a preconditioner
     step: jax.Array
 
 
@@ -177,8 +176,8 @@ def update(
     latents: Latents,
     momentum: Latents,
     gradient: Latents,
-    masses: Any,
-    step_size: Any,
+    masses: Latents | None,
+    step_size: jax.Array,
     decay: float,
 ) -> tuple[Latents, Latents]:
     """The update that all these methods share: new latents and momentum. `masses` is M, or None for the identity."""
@@ -196,10 +195,10 @@ def update(
     return new, jax.tree.map(lambda w, m: m.astype(w.dtype), latents, after)
 
 
-def _masses(squares: Any) -> Any:
+def _masses(squares: Latents | None) -> Latents | None:
     return None if squares is None else jax.tree.map(lambda v: jnp.sqrt(v) + OFFSET, squares)
 
 
-def _cosine(place: jax.Array) -> jax.Array:
+def _cosine(phase: jax.Array) -> jax.Array:
     """1 at 0, 0 at 1."""
-    return 0.5 * (1 + jnp.cos(jnp.pi * place))
+    return 0.5 * (1 + jnp.cos(jnp.pi * phase))

@@ -25,7 +25,7 @@ from posteriax.families.family import Family
 from posteriax.families.low_rank import LowRank
 from posteriax.families.normal import Normal
 from posteriax.methods.ensemble import same_for_all_members
-from posteriax.methods.method import Kernel, Method, Task
+from posteriax.methods.method import Draws, Kernel, Method, Task
 from posteriax.methods.optimizers import optimize
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
@@ -130,7 +130,7 @@ class SWAGKernel(Kernel):
         info = Info(log_joint, -log_likelihood / num_examples, moments.taken)
         return State(latents, optimizer, step, moments), info
 
-    def finish(self, states: "State", draws: Any, trace: Trace) -> Posterior:
+    def finish(self, states: "State", draws: Draws, trace: Trace) -> Posterior:
         count = int(states.moments.taken[0])
         if count < 2:  # only a run that was stopped
             note = f"stopped after {count} snapshots: a point at the last weights, not SWAG's Gaussian"
@@ -142,7 +142,7 @@ class SWAGKernel(Kernel):
 
 class State(NamedTuple):
     latents: Latents
-    optimizer: Any
+    optimizer: optax.OptState
     step: jax.Array
     moments: "SnapshotMoments"
 
@@ -191,7 +191,8 @@ class Snapshots(NamedTuple):
         """The steps before collection."""
         return self.last - self.number * self.every
 
-    def due(self, step: Any) -> Any:
+    def due(self, step: jax.Array) -> jax.Array:
+        """Whether a snapshot is taken after this step."""
         return (step > self.begin) & ((self.last - step) % self.every == 0)
 
 

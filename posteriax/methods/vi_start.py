@@ -1,12 +1,11 @@
-"""Means, variances and covariances of a posterior of any kind, from its draws.
-
-Where variational inference starts: at the network's own weights, at the mode of a small model, or at a posterior.
+"""Where variational inference starts: at the network's own weights, at the mode of a small model, or at a posterior.
 
 A network whose outputs are linear in its weights has a log joint with one mode. Newton steps find it whatever the
-units of the inputs, and the curvature there gives the initial scales. Other networks start at their own weights.
+units of the inputs, and the curvature there gives the initial scales. Other networks start at their own weights. A
+posterior of any kind gives its means and variances, estimated from its draws.
 """
 
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +13,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from posteriax.data.batches import Batch
+from posteriax.families.blocks import Blocks, initial_parameters, parameter_shapes
 from posteriax.families.family import Gaussian, Variational
-from posteriax.methods.curvature import mode
-from posteriax.methods.ensemble import check_same_network
-from posteriax.methods.method import Task
-from posteriax.methods.vi_blocks import Blocks, initial_parameters, parameter_shapes
+from posteriax.methods.curvature.mode import covariance_of, find_mode, is_linear, why_no_mode
+from posteriax.methods.method import Task, check_same_network
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.priors.improper import has_density
 from posteriax.problem import Latents, Problem
 
-MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of the posterior that are used
+MOST_DRAWS, MOST_NUMBERS = 1000, 20_000_000  # of a posterior, to estimate its moments from
+SMALLEST = 1e-30  # variance or curvature, so that its inverse and its logarithm are finite
 
 
 class PosteriorMoments(NamedTuple):
@@ -39,40 +37,7 @@ class PosteriorMoments(NamedTuple):
 
     mean: Latents | None
     variance: Latents | None
-    covariance: Any = None
-
-
-def moments_of(posterior: Posterior) -> PosteriorMoments:
-    """Means and variances of a posterior; within its chains or members, if it has several."""
-    if isinstance(posterior, DrawsPosterior):
-        chains, each = posterior.chains, posterior.draws_per_chain
-    else:
-        chains = posterior.members * posterior.components if isinstance(posterior, VariationalPosterior) else 1
-        each = MOST_DRAWS
-    if each == 1:
-        return PosteriorMoments(None, None)
-    size = sum(leaf.size for leaf in jax.tree.leaves(posterior.template))
-    count = int(np.clip(MOST_NUMBERS // (size * chains), 20, min(each, MOST_DRAWS)))
-    draws = _draws(posterior, chains, each, count)
-    mean = jax.tree.map(lambda leaf: leaf.mean(axis=(0, 1)).astype(np.float32), draws) if chains == 1 else None
-    variance = jax.tree.map(lambda leaf: leaf.var(axis=1, ddof=1).mean(axis=0).astype(np.float32), draws)
-    covariance = None
-    if count >= 4 * size:
-        flat = np.concatenate([leaf.reshape(chains, count, -1) for leaf in jax.tree.leaves(draws)], axis=2)
-        covariance = np.mean([np.atleast_2d(np.cov(chain.T)) for chain in flat], axis=0).astype(np.float32)
-    return PosteriorMoments(mean, variance, covariance)
-
-
-def _draws(posterior: Posterior, chains: int, each: int, count: int) -> Latents:
-    """(chains, count, ...) draws, in float64."""
-    if isinstance(posterior, DrawsPosterior):
-        chosen = np.arange(count) * each // count
-        return jax.tree.map(lambda leaf: np.asarray(leaf[:, chosen], np.float64), posterior.draws)
-    flat = posterior.draw(jax.random.key(0), np.arange(chains * count), chains * count)
-    # draws cycle through the members and their components
-    return jax.tree.map(
-        lambda leaf: np.swapaxes(np.asarray(leaf, np.float64).reshape(count, chains, *leaf.shape[1:]), 0, 1), flat
-    )
+    covariance: np.ndarray | None = None
 
 
 class StartPlan(NamedTuple):
@@ -83,7 +48,9 @@ class StartPlan(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def plan_start(start: Any, blocks: Blocks, task: Task, *, may_move: bool) -> StartPlan:
+def plan_start(
+    start: Literal["auto", "network", "mode"] | Posterior, blocks: Blocks, task: Task, *, may_move: bool
+) -> StartPlan:
     """Decide where a run starts.
 
     Args:
@@ -106,30 +73,15 @@ def plan_start(start: Any, blocks: Blocks, task: Task, *, may_move: bool) -> Sta
 def starting_parameters(
     plan: StartPlan, blocks: Blocks, problem: Problem, key: jax.Array, start: Latents, batch: Batch
 ) -> dict[str, Variational]:
-    """The variational parameters that a run starts with, from its member's own start."""
+    """The variational parameters that a run starts with, from the start of its member."""
     if plan.at_mode:
-        found = mode.find_mode(lambda latents: problem.log_joint(latents, batch), start)
-        start = ravel_pytree(start)[1](found.value)
-        return _spread_by_hessian(blocks, initial_parameters(blocks, key, start), found.hessian)
+        mode = find_mode(lambda latents: problem.log_joint(latents, batch), start)
+        start = ravel_pytree(start)[1](mode.value)
+        return _spread_by_hessian(blocks, initial_parameters(blocks, key, start), mode.hessian)
     if plan.moments is None:
         return initial_parameters(blocks, key, start)
     start = start if plan.moments.mean is None else jax.tree.map(jnp.asarray, plan.moments.mean)
     return _spread_by_moments(blocks, initial_parameters(blocks, key, start), plan.moments)
-
-
-def why_no_mode(task: Task) -> str:
-    """Why Newton steps cannot find the mode of a problem; empty if they can."""
-    problem = task.problem
-    size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
-    if size > mode.LARGEST or size * task.num_examples > mode.LARGEST_DATA:
-        return (
-            f"it needs the Hessian of {size:,} latent variables and {task.num_examples:,} examples, which is too large"
-        )
-    if not all(has_density(prior) for prior in problem.leaf_priors):
-        return "a prior without a density has no mode"
-    if task.couples_examples:
-        return "the network's outputs couple the examples of a batch"
-    return ""
 
 
 def _is_small_linear_model(blocks: Blocks, task: Task) -> bool:
@@ -137,7 +89,7 @@ def _is_small_linear_model(blocks: Blocks, task: Task) -> bool:
         return False
     if not all(isinstance(block.family, Gaussian) and block.family.has_mean for block in blocks):
         return False
-    return mode.is_linear(task.problem.network, task.example)
+    return is_linear(task.problem.network, task.example)
 
 
 def _moments_notes(moments: PosteriorMoments, blocks: Blocks, problem: Problem) -> tuple[str, ...]:
@@ -154,9 +106,7 @@ def _moments_notes(moments: PosteriorMoments, blocks: Blocks, problem: Problem) 
     without_scales = [
         block.name
         for block in blocks
-        if jax.eval_shape(
-            lambda v, x, f=block.family: f.spread(v, x, None), parameters[block.name], block.leaves.join(ones)
-        )
+        if jax.eval_shape(lambda v, x, f=block.family: f.spread(v, x, None), parameters[block.name], block.join(ones))
         is None
     ]
     return tuple(f"{name}: only the means of the start are taken, not its scales" for name in without_scales)
@@ -166,19 +116,17 @@ def _spread_by_hessian(
     blocks: Blocks, variational: dict[str, Variational], hessian: jax.Array
 ) -> dict[str, Variational]:
     """Scales from the curvature: for independent blocks, the optimum if the posterior is Gaussian."""
-    sizes = {
-        i: int(np.prod(shape))
-        for block in blocks
-        for i, shape in zip(block.leaves.indices, block.leaves.shapes, strict=True)
-    }
+    sizes = {i: int(np.prod(shape)) for block in blocks for i, shape in zip(block.indices, block.shapes, strict=True)}
     ends = np.cumsum([sizes[i] for i in range(len(sizes))])
     spread = {}
     for block in blocks:
-        places = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in block.leaves.indices])
-        own = hessian[places][:, places]
-        variance = (1 / jnp.maximum(jnp.abs(jnp.diag(own)), 1e-30)).reshape(block.info.shape)
-        found = block.family.spread(variational[block.name], variance, mode.inverse(own))
-        spread[block.name] = variational[block.name] if found is None else found
+        entries = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in block.indices])
+        block_hessian = hessian[entries][:, entries]
+        diagonal = jnp.maximum(jnp.abs(jnp.diag(block_hessian)), SMALLEST)
+        scaled = block.family.spread(
+            variational[block.name], (1 / diagonal).reshape(block.info.shape), covariance_of(block_hessian)
+        )
+        spread[block.name] = variational[block.name] if scaled is None else scaled
     return spread
 
 
@@ -194,9 +142,42 @@ def _spread_by_moments(
     for block in blocks:
         covariance = None
         if moments.covariance is not None:
-            places = np.concatenate([np.arange(ends[i] - variances[i].size, ends[i]) for i in block.leaves.indices])
-            covariance = jnp.asarray(moments.covariance[np.ix_(places, places)])
-        variance = jnp.maximum(block.leaves.join([jnp.asarray(leaf) for leaf in variances]), 1e-30)
-        found = block.family.spread(variational[block.name], variance, covariance)
-        spread[block.name] = variational[block.name] if found is None else found
+            entries = np.concatenate([np.arange(ends[i] - variances[i].size, ends[i]) for i in block.indices])
+            covariance = jnp.asarray(moments.covariance[np.ix_(entries, entries)])
+        variance = jnp.maximum(block.join([jnp.asarray(leaf) for leaf in variances]), SMALLEST)
+        scaled = block.family.spread(variational[block.name], variance, covariance)
+        spread[block.name] = variational[block.name] if scaled is None else scaled
     return spread
+
+
+def moments_of(posterior: Posterior) -> PosteriorMoments:
+    """Means and variances of a posterior; within its chains or members, if it has several."""
+    if isinstance(posterior, DrawsPosterior):
+        chains, length = posterior.chains, posterior.draws_per_chain
+    else:
+        chains = posterior.members * posterior.components if isinstance(posterior, VariationalPosterior) else 1
+        length = MOST_DRAWS
+    if length == 1:
+        return PosteriorMoments(None, None)
+    size = sum(leaf.size for leaf in jax.tree.leaves(posterior.template))
+    count = int(np.clip(MOST_NUMBERS // (size * chains), 20, min(length, MOST_DRAWS)))
+    draws = _spread_draws(posterior, chains, length, count)
+    mean = jax.tree.map(lambda leaf: leaf.mean(axis=(0, 1)).astype(np.float32), draws) if chains == 1 else None
+    variance = jax.tree.map(lambda leaf: leaf.var(axis=1, ddof=1).mean(axis=0).astype(np.float32), draws)
+    covariance = None
+    if count >= 4 * size:
+        flat = np.concatenate([leaf.reshape(chains, count, -1) for leaf in jax.tree.leaves(draws)], axis=2)
+        covariance = np.mean([np.atleast_2d(np.cov(chain.T)) for chain in flat], axis=0).astype(np.float32)
+    return PosteriorMoments(mean, variance, covariance)
+
+
+def _spread_draws(posterior: Posterior, chains: int, length: int, count: int) -> Latents:
+    """`count` evenly spaced draws of each chain, (chains, count, ...), in float64."""
+    if isinstance(posterior, DrawsPosterior):
+        chosen = np.arange(count) * length // count
+        return jax.tree.map(lambda leaf: np.asarray(leaf[:, chosen], np.float64), posterior.draws)
+    flat = posterior.draw(jax.random.key(0), np.arange(chains * count), chains * count)
+    # draws cycle through the members and their components
+    return jax.tree.map(
+        lambda leaf: np.swapaxes(np.asarray(leaf, np.float64).reshape(count, chains, *leaf.shape[1:]), 0, 1), flat
+    )

@@ -194,7 +194,7 @@ class Program:
         key_start, key_init = jax.random.split(keys.start)
         batch = _fed_batch(data, 0) if self.fed else _as_full_batch(data)
         with cpu_tuning.tracing_for(self.platform):
-            state = self.kernel.init(key_init, self.starts.of(key_start, member), batch)
+            state = self.kernel.init(key_init, self.starts.start_of(key_start, member), batch)
         # weak types would compile the chunk twice
         state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
         return keys, self._placed(state) if self.splits_batches else state

@@ -230,8 +230,8 @@ def test_a_mixture_predicts_the_mean_of_its_components_and_trains_on_their_avera
     each = jax.vmap(lambda o: problem.likelihood.log_prob({}, o, y))(outputs)
     losses = {}
     from posteriax.data import Batch
+    from posteriax.families.blocks import Mixture
     from posteriax.methods.vi import _log_likelihood
-    from posteriax.methods.vi_blocks import Mixture
     from posteriax.problem import Latents
 
     batch = Batch(x, y, jnp.ones(BATCH))

@@ -76,9 +76,9 @@ def test_a_methods_own_start_goes_before_the_ensembles(problem):
     key, member = jax.random.key(3), np.int32(1)
     draw = problem.sample_prior(key)
     for of_method, of_ensemble in (("prior", "shuffle"), ("map", "prior"), ("prior", "network")):
-        start = member_starts(of_method, of_ensemble, problem, members=2).of(key, member)
+        start = member_starts(of_method, of_ensemble, problem, members=2).start_of(key, member)
         jax.tree.map(np.testing.assert_array_equal, start, draw)
-    own = member_starts("network", "network", problem, members=2).of(key, member)
+    own = member_starts("network", "network", problem, members=2).start_of(key, member)
     jax.tree.map(np.testing.assert_array_equal, own, problem.latents)
 
 

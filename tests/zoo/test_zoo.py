@@ -9,8 +9,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import zoo
+from posteriax.families.blocks import parameter_shapes
 from posteriax.methods import Task
-from posteriax.methods.vi_blocks import parameter_shapes
 
 KEY = jax.random.key(0)
 

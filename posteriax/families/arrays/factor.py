@@ -1,7 +1,7 @@
 """A shared matrix with factors on its inputs and outputs, as an array type."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,9 +10,12 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import Primitive
 
 from posteriax._internal.layouts import divided
 from posteriax.families.arrays.random_array import Contraction, RandomArray
+
+ScaledProduct = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]  # of data, kernel and factors
 
 
 class FactorArray(RandomArray):
@@ -44,15 +47,15 @@ class FactorArray(RandomArray):
             raise TypeError("a leaf with additive factors can only be multiplied with data")
         return self._multiply(self.axes)
 
-    def _multiply(self, axes: Any) -> jax.Array:
+    def _multiply(self, chosen: Sequence[tuple[int, ...]]) -> jax.Array:
         """The kernel with its factors along some axes; if they differ by example, those of the first."""
         kernel = self.kernel
-        for factor, own in zip(self.factors, self.axes, strict=True):
-            if own in axes:
-                kernel = kernel * along(own, factor[0], kernel.shape)
+        for factor, axes in zip(self.factors, self.axes, strict=True):
+            if axes in chosen:
+                kernel = kernel * along(axes, factor[0], kernel.shape)
         return kernel
 
-    def contract(self, contraction: Contraction) -> Any:
+    def contract(self, contraction: Contraction) -> jax.Array:
         examples = (None, None) if contraction.examples is None else contraction.examples
         before, after, others = [], [], []
         for factor, axes in zip(self.factors, self.axes, strict=True):
@@ -69,23 +72,23 @@ class FactorArray(RandomArray):
         # merging over components needs factors on the data
         merges = self.of_component and before
         if merges and len(before) == 1 and not self.additive and before[0][0].shape[0] == 1:
-            factor, on, own = before[0]
-            out = _scaled_product(contraction, own, on)(x, kernel, factor)
+            factor, data_axes, kernel_axes = before[0]
+            out = _scaled_product(contraction, kernel_axes, data_axes)(x, kernel, factor)
         else:
-            for factor, on, _ in before:
-                x = self._combine(x, _beside(factor, on, examples[0], jnp.shape(x), contraction.groups))
+            for factor, data_axes, _ in before:
+                x = self._combine(x, _beside(factor, data_axes, examples[0], jnp.shape(x), contraction.groups))
             out = (_over_components(contraction) if merges else contraction.apply)(x, kernel)
-        for factor, on in after:
-            out = self._combine(out, _beside(factor, on, examples[1], out.shape, 1))
+        for factor, output_axes in after:
+            out = self._combine(out, _beside(factor, output_axes, examples[1], out.shape, 1))
         return out
 
-    def _combine(self, data: Any, factor: jax.Array) -> Any:
+    def _combine(self, data: jax.Array, factor: jax.Array) -> jax.Array:
         return data + factor if self.additive else data * factor
 
-    def move(self, primitive: Any, params: dict[str, Any]) -> Any:
+    def move(self, primitive: Primitive, params: dict[str, Any]) -> jax.Array | RandomArray:
         if primitive is lax.transpose_p:
             order = tuple(params["permutation"])
-            axes = tuple(tuple(order.index(axis) for axis in own) for own in self.axes)
+            axes = tuple(tuple(order.index(axis) for axis in scaled) for scaled in self.axes)
             return dataclasses.replace(self, kernel=self.kernel.transpose(order), axes=axes)
         if primitive is lax.convert_element_type_p:
             dtype = params["new_dtype"]
@@ -108,7 +111,9 @@ def along(axes: tuple[int, ...], vector: jax.Array, shape: tuple[int, ...]) -> j
     return parts.reshape([n if axis in axes else 1 for axis, n in enumerate(shape)])
 
 
-def _beside(factor: jax.Array, axes: tuple[int, ...], example: int | None, shape: Any, groups: int) -> jax.Array:
+def _beside(
+    factor: jax.Array, axes: tuple[int, ...], example: int | None, shape: tuple[int, ...], groups: int
+) -> jax.Array:
     """Reshape a factor (examples, length) to broadcast against data: along `axes`, and `example` for examples."""
     factor = jnp.tile(factor, (1, groups))  # each group of a convolution has the same factors
     if factor.shape[0] == 1:
@@ -119,45 +124,47 @@ def _beside(factor: jax.Array, axes: tuple[int, ...], example: int | None, shape
 
 
 def _scaled_product(
-    contraction: Contraction, own: tuple[int, ...], on: tuple[int, ...]
-) -> Callable[[Any, Any, Any], Any]:
+    contraction: Contraction, kernel_axes: tuple[int, ...], data_axes: tuple[int, ...]
+) -> ScaledProduct:
     """The contraction with a factor on the data that is shared by the examples of a component.
 
     If all components see the same data, as in the first layer, the gradient of the factors is computed through the
     weights; going through the data would take one more product, for a gradient that is not needed otherwise.
     """
 
-    def scaled(x: Any, kernel: Any, factor: Any) -> Any:
-        return _over_components(contraction)(x * _beside(factor, on, None, jnp.shape(x), contraction.groups), kernel)
+    def scaled(x: jax.Array, kernel: jax.Array, factor: jax.Array) -> jax.Array:
+        return _over_components(contraction)(
+            x * _beside(factor, data_axes, None, jnp.shape(x), contraction.groups), kernel
+        )
 
     merged = jax.custom_batching.custom_vmap(scaled)
 
     @merged.def_vmap
-    def _(size: int, batched: Any, x: Any, kernel: Any, factor: Any) -> tuple[Any, bool]:
+    def _(size: int, batched: list[bool], x: jax.Array, kernel: jax.Array, factor: jax.Array) -> tuple[jax.Array, bool]:
         if batched == [False, False, True] and contraction.groups == 1:
-            return _same_data(contraction, own, scaled)(x, kernel, factor), True
+            return _same_data(contraction, kernel_axes, scaled)(x, kernel, factor), True
         return jax.vmap(scaled, [0 if b else None for b in batched])(x, kernel, factor), True
 
     return merged
 
 
-def _same_data(
-    contraction: Contraction, own: tuple[int, ...], scaled: Callable[[Any, Any, Any], Any]
-) -> Callable[[Any, Any, Any], Any]:
+def _same_data(contraction: Contraction, kernel_axes: tuple[int, ...], scaled: ScaledProduct) -> ScaledProduct:
     """`scaled` for the factors (components, 1, length) of all components and the same data."""
     all_components = jax.vmap(scaled, (None, None, 0))
     product = jax.custom_vjp(all_components)
 
-    def forward(x: Any, kernel: Any, factors: Any) -> Any:
+    def forward(x: jax.Array, kernel: jax.Array, factors: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         return all_components(x, kernel, factors), (x, kernel, factors)
 
-    def backward(saved: Any, gradient: Any) -> Any:
+    def backward(saved: tuple[jax.Array, ...], gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         x, kernel, factors = saved
         by_weights = jax.vmap(lambda g: jax.linear_transpose(lambda w: contraction.apply(x, w), kernel)(g)[0])(gradient)
-        others = tuple(1 + axis for axis in range(kernel.ndim) if axis not in own)
+        others = tuple(1 + axis for axis in range(kernel.ndim) if axis not in kernel_axes)
         summed = (by_weights * kernel).sum(axis=others)  # the factor's axes, in the kernel's order
-        by_factors = summed.transpose(0, *(1 + sorted(own).index(axis) for axis in own)).reshape(factors.shape)
-        on_kernel = jax.vmap(lambda factor: along(own, factor, kernel.shape))(factors[:, 0])
+        by_factors = summed.transpose(0, *(1 + sorted(kernel_axes).index(axis) for axis in kernel_axes)).reshape(
+            factors.shape
+        )
+        on_kernel = jax.vmap(lambda factor: along(kernel_axes, factor, kernel.shape))(factors[:, 0])
         (by_x,) = jax.linear_transpose(lambda x: all_components(x, kernel, factors), x)(gradient)
         return by_x, (by_weights * on_kernel).sum(axis=0), by_factors
 
@@ -165,7 +172,7 @@ def _same_data(
     return product
 
 
-def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
+def _over_components(contraction: Contraction) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """The contraction, with the components merged into the axis of examples.
 
     With a separate axis, XLA would transpose a copy of the data for the gradient of the shared kernel. Where the
@@ -178,7 +185,7 @@ def _over_components(contraction: Contraction) -> Callable[[Any, Any], Any]:
     merged = jax.custom_batching.custom_vmap(apply)
 
     @merged.def_vmap
-    def _(size: int, batched: Any, x: Any, kernel: Any) -> tuple[Any, bool]:
+    def _(size: int, batched: list[bool], x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, bool]:
         if not batched[0] or batched[1]:
             return jax.vmap(apply, [0 if b else None for b in batched])(x, kernel), True
         after = int(divided())

@@ -8,6 +8,8 @@ import jax
 import jax.core
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import Primitive
+from jax.typing import ArrayLike, DTypeLike
 
 from posteriax.families.arrays.noise import normal_and_signs, signs, standard_normal
 from posteriax.families.arrays.random_array import Contraction, RandomArray
@@ -53,7 +55,7 @@ class GaussianArray(RandomArray):
     example_axis: int | None = eqx.field(static=True)
     broadcast_shape: tuple[int, ...] = eqx.field(static=True)
     factors: VarianceFactors | None = None
-    compute: Any = eqx.field(static=True, default=None)
+    compute: DTypeLike | None = eqx.field(static=True, default=None)
 
     def aval(self) -> jax.core.ShapedArray:
         return jax.core.ShapedArray(self.broadcast_shape, self.compute or self.mean.dtype)
@@ -73,7 +75,7 @@ class GaussianArray(RandomArray):
     def is_broadcast(self) -> bool:
         return self.mean.shape != self.broadcast_shape
 
-    def contract(self, contraction: Contraction) -> Any:
+    def contract(self, contraction: Contraction) -> jax.Array:
         apply, x = contraction.apply, contraction.x
         if self.is_broadcast:
             return super().contract(contraction)
@@ -91,7 +93,7 @@ class GaussianArray(RandomArray):
         perturbation = apply(x * signs(self.keys[1], in_shape, mean.dtype), self._seen(self.noise()))
         return mean + perturbation * signs(self.keys[2], out_shape, mean.dtype)
 
-    def _contract_variance(self, contraction: Contraction) -> Any:
+    def _contract_variance(self, contraction: Contraction) -> jax.Array:
         squares, shape = jnp.square(contraction.x), self.mean.shape
         parts = None
         if self.factors is not None and contraction.groups == 1:
@@ -102,7 +104,7 @@ class GaussianArray(RandomArray):
         (axis,) = contraction.outputs.values()
         return jnp.moveaxis(jnp.tensordot(contraction.apply(squares, inner), outer, (axis, 1)), -1, axis)
 
-    def move(self, primitive: Any, params: dict[str, Any]) -> Any:
+    def move(self, primitive: Primitive, params: dict[str, Any]) -> jax.Array | RandomArray:
         if primitive is lax.convert_element_type_p:
             return dataclasses.replace(self, compute=jnp.dtype(params["new_dtype"]))
         # entries are independent, so any rearrangement is a Gaussian array too
@@ -114,12 +116,12 @@ class GaussianArray(RandomArray):
             factors = VarianceFactors(self.factors.right, self.factors.left, split=1)
         return dataclasses.replace(self, mean=mean, scale=scale, broadcast_shape=mean.shape, factors=factors)
 
-    def broadcast(self, primitive: Any, params: dict[str, Any]) -> Any:
+    def broadcast(self, primitive: Primitive, params: dict[str, Any]) -> jax.Array | RandomArray:
         if self.is_broadcast:
             return super().broadcast(primitive, params)
         compact = [1] * len(params["shape"])
-        for own, axis in enumerate(params["broadcast_dimensions"]):
-            compact[axis] = self.shape[own]
+        for axis, target in enumerate(params["broadcast_dimensions"]):
+            compact[target] = self.shape[axis]
         return dataclasses.replace(
             self,
             mean=self.mean.reshape(compact),
@@ -128,7 +130,7 @@ class GaussianArray(RandomArray):
             factors=None,
         )
 
-    def look_up(self, primitive: Any, indices: Any, params: dict[str, Any]) -> Any:
+    def look_up(self, primitive: Primitive, indices: ArrayLike, params: dict[str, Any]) -> jax.Array:
         if self.is_broadcast:
             return super().look_up(primitive, indices, params)
         mean = primitive.bind(self._seen(self.mean), indices, **params)
@@ -154,7 +156,7 @@ class GaussianArray(RandomArray):
         noise = noise.reshape(*rows.shape, *[1] * (len(row_axes) - 1), self.shape[1])
         return mean + scale * jnp.moveaxis(noise, range(-len(row_axes), 0), row_axes)
 
-    def add_to(self, x: Any) -> Any:
+    def add_to(self, x: ArrayLike) -> jax.Array:
         axis = self.example_axis
         if axis is None or self.mean.ndim == 0 or self.mean.shape[axis] != 1:
             return super().add_to(x)
@@ -163,6 +165,8 @@ class GaussianArray(RandomArray):
         if self.estimator == "local":
             noise = self.scale * standard_normal(self.keys[0], shape, self.mean.dtype, unless_nan=self.mean)
         else:
-            own, flips = normal_and_signs(self.keys[0], self.mean.shape, shape, self.mean.dtype, unless_nan=self.mean)
-            noise = self.scale * own * flips
+            normal, flips = normal_and_signs(
+                self.keys[0], self.mean.shape, shape, self.mean.dtype, unless_nan=self.mean
+            )
+            noise = self.scale * normal * flips
         return jnp.add(x, self._seen(self.mean + noise))

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
+from jax.extend.core import Primitive
 
 from posteriax.families.arrays.gaussian import TINY
 from posteriax.families.arrays.noise import standard_normal
@@ -38,7 +39,7 @@ class KroneckerArray(RandomArray):
         noise = standard_normal(self.keys[0], self.mean.shape, self.mean.dtype, unless_nan=self.mean)
         return self.mean + self.left @ noise @ self.right.T
 
-    def contract(self, contraction: Contraction) -> Any:
+    def contract(self, contraction: Contraction) -> jax.Array:
         if len(contraction.inputs) != 1 or len(contraction.outputs) != 1:
             return super().contract(contraction)
         (summed, (free, axis)) = (next(iter(contraction.inputs)), next(iter(contraction.outputs.items())))
@@ -51,7 +52,7 @@ class KroneckerArray(RandomArray):
         mixed = jnp.moveaxis(jnp.tensordot(noise, along_outputs, (axis, 1 - free)), -1, axis)
         return mean + length * mixed
 
-    def move(self, primitive: Any, params: dict[str, Any]) -> Any:
+    def move(self, primitive: Primitive, params: dict[str, Any]) -> jax.Array | RandomArray:
         if primitive is jax.lax.transpose_p and tuple(params["permutation"]) == (1, 0):
             return KroneckerArray(self.mean.T, self.right, self.left, self.keys, self.example_axis)
         if primitive is jax.lax.convert_element_type_p:

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from posteriax._internal.cpu_tuning import computed_once, is_large, random_bits
 from posteriax._internal.layouts import whole_everywhere
 
 
-def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan: jax.Array) -> jax.Array:
+def standard_normal(key: jax.Array, shape: Sequence[int], dtype: DTypeLike, unless_nan: jax.Array) -> jax.Array:
     """N(0, 1) draws of a shape, computed once.
 
     Lower precisions are rounded from single: their own uniform numbers are too few to have the tails of a normal.
@@ -29,13 +29,13 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: Any, unless_nan
     return computed_once(make, key, unless_nan)
 
 
-def signs(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
+def signs(key: jax.Array, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
     """Random +1 and -1, thirty-two from each random word."""
     return _signs_of(jax.random.bits(key, (_words_for(shape),), jnp.uint32), shape, dtype)
 
 
 def normal_and_signs(
-    key: jax.Array, shape: Sequence[int], sign_shape: Sequence[int], dtype: Any, unless_nan: jax.Array
+    key: jax.Array, shape: Sequence[int], sign_shape: Sequence[int], dtype: DTypeLike, unless_nan: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """`standard_normal` and `signs` from one call of the generator, which is slow to compile.
 
@@ -53,14 +53,14 @@ def _words_for(shape: Sequence[int]) -> int:
     return -(-math.prod(shape) // 32)
 
 
-def _signs_of(words: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
+def _signs_of(words: jax.Array, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
     bits = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
     # a word may have signs of examples on two devices
-    own = whole_everywhere(bits.reshape(-1)[: math.prod(shape)])
-    return (1 - 2 * own.astype(dtype)).reshape(shape)
+    taken = whole_everywhere(bits.reshape(-1)[: math.prod(shape)])
+    return (1 - 2 * taken.astype(dtype)).reshape(shape)
 
 
-def _normal_of(words: jax.Array, dtype: Any) -> jax.Array:
+def _normal_of(words: jax.Array, dtype: DTypeLike) -> jax.Array:
     """N(0, 1) by inverting its distribution function at the midpoints of 2^23 equal parts of (-1, 1)."""
     part = jnp.finfo(jnp.float32).eps  # 2^-23
     uniform = ((words >> 9).astype(jnp.float32) + 0.5) * (2 * part) - 1

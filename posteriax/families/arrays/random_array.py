@@ -1,19 +1,20 @@
-"""The base class of random arrays, and contractions as seen from the array.
+"""Random arrays: leaves that behave as one draw of themselves, and the primitives that they have a better rule for.
 
-Dispatch rules: the primitives for which Quax calls a random array's own methods.
-
-Any other operation uses one draw of the array, which is always correct. A Gaussian array may assume that it is used
-once: :mod:`posteriax.families.arrays.uses` has checked.
+Quax calls the array's own methods for products, convolutions, lookups, additions and rearrangements. Any other
+operation uses one draw of the array, which is always correct. A Gaussian array may assume that it is used once:
+:mod:`posteriax.networks.tracing` has checked.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import quax
 from jax import lax
+from jax.extend.core import Primitive
 from jaxtyping import ArrayLike
 
 from posteriax.networks.tracing.uses import is_row_lookup
@@ -34,8 +35,8 @@ class Contraction:
         groups: of a grouped convolution: x has this many times the channels of w.
     """
 
-    apply: Callable[[Any, Any], Any]
-    x: Any
+    apply: Callable[[jax.Array, jax.Array], jax.Array]
+    x: jax.Array
     inputs: Mapping[int, int]
     outputs: Mapping[int, int]
     examples: tuple[int, int] | None
@@ -45,42 +46,46 @@ class Contraction:
 class RandomArray(quax.ArrayValue):
     """Behaves as one draw of a leaf. Operations that a subclass does not improve on use the draw."""
 
-    def contract(self, contraction: Contraction) -> Any:
+    @abstractmethod
+    def materialise(self) -> jax.Array:
+        """The draw, as a plain array."""
+
+    def contract(self, contraction: Contraction) -> jax.Array:
         """The array's product with data, `contraction.apply(x, draw)` or better."""
         return contraction.apply(contraction.x, self.materialise())
 
-    def move(self, primitive: Any, params: dict[str, Any]) -> Any:
+    def move(self, primitive: Primitive, params: dict[str, Any]) -> "jax.Array | RandomArray":
         """The array after an operation that only rearranges its entries."""
         return primitive.bind(self.materialise(), **params)
 
-    def broadcast(self, primitive: Any, params: dict[str, Any]) -> Any:
+    def broadcast(self, primitive: Primitive, params: dict[str, Any]) -> "jax.Array | RandomArray":
         return primitive.bind(self.materialise(), **params)
 
-    def look_up(self, primitive: Any, indices: Any, params: dict[str, Any]) -> Any:
+    def look_up(self, primitive: Primitive, indices: ArrayLike, params: dict[str, Any]) -> jax.Array:
         """Rows of the array, as an embedding takes them."""
         return primitive.bind(self.materialise(), indices, **params)
 
-    def add_to(self, x: Any) -> Any:
+    def add_to(self, x: ArrayLike) -> jax.Array:
         return jax.numpy.add(x, self.materialise())
 
 
-def _product(array: Any, x: Any, params: dict[str, Any], *, array_first: bool) -> Any:
+def _product(array: Any, x: Any, params: dict[str, Any], *, array_first: bool) -> jax.Array:
     """dot_general of data and an array, in either order."""
     contracted, batch = params["dimension_numbers"]
-    of_array, of_x = contracted if array_first else contracted[::-1]
+    array_axes, x_axes = contracted if array_first else contracted[::-1]
 
-    def apply(x: Any, w: Any) -> Any:
+    def apply(x: jax.Array, w: jax.Array) -> jax.Array:
         return lax.dot_general_p.bind(w, x, **params) if array_first else lax.dot_general_p.bind(x, w, **params)
 
     if batch[0]:
         return apply(x, array.materialise())
-    free_x = [axis for axis in range(jnp.ndim(x)) if axis not in of_x]
-    free_array = [axis for axis in range(len(array.shape)) if axis not in of_array]
+    free_x = [axis for axis in range(jnp.ndim(x)) if axis not in x_axes]
+    free_array = [axis for axis in range(len(array.shape)) if axis not in array_axes]
     first_x, first_array = (len(free_array), 0) if array_first else (0, len(free_x))
     axis = array.example_axis
     examples = (axis, first_x + free_x.index(axis)) if axis in free_x else None
-    outputs = {own: first_array + i for i, own in enumerate(free_array)}
-    return array.contract(Contraction(apply, x, dict(zip(of_array, of_x, strict=True)), outputs, examples))
+    outputs = {axis: first_array + i for i, axis in enumerate(free_array)}
+    return array.contract(Contraction(apply, x, dict(zip(array_axes, x_axes, strict=True)), outputs, examples))
 
 
 @quax.register(lax.dot_general_p)
@@ -97,7 +102,7 @@ def _(lhs: RandomArray, rhs: ArrayLike, **params: Any) -> Any:
 def _(lhs: ArrayLike, rhs: RandomArray, **params: Any) -> Any:
     numbers = params["dimension_numbers"]
 
-    def apply(x: Any, w: Any) -> Any:
+    def apply(x: ArrayLike, w: ArrayLike) -> jax.Array:
         return lax.conv_general_dilated_p.bind(x, w, **params)
 
     if params["batch_group_count"] != 1:
@@ -106,7 +111,7 @@ def _(lhs: ArrayLike, rhs: RandomArray, **params: Any) -> Any:
     return rhs.contract(
         Contraction(
             apply,
-            lhs,
+            cast("jax.Array", lhs),
             inputs={into: channels},
             outputs={out: numbers.out_spec[1]},
             examples=(examples, numbers.out_spec[0]),
@@ -132,7 +137,7 @@ def _(x: RandomArray, y: ArrayLike) -> Any:
     return x.add_to(y)
 
 
-def _register_movement(primitive: Any) -> None:
+def _register_movement(primitive: Primitive) -> None:
     @quax.register(primitive)
     def _(x: RandomArray, **params: Any) -> Any:
         return x.move(primitive, params)

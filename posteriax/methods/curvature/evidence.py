@@ -4,7 +4,7 @@
     gamma_i = [ (G + P)^-1 G ]_ii                     near 1 for a weight that the data determine, near 0 for one that
                                                       keeps its prior
 
-The curvature G of the data is held fixed, so that both can be had for any prior. (MacKay 1992)
+The curvature G of the data is held fixed, so that both are known for any prior. (MacKay 1992)
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,9 @@ class Precision(NamedTuple):
     effective: dict[int, float]
 
 
-def of_rows(rows: np.ndarray, precisions: Sequence[np.ndarray]) -> tuple[Precision, Callable[[np.ndarray], np.ndarray]]:
+def precision_from_rows(
+    rows: np.ndarray, precisions: Sequence[np.ndarray]
+) -> tuple[Precision, Callable[[np.ndarray], np.ndarray]]:
     """G + P for G = R'R over all leaves, and a function that solves (G + P) x = b.
 
     Decomposes the smaller of R'R and RR', in units of the prior, where both are at least the identity.
@@ -49,17 +51,17 @@ def of_rows(rows: np.ndarray, precisions: Sequence[np.ndarray]) -> tuple[Precisi
         effective = 1 - np.square(dtrtri(factor, lower=1)[0]).sum(axis=0)
 
     def solve(b: np.ndarray) -> np.ndarray:
-        own = unit * b
+        in_units = unit * b
         if wide:
-            return unit * (own - scaled.T @ cho_solve((factor, True), scaled @ own))
-        return unit * cho_solve((factor, True), own)
+            return unit * (in_units - scaled.T @ cho_solve((factor, True), scaled @ in_units))
+        return unit * cho_solve((factor, True), in_units)
 
     by_leaf = np.split(effective, np.cumsum(sizes)[:-1])
     log_det = float(np.log(flat).sum() + 2 * np.log(np.diag(factor)).sum())
-    return Precision(log_det, {i: float(own.sum()) for i, own in enumerate(by_leaf)}), solve
+    return Precision(log_det, {i: float(leaf.sum()) for i, leaf in enumerate(by_leaf)}), solve
 
 
-def of_plan(plan: CurvaturePlan, curvature: Curvature, precisions: Sequence[np.ndarray]) -> Precision:
+def precision_by_plan(plan: CurvaturePlan, curvature: Curvature, precisions: Sequence[np.ndarray]) -> Precision:
     """G + P for the parts of a plan, which are independent of each other."""
     log_det, effective = 0.0, dict[int, float]()
     full, diagonal, layers = curvature
@@ -67,21 +69,21 @@ def of_plan(plan: CurvaturePlan, curvature: Curvature, precisions: Sequence[np.n
         # any square root of the curvature has its rows
         values, vectors = np.linalg.eigh(as_matrix(matrix))
         roots = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        found, _ = of_rows(roots, [precisions[i] for i in group])
-        log_det += found.log_det
-        effective |= {i: found.effective[place] for place, i in enumerate(group)}
-    for i, own_diagonal in zip(plan.diagonal, diagonal, strict=True):
-        along = np.asarray(own_diagonal, np.float64)
+        precision, _ = precision_from_rows(roots, [precisions[i] for i in group])
+        log_det += precision.log_det
+        effective |= {leaf: precision.effective[i] for i, leaf in enumerate(group)}
+    for i, entries in zip(plan.diagonal, diagonal, strict=True):
+        along = np.asarray(entries, np.float64)
         log_det += float(np.log(along + precisions[i]).sum())
         effective[i] = float((along / (along + precisions[i])).sum())
     for i, sums in layers.items():
-        along, own = products(sums), precisions[i].mean()
-        log_det += float(np.log(along + own).sum())
-        effective[i] = float((along / (along + own)).sum())
+        along, mean = kronecker_eigenvalues(sums), precisions[i].mean()
+        log_det += float(np.log(along + mean).sum())
+        effective[i] = float((along / (along + mean)).sum())
     return Precision(log_det, effective)
 
 
-def products(sums: Kronecker) -> np.ndarray:
+def kronecker_eigenvalues(sums: Kronecker) -> np.ndarray:
     """The eigenvalues of a layer's Kronecker-factored curvature."""
     inputs = np.linalg.eigvalsh(np.asarray(sums.inputs, np.float64) / float(sums.positions))
     outputs = np.linalg.eigvalsh(np.asarray(sums.outputs, np.float64))

@@ -1,39 +1,47 @@
-"""The mode of a small model's log joint and the curvature there, where variational inference of a linear model starts.
+"""The mode of a log joint and the curvature there: the centre of a Gaussian approximation, or a start.
 
-Damped Newton steps on f(w) = -log_joint(w), with the whole Hessian H:
+:func:`find_mode`, for models of up to 300 latents: damped Newton steps on f(w) = -log_joint(w), with the Hessian H,
 
     S = diag(H)^-1/2,   S H S = V diag(e) V',   w <- w - S V diag(1 / (|e| + damping)) V' S grad f
 
 The scaling by S makes the steps invariant to the units of the weights, and so to those of the inputs.
 
-A network's mode and the curvature there, again and again while the prior changes, by programs compiled once.
+:class:`ModeSearch`, for networks of any size while their prior is tuned: the prior's precisions are arguments of
+programs that are compiled once. It climbs by Adam, 200 steps at a rate that falls to 0, and where the rows of the
+curvature fit into memory by Gauss-Newton steps, with the step length halved until the log joint rises.
 
-The prior's precisions are arguments of the programs. Climbing is by Adam, 200 steps at a rate that falls to 0, and
-where the rows of the curvature fit into memory by Gauss-Newton steps, with the step length halved until the log joint
-rises.
+(``px.MAP`` finds a mode by minibatches; samplers start in the typical set: :mod:`posteriax.methods.sampling.starts`.)
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
 from posteriax.data.batches import Batch, Examples, full_batch
-from posteriax.methods.curvature import evidence, gauss_newton
+from posteriax.methods.curvature import gauss_newton
+from posteriax.methods.curvature.evidence import precision_by_plan, precision_from_rows
 from posteriax.methods.curvature.structures import CurvaturePlan
-from posteriax.networks.network import Network
+from posteriax.methods.method import Task
+from posteriax.networks.network import Network, Params
+from posteriax.priors.improper import has_density
 from posteriax.problem import Latents, Problem
 
 LARGEST = 300  # latent variables: every step decomposes the Hessian
 LARGEST_DATA = 30_000_000  # examples times latent variables: what a Hessian holds in memory at once
 NEWTON_STEPS = 40
 EXAMPLES = 8  # that linearity is tried on: as many as `couples_examples` takes, which has compiled the network for them
+ADAM_STEPS = 200  # in one climb of a ModeSearch
+BATCH = 512  # examples per step
+CHUNK = 1024  # examples whose curvature is computed at once
+HALVINGS = 8  # of a Gauss-Newton step
 FLAT = 1e-6  # eigenvalues below this fraction of the largest are lost in float32
 
 
@@ -44,7 +52,7 @@ class Mode(NamedTuple):
     hessian: jax.Array
 
 
-def is_linear(network: Network, example: Any, tolerance: float = 1e-3) -> bool:
+def is_linear(network: Network, example: PyTree, tolerance: float = 1e-3) -> bool:
     """Whether a network's outputs are affine in its params, tried at random params and inputs.
 
     >>> import numpy as np, posteriax as px
@@ -58,8 +66,8 @@ def is_linear(network: Network, example: Any, tolerance: float = 1e-3) -> bool:
     zero, both = jax.tree.map(np.zeros_like, a), jax.tree.map(np.add, a, b)
     apply = jax.jit(network.apply)  # one program, for all four
 
-    def outputs(params: Any) -> np.ndarray:
-        params = jax.tree.map(lambda w, own: np.asarray(w, own.dtype), params, network.params)
+    def outputs(params: Params) -> np.ndarray:
+        params = jax.tree.map(lambda w, like: np.asarray(w, like.dtype), params, network.params)
         return np.asarray(apply(params, x), np.float64)
 
     at_zero, at_a, at_b, at_both = map(outputs, (zero, a, b, both))
@@ -68,11 +76,26 @@ def is_linear(network: Network, example: Any, tolerance: float = 1e-3) -> bool:
         return bool(np.abs(at_both - at_a - at_b + at_zero).max() <= tolerance * size)
 
 
-def _random_input(rng: np.random.Generator, spec: Any) -> np.ndarray:
+def _random_input(rng: np.random.Generator, spec: jax.ShapeDtypeStruct) -> np.ndarray:
     shape = (EXAMPLES, *spec.shape)
     if jnp.issubdtype(spec.dtype, jnp.floating):
         return rng.normal(size=shape).astype(spec.dtype)
     return np.zeros(shape, spec.dtype)  # a valid index of any embedding
+
+
+def why_no_mode(task: Task) -> str:
+    """Why Newton steps cannot find the mode of a problem; empty if they can."""
+    problem = task.problem
+    size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
+    if size > LARGEST or size * task.num_examples > LARGEST_DATA:
+        return (
+            f"it needs the Hessian of {size:,} latent variables and {task.num_examples:,} examples, which is too large"
+        )
+    if not all(has_density(prior) for prior in problem.leaf_priors):
+        return "a prior without a density has no mode"
+    if task.couples_examples:
+        return "the network's outputs couple the examples of a batch"
+    return ""
 
 
 def find_mode(log_joint: Callable[[Latents], jax.Array], start: Latents) -> Mode:
@@ -82,7 +105,7 @@ def find_mode(log_joint: Callable[[Latents], jax.Array], start: Latents) -> Mode
     def f(vector: jax.Array) -> jax.Array:
         return -log_joint(unravel(vector))
 
-    def body(_: Any, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def body(_: int, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         vector, value, damping = state
         gradient, (unit, curvature, vectors) = jax.grad(f)(vector), _decomposed(jax.hessian(f)(vector))
         new = vector - unit * (vectors @ ((vectors.T @ (unit * gradient)) / (curvature + damping)))
@@ -95,7 +118,7 @@ def find_mode(log_joint: Callable[[Latents], jax.Array], start: Latents) -> Mode
     return Mode(vector, jax.hessian(f)(vector))
 
 
-def inverse(hessian: jax.Array) -> jax.Array:
+def covariance_of(hessian: jax.Array) -> jax.Array:
     """A covariance: the inverse of the Hessian, with its eigenvalues replaced by their absolute values."""
     unit, curvature, vectors = _decomposed(hessian)
     return unit[:, None] * ((vectors / curvature) @ vectors.T) * unit
@@ -106,12 +129,6 @@ def _decomposed(hessian: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     unit = jax.lax.rsqrt(jnp.maximum(jnp.abs(jnp.diag(hessian)), 1e-30))
     eigenvalues, vectors = jnp.linalg.eigh(unit[:, None] * hessian * unit)
     return unit, jnp.maximum(jnp.abs(eigenvalues), FLAT * jnp.abs(eigenvalues).max()), vectors
-
-
-ADAM_STEPS = 200  # of Adam, in one climb
-BATCH = 512  # examples per step
-CHUNK = 1024  # examples whose curvature is computed at once
-HALVINGS = 8
 
 
 class GaussianPriors(NamedTuple):
@@ -160,7 +177,7 @@ class ModeSearch:
 
     @property
     def size(self) -> int:
-        """How many leaves the network has; the likelihood's own come after them."""
+        """The number of the network's leaves; those of the likelihood come after them."""
         return len(jax.tree.leaves(self.problem.network.params))
 
     @cached_property
@@ -171,36 +188,42 @@ class ModeSearch:
     def chunks(self) -> Batch:
         """The data in parts of equal size, in a leading axis."""
         parts = -(-len(self.data.y) // CHUNK)
-        whole = full_batch(self.data, parts)
-        return jax.tree.map(lambda a: jnp.asarray(a).reshape(parts, -1, *a.shape[1:]), whole)
+        examples = full_batch(self.data, parts)
+        return jax.tree.map(lambda a: jnp.asarray(a).reshape(parts, -1, *a.shape[1:]), examples)
 
     def log_prior(self, latents: Latents, prior: GaussianPriors) -> jax.Array:
-        """That of the network's weights, without the constants, and of what the likelihood learns by itself."""
+        """The log prior of the network's weights, without constants, and of the latents that the likelihood learns."""
         weights = jax.tree.leaves(latents.network)
         total = -0.5 * sum(
             (precision * jnp.square(leaf - mean)).sum() for leaf, mean, precision in zip(weights, *prior, strict=True)
         )
-        own = self.problem.priors.likelihood
-        return total + sum(own[name].log_prob(latents.likelihood[name]).sum() for name in own if name != self.noise)
+        priors = self.problem.priors.likelihood
+        return total + sum(
+            priors[name].log_prob(latents.likelihood[name]).sum() for name in priors if name != self.noise
+        )
 
     def climb(self, latents: Latents, prior: GaussianPriors, key: jax.Array, rate: float) -> Latents:
-        """The latents after some steps of Adam."""
+        """The latents after `ADAM_STEPS` steps of Adam."""
         return self._climb(self.examples, latents, prior, key, rate)
 
     @cached_property
-    def _climb(self) -> Any:
+    def _climb(self) -> Callable[..., Latents]:
         return jax.jit(self._climbed)
 
-    def _climbed(self, data: Batch, latents: Latents, prior: GaussianPriors, key: jax.Array, rate: Any) -> Latents:
+    def _climbed(
+        self, data: Batch, latents: Latents, prior: GaussianPriors, key: jax.Array, rate: jax.Array
+    ) -> Latents:
         optimizer = optax.scale_by_adam()
 
         def loss(latents: Latents, batch: Batch) -> jax.Array:
             return -self.problem.log_likelihood(latents, batch) - self.log_prior(latents, prior)
 
-        def step(state: Any, now: Any) -> Any:
+        def step(
+            state: tuple[Latents, optax.OptState], now: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[Latents, optax.OptState], None]:
             latents, moments = state
-            number, own_key = now
-            gradient = self._frozen(jax.grad(loss)(latents, _sample(data, own_key)))
+            number, step_key = now
+            gradient = self._frozen(jax.grad(loss)(latents, _sample(data, step_key)))
             updates, moments = optimizer.update(gradient, moments)
             falling = -0.5 * rate * (1 + jnp.cos(jnp.pi * number / ADAM_STEPS))
             return (optax.apply_updates(latents, jax.tree.map(lambda u: falling * u, updates)), moments), None
@@ -209,8 +232,9 @@ class ModeSearch:
         return jax.lax.scan(step, (latents, optimizer.init(latents)), steps)[0][0]
 
     def _frozen(self, gradient: Latents) -> Latents:
-        own = {name: jnp.zeros_like(g) if name == self.noise else g for name, g in gradient.likelihood.items()}
-        return gradient._replace(likelihood=own)
+        """The gradient without that of the noise."""
+        slopes = {name: jnp.zeros_like(g) if name == self.noise else g for name, g in gradient.likelihood.items()}
+        return gradient._replace(likelihood=slopes)
 
     def measure(self, latents: Latents, prior: GaussianPriors) -> Measured:
         """The evidence under a prior, with the curvature at these weights."""
@@ -219,31 +243,31 @@ class ModeSearch:
         take = None
         if self.plan is None:
             rows = np.asarray(curvature, np.float64).reshape(-1, curvature.shape[-1])
-            found, solve = evidence.of_rows(rows, prior.precisions)
+            precision, solve = precision_from_rows(rows, prior.precisions)
             take = _gauss_newton(solve, jax.tree.leaves(slopes.network), weights)
         else:
-            found = evidence.of_plan(self.plan, curvature, prior.precisions)
-        log_evidence = float(likelihood) + float(self.log_prior(latents, prior)) - 0.5 * found.log_det
-        log_evidence += 0.5 * sum(float(np.log(precision).sum()) for precision in prior.precisions)
+            precision = precision_by_plan(self.plan, curvature, prior.precisions)
+        log_evidence = float(likelihood) + float(self.log_prior(latents, prior)) - 0.5 * precision.log_det
+        log_evidence += 0.5 * sum(float(np.log(leaf).sum()) for leaf in prior.precisions)
         slope = float(slopes.likelihood[self.noise]) if self.noise else 0.0
-        return Measured(float(likelihood), slope, log_evidence, found.effective, take)
+        return Measured(float(likelihood), slope, log_evidence, precision.effective, take)
 
     @cached_property
-    def _pass(self) -> Any:
+    def _pass(self) -> Callable[..., tuple[jax.Array, Latents, PyTree]]:
         return jax.jit(self._passed)
 
-    def _passed(self, chunks: Batch, latents: Latents) -> tuple[jax.Array, Latents, Any]:
+    def _passed(self, chunks: Batch, latents: Latents) -> tuple[jax.Array, Latents, PyTree]:
         """Log-likelihood, its gradient, and the curvature: rows with an axis of chunks, or the sums of the plan."""
         value_and_slope = jax.value_and_grad(self.problem.log_likelihood)
 
-        def add(total: Any, batch: Batch) -> Any:
+        def add(total: PyTree, batch: Batch) -> tuple[PyTree, jax.Array | None]:
             likelihood, slope, sums = total
-            own, own_slope = value_and_slope(latents, batch)
+            batch_likelihood, batch_slope = value_and_slope(latents, batch)
             if self.plan is None:
                 new = gauss_newton.rows(self.problem, latents, batch, range(self.size))
             else:
-                sums, new = self.plan.add(sums, latents, batch, own), None
-            return (likelihood + own, jax.tree.map(jnp.add, slope, own_slope), sums), new
+                sums, new = self.plan.add(sums, latents, batch, batch_likelihood), None
+            return (likelihood + batch_likelihood, jax.tree.map(jnp.add, slope, batch_slope), sums), new
 
         nothing = None if self.plan is None else self.plan.nothing(jax.random.key(0))
         start = jnp.zeros(()), jax.tree.map(jnp.zeros_like, latents), nothing
@@ -260,18 +284,18 @@ class ModeSearch:
         return latents._replace(network=moved), float(rise)
 
     @cached_property
-    def _search(self) -> Any:
+    def _search(self) -> Callable[..., tuple[jax.Array, jax.Array]]:
         return jax.jit(self._searched)
 
     def _searched(
-        self, chunks: Batch, latents: Latents, prior: GaussianPriors, direction: Any
+        self, chunks: Batch, latents: Latents, prior: GaussianPriors, direction: Params
     ) -> tuple[jax.Array, jax.Array]:
         """The step length at which the log joint rises most, and by how much."""
 
         def joint(length: jax.Array) -> jax.Array:
             moved = latents._replace(network=jax.tree.map(lambda w, d: w + length * d, latents.network, direction))
-            each = jax.lax.map(lambda batch: self.problem.log_likelihood(moved, batch), chunks)
-            return each.sum() + self.log_prior(moved, prior)
+            by_chunk = jax.lax.map(lambda batch: self.problem.log_likelihood(moved, batch), chunks)
+            return by_chunk.sum() + self.log_prior(moved, prior)
 
         lengths = jnp.append(0.5 ** jnp.arange(HALVINGS), 0.0)
         values = jax.lax.map(joint, lengths)

@@ -10,7 +10,7 @@ m products with G per batch, by one Jacobian-vector and one vector-Jacobian prod
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,19 +31,19 @@ class Sketch(NamedTuple):
     products: jax.Array
 
 
-def columns_for(rank: int, size: int) -> int:
-    """m: how many directions find `rank` eigenpairs of a matrix of this size."""
+def sketch_columns(rank: int, size: int) -> int:
+    """m: the number of random directions from which `rank` eigenpairs of a matrix of this size are found."""
     return min(2 * rank + 10, size)
 
 
-def start(key: jax.Array, size: int, columns: int) -> Sketch:
+def start_sketch(key: jax.Array, size: int, columns: int) -> Sketch:
     """No examples yet."""
     omega, _ = jnp.linalg.qr(jax.random.normal(key, (size, columns)))
     return Sketch(omega, jnp.zeros((size, columns)))
 
 
-def add(
-    sketch: Sketch, problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[int], scales: Sequence[Any]
+def add_to_sketch(
+    sketch: Sketch, problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[int], scales: Sequence[jax.Array]
 ) -> Sketch:
     """The sketch with the examples of a batch.
 
@@ -55,23 +55,23 @@ def add(
         scales: S, for each of them.
     """
     leaves, structure = jax.tree.flatten(latents)
-    own = [leaves[i] for i in chosen]
-    ends = np.cumsum([leaf.size for leaf in own])[:-1]
+    weights = [leaves[i] for i in chosen]
+    ends = np.cumsum([leaf.size for leaf in weights])[:-1]
 
-    def outputs(some: list[Any]) -> jax.Array:
+    def outputs(weights: list[jax.Array]) -> jax.Array:
         filled = list(leaves)
-        for i, leaf in zip(chosen, some, strict=True):
+        for i, leaf in zip(chosen, weights, strict=True):
             filled[i] = leaf
-        found = problem.outputs(jax.tree.unflatten(structure, filled).network, batch.x)
-        return found.reshape(found.shape[0], -1)
+        by_example = problem.outputs(jax.tree.unflatten(structure, filled).network, batch.x)
+        return by_example.reshape(by_example.shape[0], -1)
 
-    value, push = jax.linearize(outputs, own)
-    pull = jax.linear_transpose(push, own)
+    value, push = jax.linearize(outputs, weights)
+    pull = jax.linear_transpose(push, weights)
     factors = output_factors(problem, latents, problem.outputs(latents.network, batch.x), batch)
 
     def product(column: jax.Array) -> jax.Array:
         parts = jnp.split(column, ends)
-        step = [(s * part.reshape(w.shape)).astype(w.dtype) for s, part, w in zip(scales, parts, own, strict=True)]
+        step = [(s * part.reshape(w.shape)).astype(w.dtype) for s, part, w in zip(scales, parts, weights, strict=True)]
         along = jnp.einsum("noc,no->nc", factors, push(step).astype(factors.dtype))
         (back,) = pull(jnp.einsum("noc,nc->no", factors, along).astype(value.dtype))
         return jnp.concatenate([(s * g).reshape(-1) for s, g in zip(scales, back, strict=True)])
@@ -80,7 +80,7 @@ def add(
     return Sketch(sketch.omega, sketch.products + products.astype(sketch.products.dtype))
 
 
-def leading(sketch: Sketch, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def leading_eigenpairs(sketch: Sketch, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of C, at least 0, and their eigenvectors in columns."""
     omega, products = (np.asarray(a, np.float64) for a in sketch)
     size = np.linalg.norm(products, 2)

@@ -1,6 +1,4 @@
-"""A problem whose prior was chosen by the marginal likelihood, and a record of the choice.
-
-Prior scales and noise by the marginal likelihood, Laplace's approximation of it at a mode.
+"""Prior scales and noise chosen by the marginal likelihood, in Laplace's approximation at a mode: ``p.tune``.
 
 Rounds of three updates, from MacKay 1992, until the scales no longer change:
 
@@ -10,38 +8,104 @@ Rounds of three updates, from MacKay 1992, until the scales no longer change:
 
 At a mode both are where the derivatives of the evidence vanish, the curvature being held fixed. With the curvature of
 all weights, the weights move by Gauss-Newton steps (Foresee and Hagan 1997); with Kronecker factors, by Adam, as in
-Immer et al. 2021.
-
-Prior scales and noise by the marginal likelihood: what :func:`posteriax.priors.tune` does.
-
-The rounds are in tuning_rounds.py, the search for the mode in mode_search.py, the evidence in evidence.py.
+Immer et al. 2021. The search for the mode is in mode.py, the evidence in evidence.py.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import PyTree
 
 from posteriax._internal.checks import as_key, check_choice, check_count
 from posteriax.data.batches import Examples
 from posteriax.data.sources import is_loader
 from posteriax.data.target_scale import TargetMoments
 from posteriax.methods.curvature.mode import GaussianPriors, Measured, ModeSearch
-from posteriax.methods.curvature.structures import structure_of
-from posteriax.methods.ensemble import check_same_network
-from posteriax.methods.method import Task
+from posteriax.methods.curvature.structures import plan_curvature
+from posteriax.methods.method import Task, check_same_network
 from posteriax.networks.tracing.uses import spec_of_example
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.priors.improper import has_density
-from posteriax.priors.prior import Given
+from posteriax.priors.prior import Given, Prior
 from posteriax.priors.standard import Normal
 from posteriax.problem import Latents, Problem
+
+FACTORS = (0.1, 0.3, 1.0, 3.0)  # of the given scales, to start from
+TRIAL = 4  # rounds from each
+FIRST_CLIMBS = 6
+FIRST_RATE, RATE = 1e-2, 3e-3
+FIRST_NOISE, SMALLEST_NOISE = 0.3, 1e-3  # of the spread of the targets
+LARGEST_CHANGE = math.log(3.0)  # of a scale, in one round
+FARTHEST = math.log(1e3)  # of a scale, from where it was given
+SETTLED = 3e-3  # relative change of scales
+PATIENCE = 8  # rounds in which the evidence does not rise noticeably
+RISE, RISE_PER_TARGET = 0.1, 1e-3  # nats that are noticeable: the larger of the two
+POLISHING = 3
+TINY = 1e-30
+LARGEST_ROWS = 25_000_000  # numbers in the rows of the curvature
+LARGEST_PRODUCT = 4_000_000_000  # multiplications to decompose it
+
+Structure = Literal["auto", "full", "kronecker", "diagonal"]
+
+
+def tune_prior(
+    problem: Problem,
+    data: PyTree,
+    *,
+    per: Literal["leaf", "network", "none"] = "leaf",
+    structure: Structure = "auto",
+    noise: Literal["fixed", "learned"] = "fixed",
+    start: Literal["network"] | Posterior = "network",
+    rounds: int = 100,
+    key: int | jax.Array = 0,
+) -> "TunedProblem":
+    """The problem with the prior scales, and the noise, under which the data are most probable.
+
+    Maximises Laplace's approximation of the marginal likelihood p(D), in rounds that move the weights towards the mode
+    and then the scales to where the derivatives of the evidence vanish (MacKay 1992; Immer et al. 2021).
+
+    Args:
+        problem: with Gaussian priors, ``p.Normal()`` or ``p.HeNormal()``; their scales are where the search starts.
+        data: ``(x, y)`` or ``(x, y, weight)``, arrays. Standardise the columns first.
+        per: "leaf", a scale for each leaf; "network", one factor for the scales of all leaves; or "none", which leaves
+            the prior as it is and chooses only the noise.
+        structure: of the curvature: "full", "kronecker" or "diagonal"; "auto" takes the first if it is small enough.
+        noise: what becomes of ``px.Normal(scale="learned")``, whose scale is tuned as well: "fixed" keeps the chosen
+            one, ``px.Normal(scale=0.12)``; "learned" leaves it to be inferred with the weights.
+        start: "network", the network's own weights, or a posterior of one point such as that of ``px.MAP()``.
+        rounds: at most; the search ends when the scales have settled.
+        key: an int or a JAX key, for the minibatches of large data.
+
+    Returns:
+        A :class:`px.Problem` whose `tuning` says what was chosen (print it), and whose `mode` has the weights that
+        were found on the way, for ``px.Laplace(mode=tuned.mode)``.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import priors as p
+    >>> (x, y), _ = px.data.two_moons(train=50)
+    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical(), p.HeNormal())
+    >>> tuned = p.tune(problem, (x, y), rounds=2)
+    >>> sorted(tuned.prior)
+    ['layers/0/bias', 'layers/0/weight', 'layers/1/bias', 'layers/1/weight']
+    """
+    check_choice("per", per, ("leaf", "network", "none"))
+    check_choice("structure", structure, ("auto", "full", "kronecker", "diagonal"))
+    check_choice("noise", noise, ("fixed", "learned"))
+    check_count("rounds", rounds)
+    _check_problem(problem, data)
+    examples = problem.check_weighted(data)
+    problem = problem.for_data(data)
+    problem, _ = problem.reading(jax.tree.map(lambda a: np.asarray(a[:2]), examples.x))
+    tuner = Tuner(_search(problem, examples, structure), _given_priors(problem), as_key(key))
+    history = tuner.run(_start(problem, start), rounds, per)
+    return _tuned_problem(tuner, history, noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,27 +152,13 @@ class TunedProblem(Problem):
         latents_at_mode: the most probable latents under the chosen prior.
     """
 
-    tuning: Any = field(default=None, repr=False)  # a Tuning
-    latents_at_mode: Any = field(default=None, repr=False)
+    tuning: Tuning = field(default=None, repr=False)  # type: ignore[assignment]
+    latents_at_mode: Latents = field(default=None, repr=False)  # type: ignore[assignment]
 
     @property
     def mode(self) -> DrawsPosterior:
         """The most probable weights under the chosen prior, found on the way: ``px.Laplace(mode=tuned.mode)``."""
         return DrawsPosterior(self, Trace({}), jax.tree.map(lambda leaf: leaf[None, None], self.latents_at_mode))
-
-
-FACTORS = (0.1, 0.3, 1.0, 3.0)  # of the given scales, to start from
-TRIAL = 4  # rounds from each
-FIRST_CLIMBS = 6
-FIRST_RATE, RATE = 1e-2, 3e-3
-FIRST_NOISE, SMALLEST_NOISE = 0.3, 1e-3  # of the spread of the targets
-LARGEST_CHANGE = math.log(3.0)  # of a scale, in one round
-FARTHEST = math.log(1e3)  # of a scale, from where it was given
-SETTLED = 3e-3  # relative change of scales
-PATIENCE = 8  # rounds in which the evidence does not rise noticeably
-RISE, RISE_PER_TARGET = 0.1, 1e-3  # nats that are noticeable: the larger of the two
-POLISHING = 3
-TINY = 1e-30
 
 
 class Scales(NamedTuple):
@@ -157,17 +207,17 @@ class Tuner:
         return GaussianPriors(self.given.means, [precision * math.exp(-2 * factor) for precision, factor in pairs])
 
     def run(self, latents: Latents, rounds: int, per: str) -> list[Round]:
-        """First one factor for all leaves, from several starts; then, from the best of them, one for each."""
+        """First one factor for all leaves, from several starts; then, from the best of them, a factor for each leaf."""
         if per == "none":
-            found = self.rounds(self.begin(latents, 1.0), [], rounds)
-            return [*found, self.polished(self.again(best(found)))]
+            history = self.rounds(self.begin(latents, 1.0), [], rounds)
+            return [*history, self.polished(self.again(best(history)))]
         leaves = range(len(self.given.means))
-        together, apart = [tuple(leaves)], [(i,) for i in leaves]
-        tried = [self.rounds(self.begin(latents, factor), together, min(rounds, TRIAL)) for factor in FACTORS]
-        found = max(tried, key=lambda own: best(own).log_evidence)
-        groups = apart if per == "leaf" else together
-        found += self.rounds(self.again(best(found)), groups, rounds)
-        return [*found, self.polished(self.again(best(found)))]
+        all_leaves, single_leaves = [tuple(leaves)], [(i,) for i in leaves]
+        tried = [self.rounds(self.begin(latents, factor), all_leaves, min(rounds, TRIAL)) for factor in FACTORS]
+        history = max(tried, key=lambda rounds: best(rounds).log_evidence)
+        groups = single_leaves if per == "leaf" else all_leaves
+        history += self.rounds(self.again(best(history)), groups, rounds)
+        return [*history, self.polished(self.again(best(history)))]
 
     def begin(self, latents: Latents, factor: float) -> Round:
         """Weights trained under the given prior times a factor."""
@@ -179,28 +229,28 @@ class Tuner:
 
     def rounds(self, first: Round, groups: Sequence[tuple[int, ...]], most: int) -> list[Round]:
         """Rounds until the scales no longer change, or changing them no longer helps."""
-        found, last = [], first
+        history, last = [], first
         for _ in range(most):
-            found.append(last._replace(measured=last.measured._replace(step=None)))  # which holds the curvature
+            history.append(last._replace(measured=last.measured._replace(step=None)))  # which holds the curvature
             scales = self.updated(last, groups)
-            if settled(last.scales, scales) or self.stuck(found):
-                return found
+            if settled(last.scales, scales) or self.stuck(history):
+                return history
             last = self.measured(scales, self.closer(last, scales))
-        return [*found, last]
+        return [*history, last]
 
-    def again(self, one: Round) -> Round:
+    def again(self, last: Round) -> Round:
         """A round with its curvature, which is kept no longer than needed."""
-        return self.measured(one.scales, one.latents)
+        return self.measured(last.scales, last.latents)
 
     def measured(self, scales: Scales, latents: Latents) -> Round:
-        found = self.search.measure(latents, self.prior(scales))
-        if not math.isfinite(found.log_evidence):
+        measured = self.search.measure(latents, self.prior(scales))
+        if not math.isfinite(measured.log_evidence):
             raise FloatingPointError("the evidence is not finite: standardise the columns of x")
-        return Round(scales, latents, found)
+        return Round(scales, latents, measured)
 
-    def stuck(self, found: Sequence[Round]) -> bool:
+    def stuck(self, history: Sequence[Round]) -> bool:
         """Whether the evidence has not risen noticeably for some rounds."""
-        values = [one.log_evidence for one in found]
+        values = [past.log_evidence for past in history]
         noticeable = max(RISE, RISE_PER_TARGET * self.targets)
         return len(values) > PATIENCE and max(values[-PATIENCE:]) < max(values[:-PATIENCE]) + noticeable
 
@@ -213,8 +263,8 @@ class Tuner:
             for weight, mean, precision in zip(weights, *prior, strict=True)
         ]
         for group in groups:
-            own, effective = sum(squares[i] for i in group), sum(last.measured.effective[i] for i in group)
-            change = 0.5 * (math.log(own + TINY) - math.log(effective + TINY))
+            total, effective = sum(squares[i] for i in group), sum(last.measured.effective[i] for i in group)
+            change = 0.5 * (math.log(total + TINY) - math.log(effective + TINY))
             factors[list(group)] += np.clip(change, -LARGEST_CHANGE, LARGEST_CHANGE)
         noise = last.scales.log_noise
         if self.search.noise:
@@ -252,10 +302,10 @@ class Tuner:
         return last
 
 
-def best(found: Sequence[Round]) -> Round:
-    """The last round, unless an earlier one was better."""
-    top = max(found, key=lambda one: one.log_evidence)
-    return found[-1] if found[-1].log_evidence > top.log_evidence - RISE else top
+def best(history: Sequence[Round]) -> Round:
+    """The last round, unless an earlier round was better."""
+    top = max(history, key=lambda past: past.log_evidence)
+    return history[-1] if history[-1].log_evidence > top.log_evidence - RISE else top
 
 
 def settled(old: Scales, new: Scales) -> bool:
@@ -264,85 +314,26 @@ def settled(old: Scales, new: Scales) -> bool:
     return bool(change < SETTLED and abs(new.log_noise - old.log_noise) < SETTLED)
 
 
-LARGEST_ROWS = 25_000_000  # numbers in the rows of the curvature
-LARGEST_PRODUCT = 4_000_000_000  # multiplications to decompose it
-
-Structure = Literal["auto", "full", "kronecker", "diagonal"]
-
-
-def tune_prior(
-    problem: Problem,
-    data: Any,
-    *,
-    per: Literal["leaf", "network", "none"] = "leaf",
-    structure: Structure = "auto",
-    noise: Literal["fixed", "learned"] = "fixed",
-    start: Literal["network"] | Posterior = "network",
-    rounds: int = 100,
-    key: Any = 0,
-) -> TunedProblem:
-    """The problem with the prior scales, and the noise, under which the data are most probable.
-
-    Maximises Laplace's approximation of the marginal likelihood p(D), in rounds that move the weights towards the mode
-    and then the scales to where the derivatives of the evidence vanish (MacKay 1992; Immer et al. 2021).
-
-    Args:
-        problem: with Gaussian priors, ``p.Normal()`` or ``p.HeNormal()``; their scales are where the search starts.
-        data: ``(x, y)`` or ``(x, y, weight)``, arrays. Standardise the columns first.
-        per: "leaf", a scale for each leaf; "network", one factor for the scales of all leaves; or "none", which leaves
-            the prior as it is and chooses only the noise.
-        structure: of the curvature: "full", "kronecker" or "diagonal"; "auto" takes the first if it is small enough.
-        noise: what becomes of ``px.Normal(scale="learned")``, whose scale is tuned as well: "fixed" keeps the chosen
-            one, ``px.Normal(scale=0.12)``; "learned" leaves it to be inferred with the weights.
-        start: "network", the network's own weights, or a posterior of one point such as that of ``px.MAP()``.
-        rounds: at most; the search ends when the scales have settled.
-        key: an int or a JAX key, for the minibatches of large data.
-
-    Returns:
-        A :class:`px.Problem` whose `tuning` says what was chosen (print it), and whose `mode` has the weights that
-        were found on the way, for ``px.Laplace(mode=tuned.mode)``.
-
-    >>> import equinox as eqx, jax, posteriax as px
-    >>> from posteriax import priors as p
-    >>> (x, y), _ = px.data.two_moons(train=50)
-    >>> problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical(), p.HeNormal())
-    >>> tuned = p.tune(problem, (x, y), rounds=2)
-    >>> sorted(tuned.prior)
-    ['layers/0/bias', 'layers/0/weight', 'layers/1/bias', 'layers/1/weight']
-    """
-    check_choice("per", per, ("leaf", "network", "none"))
-    check_choice("structure", structure, ("auto", "full", "kronecker", "diagonal"))
-    check_choice("noise", noise, ("fixed", "learned"))
-    check_count("rounds", rounds)
-    _check_problem(problem, data)
-    examples = problem.check_weighted(data)
-    problem = problem.for_data(data)
-    problem, _ = problem.reading(jax.tree.map(lambda a: np.asarray(a[:2]), examples.x))
-    tuner = Tuner(_search(problem, examples, structure), _given_priors(problem), as_key(key))
-    found = tuner.run(_start(problem, start), rounds, per)
-    return _tuned_problem(tuner, found, noise)
-
-
 def has_small_curvature(rows: int, weights: int) -> bool:
     """Whether the curvature of all weights is small enough to decompose in every round."""
     return rows * weights <= LARGEST_ROWS and rows * weights * min(rows, weights) <= LARGEST_PRODUCT
 
 
-def _tuned_problem(tuner: Tuner, found: list[Round], noise: str) -> TunedProblem:
+def _tuned_problem(tuner: Tuner, history: list[Round], noise: str) -> TunedProblem:
     """The problem with the scales of the last round."""
-    scales, latents, measured = found[-1]
+    scales, latents, measured = history[-1]
     search, problem = tuner.search, tuner.search.problem
     prior, names = tuner.prior(scales), problem.leaf_names
     with_noise = math.exp(scales.log_noise) if search.noise else None
-    likelihood, own = problem.likelihood, jax.device_get(latents)
+    likelihood, mode = problem.likelihood, jax.device_get(latents)
     if with_noise is not None and noise == "fixed":
         likelihood = likelihood.with_noise(with_noise)
-        own = own._replace(likelihood={k: v for k, v in own.likelihood.items() if k != search.noise})
+        mode = mode._replace(likelihood={k: v for k, v in mode.likelihood.items() if k != search.noise})
     tuning = Tuning(
         scales={names[i]: float(np.sqrt(np.mean(1 / p))) for i, p in enumerate(prior.precisions)},
         noise=with_noise,
         log_evidence=measured.log_evidence,
-        history=np.array([one.log_evidence for one in found]),
+        history=np.array([past.log_evidence for past in history]),
         effective={names[i]: value for i, value in sorted(measured.effective.items())},
         sizes={names[i]: p.size for i, p in enumerate(prior.precisions)},
         structure=search.structure,
@@ -350,15 +341,15 @@ def _tuned_problem(tuner: Tuner, found: list[Round], noise: str) -> TunedProblem
     return TunedProblem(
         network=problem.network,
         likelihood=likelihood,
-        prior={names[i]: _as_prior(*one) for i, one in enumerate(zip(*prior, strict=True))},
+        prior={names[i]: _as_prior(*moments) for i, moments in enumerate(zip(*prior, strict=True))},
         temperature=problem.temperature,
         fixed=problem.fixed,
         tuning=tuning,
-        latents_at_mode=own,
+        latents_at_mode=mode,
     )
 
 
-def _check_problem(problem: Any, data: Any) -> None:
+def _check_problem(problem: object, data: PyTree) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"p.tune takes a px.Problem, got {type(problem).__name__}")
     if is_loader(data):
@@ -388,15 +379,15 @@ def _given_priors(problem: Problem) -> GaussianPriors:
     return GaussianPriors(means, precisions)
 
 
-def _as_prior(mean: np.ndarray, precision: np.ndarray) -> Any:
-    """The prior of one leaf: one scale for all weights if that is so."""
+def _as_prior(mean: np.ndarray, precision: np.ndarray) -> Prior:
+    """The prior of one leaf: a single scale if all its weights have the same."""
     scale = 1 / np.sqrt(precision)
     if np.ptp(mean) == 0 and np.ptp(precision) == 0:
         return Normal(float(scale.flat[0]), float(mean.flat[0]))
     return Given(dist.Normal(mean.astype(np.float32), scale.astype(np.float32)))
 
 
-def _start(problem: Problem, start: Any) -> Latents:
+def _start(problem: Problem, start: Literal["network"] | Posterior) -> Latents:
     if not isinstance(start, Posterior):
         check_choice("start", start, ("network",))
         return problem.latents
@@ -430,5 +421,5 @@ def _search(problem: Problem, examples: Examples, structure: Structure) -> ModeS
             f"the curvature of {rows:,} outputs by {weights:,} weights is too large to decompose in every round: use "
             f'structure="kronecker"'
         )
-    plan = None if structure == "full" else structure_of(structure, task, range(len(leaves)))
+    plan = None if structure == "full" else plan_curvature(structure, task, range(len(leaves)))
     return ModeSearch(problem, examples, structure, plan, problem.likelihood.log_noise)

@@ -13,15 +13,18 @@ from typing import Any, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from posteriax._internal.checks import check_count
 from posteriax.data.batches import Batch
-from posteriax.methods.ensemble import check_start
-from posteriax.methods.method import Kernel, Method, RunLength, Task
+from posteriax.methods.method import Kernel, Method, RunLength, Task, check_start
 from posteriax.methods.sampling.starts import TypicalPoint, find_typical_set, jitter_start
 from posteriax.methods.sampling.units import Standardised
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents
+
+# BlackJAX's dual averaging: init, update, final
+Adaptation = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,11 +64,11 @@ class FullBatchSampler(Method):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FullBatchKernel(Kernel):
-    method: Any
+    method: FullBatchSampler
     standardised: Standardised
 
     def begin(self, key: jax.Array, start: Latents, batch: Batch) -> TypicalPoint:
-        """Where a chain starts, given its member's own start, as a vector of standardised latent variables."""
+        """Where a chain starts, given the start of its member, as a vector of standardised latent variables."""
         if self.method.start == "map":
             start = jitter_start(key, start, self.problem.leaf_scales)
             return find_typical_set(self.log_joint_of_vector(batch), self.standardised.vector(start))
@@ -90,16 +93,16 @@ def log_likelihood_of(task: Task, batch: Batch, micro_batches: int = 1) -> Calla
     if micro_batches == 1 and task.data_axis is None:
         return lambda latents: problem.log_likelihood(latents, batch)
 
-    def total(evaluate: Callable[[Batch], Any]) -> Any:
+    def total(evaluate: Callable[[Batch], PyTree]) -> PyTree:
         parts = jax.tree.map(lambda a: a.reshape(micro_batches, -1, *a.shape[1:]), batch)
         first = evaluate(jax.tree.map(lambda a: a[0], parts))
         rest = jax.tree.map(lambda a: a[1:], parts)
 
-        def add(so_far: Any, part: Batch) -> tuple[Any, None]:
+        def add(so_far: PyTree, part: Batch) -> tuple[PyTree, None]:
             return jax.tree.map(jnp.add, so_far, evaluate(part)), None
 
-        whole = jax.lax.scan(add, first, rest)[0] if micro_batches > 1 else first
-        return whole if task.data_axis is None else jax.lax.psum(whole, task.data_axis)
+        local = jax.lax.scan(add, first, rest)[0] if micro_batches > 1 else first
+        return local if task.data_axis is None else jax.lax.psum(local, task.data_axis)
 
     @jax.custom_vjp
     def log_likelihood(latents: Latents) -> jax.Array:

@@ -1,18 +1,20 @@
-"""Finding the bulk of a posterior: a short L-BFGS climb, which also estimates the posterior's width.
+"""Where a chain starts: in the typical set, reached by a short L-BFGS climb that also estimates the posterior's width.
 
-A chain that starts at a draw from a wide prior may be a million posterior widths from the bulk. L-BFGS gets there in
-tens of gradients, whatever the scales of the weights. The last steps s of the climb and the changes y of the gradient
-over them also give every weight's scale, before anything has been sampled:
+A chain that starts at a draw from a wide prior may be a million posterior widths from the typical set. L-BFGS gets
+there in tens of gradients, whatever the scales of the weights. The last steps s of the climb and the changes y of the
+gradient over them also give every weight's scale, before anything has been sampled:
 
     v_i = sqrt( sum s_i^2 / sum y_i^2 )          for a Gaussian with independent weights, exactly their variances
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from posteriax.problem import Latents
 
 ROUNDS = 3
 CLIMB_STEPS = 100  # at most, per round
@@ -23,13 +25,13 @@ NOISE_SHARE = 0.3  # the same for random initial weights, as a fraction of their
 
 
 class TypicalPoint(NamedTuple):
-    """A point in the bulk of a density over a vector, and a first guess at the variance of every entry."""
+    """A point in the typical set of a density over a vector, and a first guess at the variance of every entry."""
 
     position: jax.Array
     variances: jax.Array
 
 
-def jitter_start(key: jax.Array, start: Any, scales: Any) -> Any:
+def jitter_start(key: jax.Array, start: Latents, scales: Sequence[float]) -> Latents:
     """Add noise to every starting value, so that no two chains start alike; never more than the priors' scales.
 
     Initialised weights get a fraction of their own spread, which preserves the size of a deep network's outputs.
@@ -53,11 +55,11 @@ def find_typical_set(log_density: Callable[[jax.Array], jax.Array], start: jax.A
         start: where to begin; returned unchanged if no step leads uphill.
     """
 
-    def again(_: Any, bulk: TypicalPoint) -> TypicalPoint:
-        units = jnp.sqrt(bulk.variances)
-        climbed = _climb(lambda moved: log_density(bulk.position + units * moved), jnp.zeros_like(start))
-        variances = jnp.minimum(bulk.variances * climbed.variances, 1.0)
-        return TypicalPoint(bulk.position + units * climbed.position, variances)
+    def again(_: int, point: TypicalPoint) -> TypicalPoint:
+        units = jnp.sqrt(point.variances)
+        climbed = _climb(lambda moved: log_density(point.position + units * moved), jnp.zeros_like(start))
+        variances = jnp.minimum(point.variances * climbed.variances, 1.0)
+        return TypicalPoint(point.position + units * climbed.position, variances)
 
     return jax.lax.fori_loop(0, ROUNDS, again, TypicalPoint(start, jnp.ones_like(start)))
 
@@ -101,7 +103,7 @@ def _climb(log_density: Callable[[jax.Array], jax.Array], start: jax.Array) -> T
 
 class _Climb(NamedTuple):
     position: jax.Array
-    optimizer: Any
+    optimizer: optax.OptState
     step: jax.Array
     idle: jax.Array  # consecutive steps with a negligible change
     best: jax.Array  # a line search that runs out of steps may end higher than it began, and the climb recovers

@@ -1,6 +1,7 @@
-"""The latent variables as one vector in units of their priors' scales, for samplers that adapt one mass per weight.
+"""Units for samplers: latent variables scaled by their priors, posterior scales learned in warm-up, and masses.
 
-The scale of every weight under the posterior, learned during warm-up from draws and gradients.
+:class:`Standardised` is the vector of latent variables in units of their priors' scales. :class:`Diagonal` has the
+scale of every weight under the posterior, learned during warm-up from draws and gradients:
 
     v_i = sqrt( Var[w_i] / Var[g_i] )           g: gradient of the log joint
 
@@ -8,29 +9,34 @@ For a Gaussian, Var[g_i] is one over the variance of w_i given all others, so v_
 and its conditional variance: the diagonal that makes the density closest to a standard normal in Fisher divergence, as
 nutpie uses it. Gradients are as informative about scale as draws, so a dozen states already give usable values, and
 nothing has to be shrunk towards a constant that may be far too large for a posterior much narrower than its prior.
-
 Both variances are averages that count state t with the weight t^3: early states, far from the bulk, are soon forgotten.
 
-Masses for Hamiltonian dynamics: one for every weight, learned in warm-up, or taken from the priors' scales.
-
-From the priors: a leaf whose prior has scale s_l gets the mass (scale / s_l)^2, with one common scale, so that under
-the priors alone all leaves oscillate with the same period. A prior with correlated weights and covariance C gives its
-leaf the mass matrix scale^2 C^-1, so that the same holds in every direction, however wide or narrow the prior is there.
+Masses for Hamiltonian dynamics are the inverse of these variances (:func:`diagonal_metric`) or come from the priors
+(:func:`prior_metric`): a leaf whose prior has scale s_l gets the mass (scale / s_l)^2, with one common scale, so that
+under the priors alone all leaves oscillate with the same period. A prior with correlated weights and covariance C gives
+its leaf the mass matrix scale^2 C^-1, so that the same holds in every direction, however wide or narrow the prior is.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
 from posteriax._internal.running_moments import add_value
 from posteriax.priors.prior import Whitening
 from posteriax.problem import Latents, Problem
+
+if TYPE_CHECKING:
+    from blackjax.mcmc.metrics import Metric
+
+POWER = 3.0  # of a state's number, as its weight in the running moments
+FEWEST = 10  # states before the estimate replaces the first guess
 
 
 class Standardised:
@@ -49,6 +55,7 @@ class Standardised:
         ]
 
     def vector(self, latents: Latents) -> jax.Array:
+        """The vector of these latent variables."""
         leaves, treedef = jax.tree.flatten(latents)
         standard = [
             (prior.whiten(leaf) if isinstance(prior, Whitening) else leaf) / scale
@@ -62,6 +69,7 @@ class Standardised:
         return jax.tree.unflatten(treedef, [leaf * scale**2 for leaf, scale in zip(leaves, self.scales, strict=True)])
 
     def latents(self, vector: jax.Array) -> Latents:
+        """The inverse of `vector`."""
         return self.inverse()(vector)
 
     def inverse(self) -> Callable[[jax.Array], Latents]:
@@ -70,37 +78,33 @@ class Standardised:
 
         def latents(vector: jax.Array) -> Latents:
             leaves, treedef = jax.tree.flatten(unravel(vector))
-            own = [
+            scaled = [
                 (prior.unwhiten(leaf) if isinstance(prior, Whitening) else leaf) * scale
                 for prior, leaf, scale in zip(self.priors, leaves, self.scales, strict=True)
             ]
-            return jax.tree.unflatten(treedef, own)
+            return jax.tree.unflatten(treedef, scaled)
 
         return latents
-
-
-POWER = 3.0
-FEWEST = 10  # states before the estimate replaces the first guess
 
 
 class Diagonal(NamedTuple):
     """Running moments of draws and gradients, each with the weights' shape, and the variances in use."""
 
-    variances: Any
+    variances: PyTree
     states: jax.Array  # how many
-    mean: Any
-    variance: Any
-    gradient_mean: Any
-    gradient_variance: Any
+    mean: PyTree
+    variance: PyTree
+    gradient_mean: PyTree
+    gradient_variance: PyTree
 
 
-def start_diagonal(variances: Any) -> Diagonal:
+def start_diagonal(variances: PyTree) -> Diagonal:
     """No state seen yet; `variances` are a first guess."""
     zeros = jax.tree.map(jnp.zeros_like, variances)
     return Diagonal(variances, jnp.zeros((), jnp.float32), zeros, zeros, zeros, zeros)
 
 
-def learn(diagonal: Diagonal, position: Any, gradient: Any) -> Diagonal:
+def learn(diagonal: Diagonal, position: PyTree, gradient: PyTree) -> Diagonal:
     """Update the moments with one more state of the warm-up."""
     count = diagonal.states + 1
     share = (POWER + 1) / (count + POWER)
@@ -124,10 +128,12 @@ def stretch(diagonal: Diagonal) -> jax.Array:
     return jnp.where(known, jnp.sqrt(jnp.maximum(squares / jnp.where(known, total, 1.0), 1.0)), 1.0)
 
 
-def _estimate(enough: jax.Array, current: jax.Array, of_draws: jax.Array, of_gradients: jax.Array) -> jax.Array:
+def _estimate(
+    enough: jax.Array, current: jax.Array, draw_variance: jax.Array, gradient_variance: jax.Array
+) -> jax.Array:
     """The estimate where there is one; a weight that never moved, or whose gradient never changed, keeps its scale."""
-    usable = enough & (of_draws > 0) & (of_gradients > 0)
-    estimate = jnp.sqrt(of_draws) / jnp.sqrt(jnp.where(usable, of_gradients, 1.0))  # a ratio could overflow
+    usable = enough & (draw_variance > 0) & (gradient_variance > 0)
+    estimate = jnp.sqrt(draw_variance) / jnp.sqrt(jnp.where(usable, gradient_variance, 1.0))  # a ratio could overflow
     usable &= jnp.isfinite(estimate) & (estimate > 0)
     return jnp.where(usable, estimate, current).astype(current.dtype)
 
@@ -139,7 +145,7 @@ def reference_scale(problem: Problem) -> float:
     return math.exp(float(np.average(logs, weights=sizes)))
 
 
-def prior_metric(problem: Problem) -> Any:
+def prior_metric(problem: Problem) -> "Metric":
     """A mass, or a mass matrix, for every leaf, from its prior."""
     scale = reference_scale(problem)
     return _metric(
@@ -150,16 +156,16 @@ def prior_metric(problem: Problem) -> Any:
     )
 
 
-def diagonal_metric(variances: Any) -> Any:
+def diagonal_metric(variances: PyTree) -> "Metric":
     """A mass of 1 / variance for every weight."""
     return _metric([_entry_masses(leaf) for leaf in jax.tree.leaves(variances)])
 
 
-def _metric(masses: list["_Mass"]) -> Any:
+def _metric(masses: list["_Mass"]) -> "Metric":
     """BlackJAX's metric, leaf by leaf; its own diagonal one flattens all leaves into a vector at every step."""
     from blackjax.mcmc.metrics import Metric
 
-    def sample_momentum(key: jax.Array, position: Any) -> Any:
+    def sample_momentum(key: jax.Array, position: PyTree) -> PyTree:
         leaves, treedef = jax.tree.flatten(position)
         keys = jax.random.split(key, len(leaves))
         momenta = [
@@ -168,11 +174,11 @@ def _metric(masses: list["_Mass"]) -> Any:
         ]
         return jax.tree.unflatten(treedef, momenta)
 
-    def kinetic_energy(momentum: Any, position: Any = None) -> Any:
+    def kinetic_energy(momentum: PyTree, position: PyTree = None) -> jax.Array | float:
         leaves = jax.tree.leaves(momentum)
         return 0.5 * sum(mass.square(leaf) for leaf, mass in zip(leaves, masses, strict=True))
 
-    def unused(*_: Any, **__: Any) -> Any:
+    def unused(*_: object, **__: object) -> NoReturn:
         raise TypeError("fixed-length HMC neither looks for U-turns nor rescales")
 
     return Metric(sample_momentum, kinetic_energy, unused, unused)

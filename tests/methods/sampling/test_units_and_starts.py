@@ -1,4 +1,4 @@
-"""Scales learned from draws and gradients, and the climb that finds the bulk, against closed forms."""
+"""Scales learned from draws and gradients, and the climb to the typical set, against closed forms."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ SCALES = np.array([1e-3, 1.0, 1e3], np.float32)
 
 def learned(draws, gradients, first=1.0):
     diagonal = start_diagonal(jnp.full(draws.shape[1], first))
-    one = lambda diagonal, pair: (learn(diagonal, *pair), None)  # noqa: E731
-    return jax.jit(lambda d, g: jax.lax.scan(one, diagonal, (d, g))[0])(draws, gradients)
+    add = lambda diagonal, pair: (learn(diagonal, *pair), None)  # noqa: E731
+    return jax.jit(lambda d, g: jax.lax.scan(add, diagonal, (d, g))[0])(draws, gradients)
 
 
 def test_independent_weights_have_exactly_their_variances():
