@@ -30,7 +30,7 @@ def of_intervals(share, n=400):
     """A chart whose 90 % intervals hold this share in every tenth."""
     spread = np.linspace(1, 2, n)
     inside = np.tile(np.arange(20) < round(20 * share), n // 20).astype(float)
-    return ChartSummary(entropies=spread, tenths=number_deciles(spread, spread, inside))
+    return ChartSummary(entropies=spread, deciles=number_deciles(spread, spread, inside))
 
 
 def test_the_only_one_that_is_not_worse_is_clear():
@@ -136,7 +136,7 @@ def test_calibrated_intervals_are_seldom_called_wrong():
     for _ in range(400):
         spread = rng.gamma(5, 1, 500)
         error = rng.normal(size=500) * spread
-        verdicts.append(trust_in(ChartSummary(tenths=number_deciles(spread, error, np.abs(error) < 1.645 * spread))))
+        verdicts.append(trust_in(ChartSummary(deciles=number_deciles(spread, error, np.abs(error) < 1.645 * spread))))
     wrong = np.mean([not verdict.calibrated for verdict in verdicts])
     assert wrong < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
     where = np.mean([any("over-confident in" in text for text in verdict.sentences) for verdict in verdicts])
@@ -149,7 +149,7 @@ def test_over_confidence_is_found_where_it_is():
     spread = np.sort(rng.gamma(5, 1, 2000))
     error = rng.normal(size=2000) * spread
     error[:200] *= 3  # in the most certain tenth
-    found = trust_in(ChartSummary(tenths=number_deciles(spread, error, np.abs(error) < 1.645 * spread)))
+    found = trust_in(ChartSummary(deciles=number_deciles(spread, error, np.abs(error) < 1.645 * spread)))
     assert found.bias == "over-confident"
     assert any("It is over-confident in the most certain tenth of its predictions" in text for text in found.sentences)
 
