@@ -101,7 +101,7 @@ def severity(comparison: Comparison, column: str) -> list[Group]:
 
     Severity 0 is the clean test set.
 
-    >>> from posteriax.data.corrupted_sets import Corruption
+    >>> from posteriax.data.corruptions.corrupt import Corruption
     >>> sets = {"clean": {"MAP": {"nll": Estimate(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Estimate(0.3, 0.02)}}}
     >>> severity(Comparison(sets, corruptions={"fog 3": Corruption("fog", 3)}), "nll")
     [Group(name='fog', lines=[Line(method=0, points=[(0.0, 0.1, 0.01), (3.0, 0.3, 0.02)])])]
