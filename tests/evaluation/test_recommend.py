@@ -44,7 +44,7 @@ def test_of_ties_the_converged_one_is_preferred():
     advice = px.recommend(table(ties=("hmc", "vi"), runs=runs))
     assert advice.name == "vi"
     assert not advice.clear
-    assert "not significantly worse than the best, 0.40 ± 0.01 of hmc" in advice.headline
+    assert "not significantly worse than the best, 0.40 ± 0.01 (hmc)" in advice.headline
     assert "Of these, vi is preferred because its run converged." in advice.reasons
     assert any("With more time, hmc may do better" in text for text in advice.changes)
 
@@ -97,7 +97,7 @@ def test_a_method_that_exploded_is_not_a_tie_however_its_errors_vary(value):
     assert not_worse(wild, "nll") == ["hmc"]
     advice = px.recommend(wild)
     assert advice.name == "hmc"
-    assert any(text.startswith("Do not use swag: far off") for text in advice.cautions)
+    assert any(text.startswith("Do not use swag: on average far worse") for text in advice.cautions)
     assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
 
 
@@ -170,7 +170,7 @@ def test_probabilities_that_boast_are_called_over_confident():
     assert any(text.startswith("When it is about") for text in boasting.sentences)
 
 
-def test_tenths_are_those_of_numpy():
+def test_deciles_are_those_of_numpy():
     rng = np.random.default_rng(3)
     spread, error = rng.gamma(3, 1, 1000), rng.normal(size=1000)
     found = number_deciles(spread, error, np.ones(1000))
