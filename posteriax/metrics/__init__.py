@@ -12,7 +12,8 @@ from posteriax.metrics.calibration import (
 from posteriax.metrics.classification import accuracy, brier
 from posteriax.metrics.corruption import ALEXNET_IMAGENET_C, mean_corruption_error
 from posteriax.metrics.diversity import disagreement, disagreement_over_error, pairwise_kl
-from posteriax.metrics.estimate import Estimate, format_estimate
+from posteriax.metrics.estimate import Estimate
+from posteriax.metrics.estimate import format_estimate as format_estimate
 from posteriax.metrics.fidelity import agreement, rhat_to_reference, total_variation, wasserstein
 from posteriax.metrics.intervals import interval, interval_coverage, interval_width
 from posteriax.metrics.log_score import NLL as NLL
@@ -54,7 +55,6 @@ __all__ = [
     "disagreement_over_error",
     "ece_equal_mass",
     "ece_equal_width",
-    "format_estimate",
     "fpr_at_tpr",
     "interval",
     "interval_coverage",
