@@ -22,7 +22,6 @@ from .evaluation import Conformal as Conformal
 from .evaluation import Detection as Detection
 from .evaluation import Drift as Drift
 from .evaluation import EarlyStopping as EarlyStopping
-from .evaluation import FastSign as FastSign
 from .evaluation import Feature as Feature
 from .evaluation import PartialDependence as PartialDependence
 from .evaluation import Recommendation as Recommendation

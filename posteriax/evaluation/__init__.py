@@ -1,4 +1,4 @@
-"""Comparison: which posterior to trust. Scores, significance, shift, attacks, and the report."""
+"""Evaluation: which posterior to trust. Scores, comparisons, significance, robustness, and the report."""
 
 from posteriax.evaluation.compare import Baseline as Baseline
 from posteriax.evaluation.compare import compare as compare
@@ -16,7 +16,6 @@ from posteriax.evaluation.report.context import TableRows as TableRows
 from posteriax.evaluation.robustness.attack import FGSM as FGSM
 from posteriax.evaluation.robustness.attack import PGD as PGD
 from posteriax.evaluation.robustness.attack import Attacked as Attacked
-from posteriax.evaluation.robustness.attack import FastSign as FastSign
 from posteriax.evaluation.robustness.conformal import Conformal as Conformal
 from posteriax.evaluation.robustness.conformal import conformal as conformal
 from posteriax.evaluation.robustness.shift import Detection as Detection

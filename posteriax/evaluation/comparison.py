@@ -1,22 +1,25 @@
-"""Comparison: the scores of several posteriors on one or several test sets, as tables.
+"""Comparison: the scores of several posteriors on one or several test sets, and their tables as text."""
 
-A comparison as text: tables for the terminal and for Markdown, and the recommendation below them.
-"""
-
-import warnings
-from collections.abc import Container, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from posteriax.data.corruptions.corrupt import Corruption
 from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.evaluation.chart_summaries import ChartSummary, Disagreement
 from posteriax.evaluation.run_end import RunEnd
-from posteriax.metrics.estimate import describe_errors, format_estimate
+from posteriax.metrics.estimate import Estimate, format_estimate
 from posteriax.metrics.registry import describe
-from posteriax.metrics.score import Estimate, Score
+from posteriax.metrics.score import Score
 
 if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+    from rich.console import Group
+    from rich.table import Table
+
     from posteriax.evaluation.recommend import Recommendation
     from posteriax.evaluation.report.context import ReportContext
 
@@ -64,7 +67,7 @@ class Comparison:
         baselines: by name, what the rows that are not posteriors are, in one sentence.
         runs: by name, how each run ended, those that failed and are not scored included.
         disagreements: examples of the main test set about which the methods disagree most.
-        floor: by column, how far two halves of the reference's chains are from each other: chance alone gives so much.
+        floor: by column, how far apart two halves of the reference's chains are: distances this small can be chance.
 
     Each value records what its error is over: see :class:`px.metrics.Estimate`.
 
@@ -92,12 +95,6 @@ class Comparison:
     runs: dict[str, RunEnd] = field(default_factory=dict)
     disagreements: tuple[Disagreement, ...] = field(default=(), repr=False)
     floor: dict[str, Estimate] = field(default_factory=dict)
-
-    @property
-    def views(self) -> dict[str, dict[str, ChartSummary]]:
-        """Deprecated: use :attr:`charts`."""
-        warnings.warn("Comparison.views is now called charts", DeprecationWarning, stacklevel=2)
-        return self.charts
 
     @property
     def main(self) -> str:
@@ -141,7 +138,7 @@ class Comparison:
             means[posterior] = {0: self.rows[posterior][column]}
             for severity in sorted(groups)[1:]:
                 values = [self.sets[name][posterior][column].value for name in groups[severity]]
-                means[posterior][severity] = Estimate.of_mean(values, "kinds")
+                means[posterior][severity] = Estimate.from_mean(values, "kinds")
         return means
 
     def is_doubtful(self, column: str) -> bool:
@@ -156,9 +153,9 @@ class Comparison:
     def to_markdown(self, test_set: str | None = None) -> str:
         """The table of a test set in Markdown; the best posterior in bold, those not significantly worse in italics."""
 
-        return markdown(self, self.main if test_set is None else test_set)
+        return _markdown(self, self.main if test_set is None else test_set)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pandas.DataFrame":
         """The values as a pandas DataFrame, one row per posterior, or per test set and posterior. Needs pandas."""
         try:
             import pandas
@@ -171,7 +168,7 @@ class Comparison:
         return frames[self.main] if len(frames) == 1 else pandas.concat(frames)
 
     def to_html(
-        self, path: Any, *, title: str = "Which posterior to trust", context: "ReportContext | None" = None
+        self, path: str | Path, *, title: str = "Which posterior to trust", context: "ReportContext | None" = None
     ) -> None:
         """Write a report: one self-contained page with advice, sortable tables and charts.
 
@@ -185,7 +182,7 @@ class Comparison:
 
         write_page(self, path, title, context)
 
-    def plot(self, kind: str) -> Any:
+    def plot(self, kind: str) -> "Figure":
         """A Matplotlib figure for a paper: "reliability", "coverage", "error", "severity", "entropy", "distance"."""
         from posteriax.evaluation.report.figures import plot
 
@@ -198,9 +195,8 @@ class Comparison:
 
         return None if deciding_column(self) is None else recommend(self)
 
-    def __rich__(self) -> Any:
-
-        return printed(self)
+    def __rich__(self) -> "Group":
+        return _printed(self)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -213,20 +209,46 @@ class Comparison:
     __repr__ = __str__
 
 
-def markdown(comparison: Comparison, test_set: str) -> str:
+def describe_errors(rows: Mapping[str, Mapping[str, Estimate]], seeds: Mapping[str, int]) -> str:
+    """Describe what the standard errors of a table are over.
+
+    >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01, "seeds")}, "HMC": {"nll": Estimate(0.3, 0.02, "examples")}}
+    >>> describe_errors(rows, {"MAP": 3, "HMC": 1})
+    'standard error: over seeds for MAP (3), over test examples for HMC (one run)'
+    >>> describe_errors({"HMC": rows["HMC"]}, {"HMC": 1})
+    'standard error over test examples, one run each'
+    """
+    groups: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        for over in dict.fromkeys(estimate.over for estimate in row.values() if math.isfinite(estimate.error)):
+            groups.setdefault(over, []).append(name)
+    counts = {seeds.get(name, 1) for name in groups.get("seeds", [])}
+    if set(groups) == {"examples"}:
+        return "standard error over test examples, one run each"
+    if set(groups) == {"seeds"} and len(counts) == 1:
+        return f"standard error over {counts.pop()} seeds each"
+    if not groups or "" in groups:
+        return "standard error"
+    several = [f"{name} ({seeds.get(name, 1)})" for name in groups["seeds"]]
+    single = groups.get("examples", [])
+    text, apiece = f"standard error: over seeds for {', '.join(several)}", " each" if len(single) > 1 else ""
+    return f"{text}, over test examples for {', '.join(single)} (one run{apiece})" if single else text
+
+
+def _markdown(comparison: Comparison, test_set: str) -> str:
     """The table of a test set in Markdown; the best posterior in bold, those not significantly worse in italics."""
     titles, cells = _titles(comparison, test_set), _cells(comparison, test_set, ("**{}**", "*{}*"))
     lines = [["", *titles], ["---"] + ["---:"] * len(titles), *cells]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def printed(comparison: Comparison) -> Any:
+def _printed(comparison: Comparison) -> "Group":
     """The tables, what their marks mean, and the recommendation, for Rich to print."""
     from rich.console import Group
     from rich.text import Text
 
     shown = [name for name in comparison.sets if name not in comparison.corruptions]
-    parts = [_table(comparison, name) for name in shown]
+    parts: list[Table | Text] = [_table(comparison, name) for name in shown]
     parts += [_severity_table(comparison, column) for column in comparison.columns[:2] if comparison.severities(column)]
     parts.append(Text(_caption(comparison)))
     check = comparison.reference_check
@@ -238,7 +260,7 @@ def printed(comparison: Comparison) -> Any:
     return Group(*parts)
 
 
-def _table(comparison: Comparison, name: str) -> Any:
+def _table(comparison: Comparison, name: str) -> "Table":
     doubtful = {
         comparison.score(column).heading for column in comparison.columns_of(name) if comparison.is_doubtful(column)
     }
@@ -246,7 +268,7 @@ def _table(comparison: Comparison, name: str) -> Any:
     return _rich_table(title, _titles(comparison, name), _cells(comparison, name, ("{} *", "{} =")), doubtful)
 
 
-def _severity_table(comparison: Comparison, column: str) -> Any:
+def _severity_table(comparison: Comparison, column: str) -> "Table":
     means = comparison.severities(column)
     kinds = {corruption.kind for corruption in comparison.corruptions.values()}
     spread = "; ± over kinds, of clean as above" if len(kinds) > 1 else ""
@@ -284,7 +306,9 @@ def _cells(comparison: Comparison, name: str, marks: tuple[str, str]) -> list[li
     return cells
 
 
-def _rich_table(title: str | None, headings: Sequence[str], rows: Any, dim: Container[str] = ()) -> Any:
+def _rich_table(
+    title: str | None, headings: Sequence[str], rows: Iterable[Sequence[str]], dim: Container[str] = ()
+) -> "Table":
     """A table of texts by posterior; columns whose heading is in `dim` are greyed."""
     from rich.markup import escape
     from rich.table import Table

@@ -1,7 +1,8 @@
 """``px.evaluate``: the scores of one predictive."""
 
 from collections.abc import Sequence
-from typing import Any
+
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_targets
 from posteriax.evaluation.robustness.conformal import Conformal, interval_values
@@ -11,7 +12,11 @@ from posteriax.metrics.score import Score
 
 
 def evaluate(
-    predictive: Predictive, y: Any, *, scores: Sequence[str | Score] | None = None, conformal: Conformal | None = None
+    predictive: Predictive,
+    y: ArrayLike,
+    *,
+    scores: Sequence[str | Score] | None = None,
+    conformal: Conformal | None = None,
 ) -> dict[str, float]:
     """Score predictions against the targets.
 
@@ -38,7 +43,7 @@ def evaluate(
     for score in chosen:
         if score.against_reference:
             raise ValueError(f"the score {score.name!r} needs a reference: use px.compare(..., reference=...)")
-    found = {score.name: score.reduction.value(score.values(predictive, y)) for score in chosen}
+    results = {score.name: score.reduction.value(score.values(predictive, y)) for score in chosen}
     if conformal is not None:
-        found |= {name: float(values.mean()) for name, values in interval_values(conformal, predictive, y).items()}
-    return found
+        results |= {name: float(values.mean()) for name, values in interval_values(conformal, predictive, y).items()}
+    return results

@@ -10,11 +10,14 @@ A column may be several inputs of the network, such as one for each category: :c
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_count, check_inputs
+from posteriax.evaluation.compare import Baseline
+from posteriax.likelihoods.predictive import Predictive
+from posteriax.posterior.posterior import Posterior
 
 BAND = (0.05, 0.95)
 ROWS_TO_RANK = 20_000  # for all columns together
@@ -80,8 +83,8 @@ class PartialDependence:
 
 
 def partial_dependence(
-    posterior: Any,
-    x: Any,
+    posterior: Posterior | Baseline,
+    x: ArrayLike,
     features: Sequence[Feature] | None = None,
     *,
     most: int = 8,
@@ -100,7 +103,7 @@ def partial_dependence(
         points: how many values of a numeric column.
         rows: how many rows to average over, at random if there are more.
         draws: how many draws.
-        seed: of the rows, and of the shuffles that find out which columns matter.
+        seed: of the choice of rows, and of the shuffles that rank the columns.
 
     >>> import jax.numpy as jnp, posteriax as px
     >>> x = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
@@ -128,31 +131,31 @@ def partial_dependence(
         for setting in grid
     ]
     curves = _Curves(posterior.predict(np.concatenate(stacked), draws=draws), len(chosen))
-    found, start = [], 0
+    effects, start = [], 0
     for j, (values, grid) in zip(order, grids, strict=True):
         part = slice(start, start + len(grid))
         start += len(grid)
-        found.append(curves.of(features[j], values, part, float(influences[j]), _observed(features[j], x, grid)))
-    return tuple(found)
+        effects.append(curves.effect(features[j], values, part, float(influences[j]), _observed(features[j], x, grid)))
+    return tuple(effects)
 
 
 class _Curves:
     """Averages over rows of the predictions for all grid points, one after another."""
 
-    def __init__(self, predictive: Any, rows: int):
+    def __init__(self, predictive: Predictive, rows: int):
         over_rows = lambda values: values.reshape(*values.shape[:-2], -1, rows, values.shape[-1]).mean(axis=-2)  # noqa: E731
         per_draw = over_rows(np.asarray(predictive.means_per_draw(), np.float64))  # (draws, grid points, outputs)
         self.mean = per_draw.mean(axis=0)
         self.low, self.high = np.quantile(per_draw, BAND, axis=0)
         is_number = predictive.confidence() is None
-        own = predictive.std if is_number else predictive.entropy()
-        self.uncertainty = np.asarray(own, np.float64).reshape(len(self.mean), -1).mean(axis=1)
+        spread = predictive.std if is_number else predictive.entropy()
+        self.uncertainty = np.asarray(spread, np.float64).reshape(len(self.mean), -1).mean(axis=1)
         self.intervals = np.zeros((2, len(self.mean), 0))
         if is_number:
             ends = np.stack([np.asarray(end, np.float64) for end in predictive.interval(0.9)])
             self.intervals = over_rows(ends.reshape(2, ends.shape[1], -1))
 
-    def of(
+    def effect(
         self, feature: Feature, values: np.ndarray, part: slice, influence: float, observed: np.ndarray
     ) -> PartialDependence:
         return PartialDependence(
@@ -169,14 +172,16 @@ class _Curves:
         )
 
 
-def _influences(posterior: Any, x: np.ndarray, features: Sequence[Feature], draws: int, rng: Any) -> np.ndarray:
+def _influences(
+    posterior: Posterior | Baseline, x: np.ndarray, features: Sequence[Feature], draws: int, rng: np.random.Generator
+) -> np.ndarray:
     """The mean absolute change of predictions if a column is shuffled among the rows."""
     few = x[: max(FEWEST_TO_RANK, ROWS_TO_RANK // len(features))]
     shuffled = []
     for feature in features:
-        own = [*feature.inputs, *feature.marks]
+        columns = [*feature.inputs, *feature.marks]
         changed = few.copy()
-        changed[:, own] = few[rng.permutation(len(few))][:, own]
+        changed[:, columns] = few[rng.permutation(len(few))][:, columns]
         shuffled.append(changed)
     mean = np.asarray(posterior.predict(np.concatenate([few, *shuffled]), draws=draws).mean, np.float64)
     before, *after = mean.reshape(len(features) + 1, len(few), -1)
@@ -189,14 +194,12 @@ def _grid(feature: Feature, x: np.ndarray, points: int) -> tuple[np.ndarray, np.
         settings = np.array(list(feature.levels.values()), np.float64)
         return np.arange(len(settings), dtype=np.float64), settings
     if len(feature.inputs) != 1:
-        raise ValueError(
-            f"column {feature.name!r} is {len(feature.inputs)} inputs: say by `levels` which values it has"
-        )
-    own = _present(feature, x)
-    found = np.unique(own)
-    if len(found) > points:
-        found = np.unique(np.quantile(own, np.linspace(0.02, 0.98, points)))
-    return feature.offset + feature.scale * found.astype(np.float64), found[:, None]
+        raise ValueError(f"column {feature.name!r} is {len(feature.inputs)} inputs: give its values in `levels`")
+    present = _present(feature, x)
+    inputs = np.unique(present)
+    if len(inputs) > points:
+        inputs = np.unique(np.quantile(present, np.linspace(0.02, 0.98, points)))
+    return feature.offset + feature.scale * inputs.astype(np.float64), inputs[:, None]
 
 
 def _present(feature: Feature, x: np.ndarray) -> np.ndarray:
@@ -208,8 +211,8 @@ def _present(feature: Feature, x: np.ndarray) -> np.ndarray:
 def _observed(feature: Feature, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
     if not feature.levels:
         return feature.offset + feature.scale * np.quantile(_present(feature, x), DECILES).astype(np.float64)
-    own = x[:, list(feature.inputs)]
-    return np.array([np.isclose(own, setting, atol=1e-4).all(axis=1).mean() for setting in grid])
+    inputs = x[:, list(feature.inputs)]
+    return np.array([np.isclose(inputs, setting, atol=1e-4).all(axis=1).mean() for setting in grid])
 
 
 def _with_column(x: np.ndarray, feature: Feature, setting: np.ndarray) -> np.ndarray:

@@ -8,9 +8,8 @@ these, in this order, those are preferred that
     are simple                  a baseline that predicts as well as a network is the better choice
     are cheap                   predictions cost at most three times those of the cheapest
 
-and of those left, the one with the best score.
-
-The sentences of a recommendation: how sure it is, whether a network is worth it, cautions, what would change it.
+and of those left, the one with the best score. The recommendation says this in sentences: how sure it is, whether a
+network is worth it, cautions, and what would change it.
 """
 
 import math
@@ -26,6 +25,9 @@ from posteriax.metrics.score import Score
 MUCH_WORSE = 1.0  # nats per example
 TIMES_WORSE = 2.0  # of a score that is not in nats
 CHEAP = 3.0  # times the cost of the cheapest
+FEW_ROWS = 100
+MOST_LISTED = 4  # names in a sentence; more are counted
+FEWEST_OF_CLASS = 5  # test rows for a class to be mentioned if it is never predicted
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ def recommend(comparison: Comparison) -> Recommendation:
     name, preferred = _choose(comparison, contenders)
     networks = [other for other in contenders if other not in comparison.baselines]
     if not networks:
-        others = [own for own, row in comparison.rows.items() if column in row and own not in comparison.baselines]
+        others = [
+            other for other, row in comparison.rows.items() if column in row and other not in comparison.baselines
+        ]
         networks = _by_score(comparison, column, others)[:1]
     posterior = name if name in networks else _choose(comparison, networks)[0] if networks else None
     return Recommendation(
@@ -88,7 +92,7 @@ def recommend(comparison: Comparison) -> Recommendation:
         clear=len(contenders) == 1 and len(comparison.rows) > 1,
         headline=_headline(comparison, column, name, best=contenders[0]),
         reasons=how_sure(comparison, column, name, contenders, preferred),
-        trust=trust_of(comparison, name).sentences,
+        trust=trust_in_row(comparison, name).sentences,
         network=is_network_worth_it(comparison, column, contenders),
         cautions=cautions(comparison, column, name, contenders),
         changes=what_would_change(comparison, column, name, posterior, contenders),
@@ -96,14 +100,16 @@ def recommend(comparison: Comparison) -> Recommendation:
 
 
 def _headline(comparison: Comparison, column: str, name: str, best: str) -> str:
-    score, own = comparison.score(column), format_estimate(comparison.rows[name][column])
+    score, value = comparison.score(column), format_estimate(comparison.rows[name][column])
     if len(comparison.rows) == 1:
-        return f"{name} was scored alone: its {score.quantity} is {own}."
+        return f"{name} is the only row: its {score.quantity} is {value}."
     if name == best:
         extreme = {"higher": "the highest", "lower": "the lowest"}.get(str(score.better), "the best")
-        return f"Use {name}: its {score.quantity} is {extreme}, {own}."
-    least = format_estimate(comparison.rows[best][column])
-    return f"Use {name}: its {score.quantity}, {own}, is not significantly worse than the best, {least} of {best}."
+        return f"Use {name}: its {score.quantity} is {extreme}, {value}."
+    best_value = format_estimate(comparison.rows[best][column])
+    return (
+        f"Use {name}: its {score.quantity}, {value}, is not significantly worse than the best, {best_value} ({best})."
+    )
 
 
 def deciding_column(comparison: Comparison) -> str | None:
@@ -117,18 +123,20 @@ def deciding_column(comparison: Comparison) -> str | None:
 
 
 def not_worse(comparison: Comparison, column: str) -> list[str]:
-    """The best row and those that are not significantly worse, nor worse by far.
+    """The best row and those that are neither significantly nor far worse.
 
-    A row whose errors vary wildly may be far worse and still not significantly so.
+    A row whose errors vary wildly may be far worse without being significantly so.
     """
     score = comparison.score(column)
     rows = _by_score(comparison, column, [name for name, row in comparison.rows.items() if column in row])
     among = comparison.best.get(comparison.main, {}).get(column, tuple(rows[:1]) if len(rows) == 1 else tuple(rows))
     best = comparison.rows[rows[0]][column].value
-    return [name for name in rows if name in among and not _far(score, comparison.rows[name][column].value, best)]
+    return [
+        name for name in rows if name in among and not _is_far_worse(score, comparison.rows[name][column].value, best)
+    ]
 
 
-def trust_of(comparison: Comparison, name: str) -> Trust:
+def trust_in_row(comparison: Comparison, name: str) -> Trust:
     """What a row's uncertainty can be trusted for, on the main test set."""
     return trust_in(comparison.charts.get(comparison.main, {}).get(name))
 
@@ -143,7 +151,7 @@ def _by_score(comparison: Comparison, column: str, names: Sequence[str]) -> list
     return sorted(names, key=loss)
 
 
-def _far(score: Score, value: float, best: float) -> bool:
+def _is_far_worse(score: Score, value: float, best: float) -> bool:
     if not math.isfinite(value):
         return math.isfinite(best)
     gap = score.loss(value) - score.loss(best)
@@ -166,23 +174,18 @@ def _preferences(comparison: Comparison, contenders: Sequence[str]) -> list[tupl
     cheapest = min(costs.values(), default=math.nan)
     return [
         ("its run converged", lambda name: has_converged(comparison, name)),
-        ("its uncertainty is calibrated", lambda name: trust_of(comparison, name).calibrated is not False),
+        ("its uncertainty is calibrated", lambda name: trust_in_row(comparison, name).calibrated is not False),
         ("it is simpler than a network", lambda name: name in comparison.baselines),
         ("it is cheap to predict with", lambda name: not costs.get(name, cheapest) > CHEAP * cheapest),
     ]
 
 
 def has_converged(comparison: Comparison, name: str) -> bool:
-    """Whether nothing is known against it: its run did not stop early, and it is not a reference that has not mixed."""
+    """Whether nothing speaks against convergence: no early end of the run, and no failed check as the reference."""
     run, check = comparison.runs.get(name), comparison.reference_check
     if run is not None and run.status != "converged":
         return False
     return not (check is not None and name == comparison.reference and check.converged is False)
-
-
-FEW_ROWS = 100
-FEW_NAMES = 4  # that are listed one by one
-RARE = 5  # test rows of a class that is never predicted, at least, to be worth a word
 
 
 def listed(names: Sequence[str]) -> str:
@@ -220,7 +223,7 @@ def how_sure(
     if name == contenders[0]:
         first = f"That is not certain: {listed(ties)} {is_or_are(ties)} not significantly worse{rows}."
     else:
-        first = f"The difference could be chance{rows}; so could that of {listed(ties[:4])}."
+        first = f"The difference could be chance{rows}; so could that of {listed(ties[:MOST_LISTED])}."
     sentences = [first]
     if preferred:
         sentences.append(f"Of these, {name} is preferred because {listed(list(preferred))}.")
@@ -230,7 +233,7 @@ def how_sure(
 
 
 def _all_or_listed(names: Sequence[str], first: str = "the") -> str:
-    return f"{first} {len(names)} others are" if len(names) > FEW_NAMES else f"{listed(names)} {is_or_are(names)}"
+    return f"{first} {len(names)} others are" if len(names) > MOST_LISTED else f"{listed(names)} {is_or_are(names)}"
 
 
 def is_network_worth_it(comparison: Comparison, column: str, contenders: Sequence[str]) -> str:
@@ -260,28 +263,30 @@ def is_network_worth_it(comparison: Comparison, column: str, contenders: Sequenc
 
 def cautions(comparison: Comparison, column: str, name: str, contenders: Sequence[str]) -> tuple[str, ...]:
     """What to know before relying on the recommended row."""
-    found = []
+    sentences = []
     run, check, n = comparison.runs.get(name), comparison.reference_check, count_test_rows(comparison)
     if run is not None and run.status == "not converged":
-        found.append(f"The run of {name} has not converged, and more time alone would not help.")
+        sentences.append(f"The run of {name} has not converged, and more time would not help.")
     elif run is not None and run.status != "converged":
-        found.append(f"The run of {name} stopped at the budget, before it had converged.")
+        sentences.append(f"The run of {name} stopped at the budget, before it had converged.")
     elif check is not None and check.converged is False and name == comparison.reference:
-        found.append(f"The chains of {name} have not converged ({check.doubt}).")
+        sentences.append(f"The chains of {name} have not converged ({check.doubt}).")
     if 0 < n < FEW_ROWS:
-        found.append(f"There are only {n} test rows: on {n} others, the scores could look different.")
-    found += [
+        sentences.append(f"There are only {n} test rows: on {n} others, the scores could be different.")
+    sentences += [
         f"{name} never predicts {label}, which {count:,} of the {n:,} test rows are."
         for label, count in never_predicted(comparison, name)
     ]
     among = comparison.best.get(comparison.main, {}).get(column, ())
     wild = [other for other in among if other not in contenders]
     if wild:
-        found.append(f"Do not use {listed(wild)}: far off on some rows, though too variable for a test to tell.")
+        sentences.append(
+            f"Do not use {listed(wild)}: on average far worse, though the errors vary too much for a test to show it."
+        )
     failed = [other for other, run in comparison.runs.items() if run.status == "failed"]
     if failed:
-        found.append(f"{listed(failed)} failed and {'was' if len(failed) == 1 else 'were'} not scored.")
-    return tuple(found)
+        sentences.append(f"{listed(failed)} failed and {'was' if len(failed) == 1 else 'were'} not scored.")
+    return tuple(sentences)
 
 
 def never_predicted(comparison: Comparison, name: str) -> list[tuple[str, int]]:
@@ -291,43 +296,43 @@ def never_predicted(comparison: Comparison, name: str) -> list[tuple[str, int]]:
         return []
     true, predicted = chart.confusion.sum(axis=1), chart.confusion.sum(axis=0)
     labels = comparison.class_names or tuple(f"class {label}" for label in range(len(true)))
-    return [(labels[c], int(true[c])) for c in range(len(true)) if true[c] >= RARE and predicted[c] == 0]
+    return [(labels[c], int(true[c])) for c in range(len(true)) if true[c] >= FEWEST_OF_CLASS and predicted[c] == 0]
 
 
 def what_would_change(
     comparison: Comparison, column: str, name: str, posterior: str | None, contenders: Sequence[str]
 ) -> tuple[str, ...]:
     """What would make another row the better choice."""
-    found = []
+    sentences = []
     best = comparison.best.get(comparison.main, {})
     for other in ("rmse", "accuracy"):
         if other in best and other != column and name not in best[other]:
             first = best[other][0]
-            own, theirs = (format_estimate(comparison.rows[row][other]) for row in (name, first))
-            found.append(
-                f"If only the prediction counts and not its uncertainty, use {first} ({other} {theirs} against {own})."
+            ours, theirs = (format_estimate(comparison.rows[row][other]) for row in (name, first))
+            sentences.append(
+                f"If only the prediction counts and not its uncertainty, use {first} ({other} {theirs} against {ours})."
             )
     charts = comparison.charts.get(comparison.main, {})
     if posterior is not None and posterior != name and knows_where_errors_are(charts.get(posterior)):
         if not knows_where_errors_are(charts.get(name)):
             but = f", but it is {bias}" if (bias := trust_in(charts[posterior]).bias) else ""
-            found.append(
+            sentences.append(
                 f"To tell which predictions to doubt, use {posterior}: its uncertainty is larger where it errs{but}."
             )
         else:
-            found.append(f"If it has to be a network, use {posterior}.")
-    stopped = [own for own, run in comparison.runs.items() if run.status == "stopped at the budget"]
+            sentences.append(f"If it has to be a network, use {posterior}.")
+    stopped = [other for other, run in comparison.runs.items() if run.status == "stopped at the budget"]
     if stopped:
-        found.append(f"With more time, {listed(stopped)} may do better: {_stopped(stopped)} at the budget.")
+        sentences.append(f"With more time, {listed(stopped)} may do better: {_stopped(stopped)} at the budget.")
     if len(contenders) > 1:
-        found.append("More test rows, or cross-validation, could tell the tied ones apart.")
+        sentences.append("More test rows, or cross-validation, could tell the tied ones apart.")
     if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:
-        found.append(
+        sentences.append(
             "So could other seeds: every method was trained once."
             if len(contenders) > 1
             else "Other seeds could change it: every method was trained once."
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _stopped(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""Trust: what a posterior's uncertainty is good for, as the test set shows it, in sentences.
+"""Trust: what a posterior's uncertainty can be trusted for, judged on the test set, in sentences.
 
-Coverage and confidence are compared with what happened by binomial tests at the 5 % level, for groups of examples with
-a Bonferroni correction, so that chance alone seldom reads as a fault.
+Binomial tests at the 5 % level compare coverage and confidence with what happened, with a Bonferroni correction over
+groups of examples, so that chance alone is seldom reported as a fault.
 """
 
 import math
@@ -36,18 +36,18 @@ class Trust(NamedTuple):
 def trust_in(chart: ChartSummary | None) -> Trust:
     """From what the charts show of a posterior on a test set.
 
-    >>> tenths = Deciles(*np.array([[1.0, 2.0], [1.1, 2.3], [0.91, 0.89]]), count=np.array([100, 100]))
-    >>> trust_in(ChartSummary(tenths=tenths)).sentences[0]
+    >>> deciles = Deciles(*np.array([[1.0, 2.0], [1.1, 2.3], [0.91, 0.89]]), count=np.array([100, 100]))
+    >>> trust_in(ChartSummary(deciles=deciles)).sentences[0]
     'Its 90 % intervals hold 90 % of the 200 test targets: take them at face value.'
     """
-    if chart is None or not len(chart.tenths.count):
+    if chart is None or not len(chart.deciles.count):
         return Trust(None, "", ())
-    return _trust_in_intervals(chart.tenths) if len(chart.tenths.covered) else _trust_in_probabilities(chart)
+    return _trust_in_intervals(chart.deciles) if len(chart.deciles.covered) else _trust_in_probabilities(chart)
 
 
 def knows_where_errors_are(chart: ChartSummary | None) -> bool:
     """Whether errors are significantly larger where the uncertainty is."""
-    return chart is not None and len(chart.tenths.count) > 1 and _ranks_errors(chart.tenths)
+    return chart is not None and len(chart.deciles.count) > 1 and _ranks_errors(chart.deciles)
 
 
 def percent(share: float) -> str:
@@ -63,9 +63,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _trust_in_intervals(tenths: Deciles) -> Trust:
-    n = int(tenths.count.sum())
-    inside = round(float(tenths.covered @ tenths.count))
+def _trust_in_intervals(deciles: Deciles) -> Trust:
+    n = int(deciles.count.sum())
+    inside = round(float(deciles.covered @ deciles.count))
     share = inside / n
     calibrated = _two_sided(inside, n, PROMISED) >= LEVEL
     bias = "" if calibrated else "over-confident" if share < PROMISED else "under-confident"
@@ -73,32 +73,32 @@ def _trust_in_intervals(tenths: Deciles) -> Trust:
     if calibrated:
         text += "take them at face value."
     elif share < PROMISED:
-        text += f"it is {_slightly(PROMISED - share)}over-confident, so take them for {percent(share)} intervals."
+        text += f"it is {_slightly(PROMISED - share)}over-confident, so treat them as {percent(share)} intervals."
     else:
-        text += f"it is {_slightly(share - PROMISED)}under-confident, and they are wider than need be."
-    sentences = [text, *_where_off(tenths, calibrated)]
-    return Trust(calibrated, bias, (*sentences, *_ranking(tenths, "rmse", lambda value: f"{value:.3g}")))
+        text += f"it is {_slightly(share - PROMISED)}under-confident, and they are wider than necessary."
+    sentences = [text, *_where_off(deciles, calibrated)]
+    return Trust(calibrated, bias, (*sentences, *_ranking(deciles, "rmse", lambda value: f"{value:.3g}")))
 
 
-def _where_off(tenths: Deciles, calibrated: bool) -> list[str]:
+def _where_off(deciles: Deciles, calibrated: bool) -> list[str]:
     """In which groups intervals hold too few targets."""
-    groups = len(tenths.count)
+    groups = len(deciles.count)
     if groups < 2:
         return []
-    held = np.round(tenths.covered * tenths.count)
-    short = [g for g in range(groups) if bdtr(held[g], tenths.count[g], PROMISED) < LEVEL / groups]
+    held = np.round(deciles.covered * deciles.count)
+    short = [g for g in range(groups) if bdtr(held[g], deciles.count[g], PROMISED) < LEVEL / groups]
     if not short:
         return ["That holds from its most to its least certain predictions."] if calibrated else []
     if len(short) == groups:
-        return ["They hold too few everywhere."]
-    share = float(held[short].sum() / tenths.count[short].sum())
+        return ["They hold too few at every level of certainty."]
+    share = float(held[short].sum() / deciles.count[short].sum())
     return [f"It is over-confident {_where(short, groups)}: there, they hold only {percent(share)}."]
 
 
 def _where(chosen: list[int], groups: int) -> str:
     number = len(chosen)
-    for end, places in (("most", range(number)), ("least", range(groups - number, groups))):
-        if chosen == list(places):
+    for end, indices in (("most", range(number)), ("least", range(groups - number, groups))):
+        if chosen == list(indices):
             which = f"{number} {end} certain {_part(groups)}s" if number > 1 else f"{end} certain {_part(groups)}"
             return f"in the {which} of its predictions"
     return f"in {number} of {groups} groups of predictions, by how certain it is"
@@ -122,33 +122,33 @@ def _trust_in_probabilities(chart: ChartSummary) -> Trust:
             f"When it is about {percent(chart.confidence[worst])} sure, it is right in {percent(chart.right[worst])} "
             f"({chart.count[worst]:,} rows)."
         )
-    return Trust(calibrated, bias, (*sentences, *_ranking(chart.tenths, "share of wrong answers", percent)))
+    return Trust(calibrated, bias, (*sentences, *_ranking(chart.deciles, "share of wrong answers", percent)))
 
 
 def _overstated(chart: ChartSummary, i: int) -> float:
-    """The chance of so few right answers in a bin, if its confidence were right."""
+    """The chance of so few right answers in a bin if its confidence were correct."""
     count = int(chart.count[i])
     return float(bdtr(round(float(chart.right[i]) * count), count, min(float(chart.confidence[i]), 1.0)))
 
 
-def _ranking(tenths: Deciles, error: str, shown: Callable[[float], str]) -> list[str]:
+def _ranking(deciles: Deciles, error: str, shown: Callable[[float], str]) -> list[str]:
     """Whether the uncertainty tells where errors are."""
-    n = int(tenths.count.sum())
-    if len(tenths.count) < 2:
-        constant = n >= 20 and math.isnan(tenths.rank_correlation)
+    n = int(deciles.count.sum())
+    if len(deciles.count) < 2:
+        constant = n >= 20 and math.isnan(deciles.rank_correlation)
         return ["It is equally sure of all predictions: it does not tell where errors are."] if constant else []
-    if not _ranks_errors(tenths):
+    if not _ranks_errors(deciles):
         return ["Its uncertainty does not tell where errors are larger."] if n >= 50 else []
-    part = _part(len(tenths.count))
+    part = _part(len(deciles.count))
     return [
-        f"Its uncertainty tells where errors are: the {error} is {shown(tenths.observed[0])} in its most certain "
-        f"{part} of the test rows and {shown(tenths.observed[-1])} in its least certain one."
+        f"Its uncertainty tells where errors are: the {error} is {shown(deciles.observed[0])} in its most certain "
+        f"{part} of the test rows and {shown(deciles.observed[-1])} in its least certain one."
     ]
 
 
-def _ranks_errors(tenths: Deciles) -> bool:
+def _ranks_errors(deciles: Deciles) -> bool:
     """A one-sided test of Spearman's rank correlation, whose standard error is about 1 / sqrt(N)."""
-    return tenths.rank_correlation > ndtri(1 - LEVEL / 2) / math.sqrt(tenths.count.sum())
+    return deciles.rank_correlation > ndtri(1 - LEVEL / 2) / math.sqrt(deciles.count.sum())
 
 
 def _part(groups: int) -> str:

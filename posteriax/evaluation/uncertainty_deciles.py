@@ -1,4 +1,4 @@
-"""Error by tenth of the predicted uncertainty: does a posterior know where it is wrong?
+"""Error by decile of the predicted uncertainty: does a posterior know where it is wrong?
 
 Examples are sorted by their uncertainty and divided into ten equal groups, or fewer if there are few examples. In each,
 the error that was expected is compared with the error that was made:
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 MOST_GROUPS = 10
-FEWEST = 10  # examples in a group
-SAME = 0.01  # uncertainties that all lie so close together, relative to the largest, are the same
+FEWEST_EXAMPLES = 10  # in a group
+CONSTANT = 0.01  # values whose range is at most this fraction of the largest count as equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +38,15 @@ class Deciles:
 
 
 def number_deciles(spread: np.ndarray, error: np.ndarray, inside: np.ndarray) -> Deciles:
-    """The tenths of predicted numbers.
+    """The error of predicted numbers, by decile of their uncertainty.
 
     Args:
         spread: predicted standard deviations, (N,).
         error: predicted less true, (N,).
         inside: whether the 90 % interval holds the target, or the share of several targets that it holds, (N,).
 
-    >>> tenths = number_deciles(np.repeat([1.0, 2.0], 10), np.repeat([-1.0, 4.0], 10), np.ones(20))
-    >>> tenths.expected.tolist(), tenths.observed.tolist(), tenths.count.tolist()
+    >>> deciles = number_deciles(np.repeat([1.0, 2.0], 10), np.repeat([-1.0, 4.0], 10), np.ones(20))
+    >>> deciles.expected.tolist(), deciles.observed.tolist(), deciles.count.tolist()
     ([1.0, 2.0], [1.0, 4.0], [10, 10])
     """
     groups = _groups(spread)
@@ -61,14 +61,14 @@ def number_deciles(spread: np.ndarray, error: np.ndarray, inside: np.ndarray) ->
 
 
 def class_deciles(confidence: np.ndarray, right: np.ndarray) -> Deciles:
-    """The tenths of predicted classes.
+    """The error of predicted classes, by decile of their uncertainty.
 
     Args:
         confidence: probabilities of the predicted classes, (N,).
         right: whether these are the true ones, (N,).
 
-    >>> tenths = class_deciles(np.repeat([0.9, 0.6], 10), np.repeat([True, False], 10))
-    >>> tenths.expected.round(3).tolist(), tenths.observed.tolist()
+    >>> deciles = class_deciles(np.repeat([0.9, 0.6], 10), np.repeat([True, False], 10))
+    >>> deciles.expected.round(3).tolist(), deciles.observed.tolist()
     ([0.1, 0.4], [0.0, 1.0])
     """
     doubt, wrong = 1.0 - np.asarray(confidence, np.float64), ~np.asarray(right, bool)
@@ -81,17 +81,17 @@ def class_deciles(confidence: np.ndarray, right: np.ndarray) -> Deciles:
     )
 
 
-def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's rank correlation; NaN if there is nothing to rank.
 
     >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0]))
     1.0
     """
-    if len(one) < 3 or is_constant(one) or is_constant(other):
+    if len(a) < 3 or is_constant(a) or is_constant(b):
         return float("nan")
     from scipy.stats import rankdata  # slow to import
 
-    return float(np.clip(np.corrcoef(rankdata(one), rankdata(other))[0, 1], -1.0, 1.0))
+    return float(np.clip(np.corrcoef(rankdata(a), rankdata(b))[0, 1], -1.0, 1.0))
 
 
 def _groups(uncertainty: np.ndarray) -> list[np.ndarray]:
@@ -99,7 +99,7 @@ def _groups(uncertainty: np.ndarray) -> list[np.ndarray]:
     finite = np.flatnonzero(np.isfinite(uncertainty))
     if not len(finite):
         return []
-    number = 1 if is_constant(uncertainty[finite]) else int(np.clip(len(finite) // FEWEST, 1, MOST_GROUPS))
+    number = 1 if is_constant(uncertainty[finite]) else int(np.clip(len(finite) // FEWEST_EXAMPLES, 1, MOST_GROUPS))
     return np.array_split(finite[np.argsort(uncertainty[finite], kind="stable")], number)
 
 
@@ -110,4 +110,4 @@ def is_constant(values: np.ndarray) -> bool:
     (True, False)
     """
     low, high = float(np.min(values)), float(np.max(values))
-    return not high - low > SAME * max(abs(low), abs(high))
+    return not high - low > CONSTANT * max(abs(low), abs(high))

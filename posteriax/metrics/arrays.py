@@ -2,23 +2,24 @@
 
 Shapes are always checked. Values (NaN, labels out of range, logits in place of probabilities) are checked only outside
 ``jax.jit`` and ``jax.vmap``: inside, they are not known yet.
-
-The fraction of examples for which something holds.
 """
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_targets
+from posteriax.likelihoods.classes import ClassPredictive
 
 Values = np.ndarray | jax.Array  # what metrics return: JAX's inside jax.jit, otherwise NumPy's, numbers included
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+AnyArray = TypeVar("AnyArray", np.ndarray, jax.Array)  # of functions that take and return either kind
 
 
 def keeps_precision(metric: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -47,7 +48,7 @@ def keeps_precision(metric: Callable[Arguments, Result]) -> Callable[Arguments, 
     return call
 
 
-def as_numbers(name: str, value: Any, *, infinite: bool = False) -> jax.Array:
+def as_numbers(name: str, value: ArrayLike, *, infinite: bool = False) -> jax.Array:
     """Real numbers in their own precision, at least float32: not empty, no NaN, infinite only if that is allowed."""
     array = _array(name, value)
     if isinstance(array, np.ndarray):
@@ -55,14 +56,14 @@ def as_numbers(name: str, value: Any, *, infinite: bool = False) -> jax.Array:
             array = array.astype(np.float64)  # before JAX cuts it to 32 bits
         bad = np.isnan(array) if infinite else ~np.isfinite(array)
         if bad.any():
-            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            index = tuple(int(i) for i in np.argwhere(bad)[0])
             what = "NaN" if infinite else "non-finite"
-            raise ValueError(f"{name} has {int(bad.sum())} {what} values, the first at index {place}")
+            raise ValueError(f"{name} has {int(bad.sum())} {what} values, the first at index {index}")
     numbers = jnp.asarray(array)
     return numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
 
 
-def as_probs(name: str, value: Any) -> jax.Array:
+def as_probs(name: str, value: ArrayLike) -> jax.Array:
     """Probabilities with a last axis of classes."""
     probs = as_numbers(name, value)
     if probs.ndim == 0:
@@ -80,7 +81,7 @@ def as_probs(name: str, value: Any) -> jax.Array:
     return probs
 
 
-def as_labels(y: Any, classes: int) -> jax.Array:
+def as_labels(y: ArrayLike, classes: int) -> jax.Array:
     """Labels 0 to classes - 1."""
     array = _array("y", y)
     if isinstance(array, np.ndarray):
@@ -92,7 +93,7 @@ def as_labels(y: Any, classes: int) -> jax.Array:
     return jnp.asarray(array.astype(np.int32))
 
 
-def as_binary(y: Any, *, both: bool) -> jax.Array:
+def as_binary(y: ArrayLike, *, both: bool) -> jax.Array:
     """Booleans, given as such or as 0 and 1: at least one 1 and, if `both`, one 0."""
     array = _array("y", y)
     if isinstance(array, np.ndarray):
@@ -104,12 +105,12 @@ def as_binary(y: Any, *, both: bool) -> jax.Array:
     return jnp.asarray(array.astype(bool))
 
 
-def is_concrete(value: Any) -> bool:
+def is_concrete(value: object) -> bool:
     """Whether values can be read, which inside ``jax.jit`` and ``jax.vmap`` they cannot."""
     return not isinstance(value, jax.core.Tracer)
 
 
-def score_classes(score: Callable[[jax.Array, jax.Array], Any], probs: jax.Array, y: Any) -> Any:
+def score_classes(score: Callable[[jax.Array, jax.Array], Result], probs: jax.Array, y: ArrayLike) -> Result:
     """A score of (N, C) and (N,): one number, or one per draw if `probs` has an axis of draws before those of `y`."""
     shape = np.shape(y)
     flat = lambda draw: draw.reshape(-1, draw.shape[-1])  # noqa: E731
@@ -136,7 +137,7 @@ def check_draws(name: str, draws: jax.Array, y: jax.Array) -> None:
         raise ValueError(f"{name} must have an axis of draws and then the shape of y, got {draws.shape} and {y.shape}")
 
 
-def as_gaussians(mean: Any, scale: Any, y: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+def as_gaussians(mean: ArrayLike, scale: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Means and scales as (S, N, ...), one Gaussian being a mixture of one, and y as (N, ...)."""
     if is_concrete(scale) and not (np.asarray(scale) > 0).all():
         raise ValueError(f"scale must be positive, got values from {np.min(scale):.3g}")
@@ -158,18 +159,18 @@ def scales_like(mean: jax.Array, scale: jax.Array) -> jax.Array:
         raise ValueError(f"scale must broadcast to the shape of mean, got {scale.shape} and {mean.shape}") from None
 
 
-def probs_of(predictive: Any) -> np.ndarray:
+def probs_by_example(predictive: ClassPredictive) -> np.ndarray:
     """A predictive's probabilities as (N, C); any axes before the last are examples."""
     probs = predictive.probs
     return probs.reshape(-1, probs.shape[-1])
 
 
-def labels_of(predictive: Any, y: Any) -> np.ndarray:
+def labels_by_example(predictive: ClassPredictive, y: ArrayLike) -> np.ndarray:
     """Labels, (N,), as the predictive's own check gives them."""
     return np.asarray(predictive.check(y)).reshape(-1)
 
 
-def targets_like(mean: np.ndarray, y: Any) -> np.ndarray:
+def targets_like(mean: np.ndarray, y: ArrayLike) -> np.ndarray:
     """Targets in float64 and in the shape of predicted means; (N,) goes with (N, 1)."""
     targets = np.asarray(check_targets(y), np.float64)
     if targets.ndim == 0 or targets.shape[0] != mean.shape[0] or targets.size != mean.size:
@@ -177,14 +178,14 @@ def targets_like(mean: np.ndarray, y: Any) -> np.ndarray:
     return targets.reshape(mean.shape)
 
 
-def mean_per_example(values: Any) -> np.ndarray:
+def mean_per_example(values: Values) -> np.ndarray:
     """Values (N, ...) averaged over what belongs to one example, (N,), in float64."""
     return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(name: str, value: ArrayLike) -> Values:
     """A NumPy array if values can be read, otherwise what was given: real numbers, and not empty."""
-    array = np.asarray(value) if is_concrete(value) else value
+    array: Values = value if isinstance(value, jax.core.Tracer) else np.asarray(value)
     if not (array.dtype.kind in "biuf" or jnp.issubdtype(array.dtype, jnp.floating)):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
     if array.size == 0:

@@ -7,7 +7,6 @@ in exactly one bin, and the number of bins never depends on the number of exampl
 every batch, so that their sums add up; bins of equal mass need all examples at once. (Guo et al. 2017)
 """
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,9 +14,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_count
-from posteriax.metrics.arrays import Values, as_probs, keeps_precision, labels_of, probs_of, score_classes
+from posteriax.likelihoods.classes import ClassPredictive
+from posteriax.metrics.arrays import (
+    AnyArray,
+    Values,
+    as_probs,
+    keeps_precision,
+    labels_by_example,
+    probs_by_example,
+    score_classes,
+)
 from posteriax.metrics.classification import is_right
 from posteriax.metrics.score import Gaps, Reduction, Score
 
@@ -51,11 +60,6 @@ class CalibrationBins(NamedTuple):
         """The bins of both sets of examples together."""
         return CalibrationBins(*(a + b for a, b in zip(self, other, strict=True)))
 
-    def plus(self, other: "CalibrationBins") -> "CalibrationBins":
-        """Deprecated: use :meth:`add`."""
-        warnings.warn("CalibrationBins.plus is now called add", DeprecationWarning, stacklevel=2)
-        return self.add(other)
-
     def accuracy(self) -> Values:
         """The fraction that is right in every bin; NaN in an empty one."""
         return _quotient(self.right, self.examples)
@@ -71,7 +75,7 @@ class CalibrationBins(NamedTuple):
 
 
 @keeps_precision
-def ece_equal_width(probs: Any, y: Any, bins: int = BINS) -> Values:
+def ece_equal_width(probs: ArrayLike, y: ArrayLike, bins: int = BINS) -> Values:
     """Expected calibration error over bins of equal width, ((b-1)/bins, b/bins]; the first also takes 0. Best is 0.
 
     Args:
@@ -110,7 +114,7 @@ class BinnedGaps(Reduction):
 
     def gaps(self, values: np.ndarray) -> Gaps:
         confidence, right = values.T
-        return Gaps(np.asarray(bin_of(confidence, self.bins)), right - confidence, confidence)
+        return Gaps(np.asarray(bin_index(confidence, self.bins)), right - confidence, confidence)
 
     def _excess(self, values: np.ndarray) -> np.ndarray:
         """right - confidence of each example in the column of its bin, (N, bins)."""
@@ -120,9 +124,9 @@ class BinnedGaps(Reduction):
         return columns
 
 
-def _confidence_and_right(predictive: Any, y: Any) -> np.ndarray:
-    probs = probs_of(predictive)
-    return np.stack([probs.max(axis=1), is_right(probs, labels_of(predictive, y))], axis=1)
+def _confidence_and_right(predictive: ClassPredictive, y: ArrayLike) -> np.ndarray:
+    probs = probs_by_example(predictive)
+    return np.stack([probs.max(axis=1), is_right(probs, labels_by_example(predictive, y))], axis=1)
 
 
 ECE = Score(
@@ -136,7 +140,7 @@ ECE = Score(
 
 
 @keeps_precision
-def ece_equal_mass(probs: Any, y: Any, bins: int = BINS) -> Values:
+def ece_equal_mass(probs: ArrayLike, y: ArrayLike, bins: int = BINS) -> Values:
     """Expected calibration error over bins between quantiles of the confidence; equal confidences share a bin.
 
     A fraction b / bins of the examples lies at or below the b-th edge. Best is 0. The edges depend on all examples:
@@ -154,7 +158,7 @@ def ece_equal_mass(probs: Any, y: Any, bins: int = BINS) -> Values:
 
 
 @keeps_precision
-def classwise_ece(probs: Any, y: Any, bins: int = BINS) -> Values:
+def classwise_ece(probs: ArrayLike, y: ArrayLike, bins: int = BINS) -> Values:
     """Classwise calibration error: that of every class's probability, not only the highest; the mean over classes.
 
         1/C sum_c sum_b (n_bc / N) |frequency of c in bin - mean p[c] in bin|
@@ -174,7 +178,7 @@ def classwise_ece(probs: Any, y: Any, bins: int = BINS) -> Values:
 
 
 @keeps_precision
-def calibration_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
+def calibration_bins(probs: ArrayLike, y: ArrayLike, bins: int = BINS) -> CalibrationBins:
     """The sums behind :func:`ece_equal_width`, to add over batches with `add`, or to draw a reliability diagram.
 
     Args:
@@ -190,7 +194,7 @@ def calibration_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
 
 
 @keeps_precision
-def classwise_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
+def classwise_bins(probs: ArrayLike, y: ArrayLike, bins: int = BINS) -> CalibrationBins:
     """The sums behind :func:`classwise_ece`, (C, bins): `right` counts the examples that are of the class.
 
     Args:
@@ -207,7 +211,7 @@ def classwise_bins(probs: Any, y: Any, bins: int = BINS) -> CalibrationBins:
 @partial(jax.jit, static_argnames="bins")
 def _equal_width(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
     confidence = probs.max(axis=-1)
-    return _sums(confidence, is_right(probs, y), bin_of(confidence, bins), bins)
+    return _sums(confidence, is_right(probs, y), bin_index(confidence, bins), bins)
 
 
 @partial(jax.jit, static_argnames="bins")
@@ -220,14 +224,14 @@ def _equal_mass(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
 
 @partial(jax.jit, static_argnames="bins")
 def _classwise(probs: jax.Array, y: jax.Array, bins: int) -> CalibrationBins:
-    of_class = lambda p, c: _sums(p, y == c, bin_of(p, bins), bins)  # noqa: E731
-    return jax.vmap(of_class)(probs.T, jnp.arange(probs.shape[1]))
+    class_sums = lambda p, c: _sums(p, y == c, bin_index(p, bins), bins)  # noqa: E731
+    return jax.vmap(class_sums)(probs.T, jnp.arange(probs.shape[1]))
 
 
-def bin_of(confidence: Any, bins: int) -> jax.Array:
+def bin_index(confidence: AnyArray, bins: int) -> AnyArray:
     """The bin of equal width that each confidence is in; an edge belongs to the bin below it.
 
-    >>> bin_of(jnp.array([0.1, 0.5, 0.51]), 2).tolist()
+    >>> bin_index(jnp.array([0.1, 0.5, 0.51]), 2).tolist()
     [0, 0, 1]
     """
     arrays = np if isinstance(confidence, np.ndarray) else jnp
@@ -235,7 +239,7 @@ def bin_of(confidence: Any, bins: int) -> jax.Array:
     return arrays.clip(arrays.ceil(confidence.astype(np.float32) * bins).astype(np.int32) - 1, 0, bins - 1)
 
 
-def _quotient(numerator: Any, count: Any) -> Values:
+def _quotient(numerator: Values, count: Values) -> Values:
     with np.errstate(invalid="ignore"):  # 0 / 0 in an empty bin
         return numerator / count
 

@@ -5,26 +5,26 @@ All take ``probs`` (N, C) and labels ``y`` (N,), or one label per token and more
 posterior is that of the mean over draws.
 """
 
-from typing import Any
-
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax.metrics.arrays import (
+    AnyArray,
     Values,
     as_numbers,
     as_probs,
     fraction_true,
     keeps_precision,
-    labels_of,
-    probs_of,
+    labels_by_example,
+    probs_by_example,
     score_classes,
 )
 from posteriax.metrics.score import Score
 
 
 @keeps_precision
-def accuracy(probs: Any, y: Any) -> Values:
+def accuracy(probs: ArrayLike, y: ArrayLike) -> Values:
     """The fraction of labels that got the highest probability; best is 1.
 
     Args:
@@ -41,13 +41,13 @@ ACCURACY = Score(
     name="accuracy",
     meaning="How often the most probable label is the right one.",
     better="higher",
-    per_example=lambda predictive, y: is_right(probs_of(predictive), labels_of(predictive, y)),
+    per_example=lambda predictive, y: is_right(probs_by_example(predictive), labels_by_example(predictive, y)),
     needs=("probs", "check"),
 )
 
 
 @keeps_precision
-def brier(probs: Any, y: Any) -> Values:
+def brier(probs: ArrayLike, y: ArrayLike) -> Values:
     """Mean squared distance of the probabilities from the one-hot label, summed over classes: from 0, the best, to 2.
 
         1/N sum_i sum_c (p_i[c] - 1[y_i = c])^2
@@ -67,18 +67,18 @@ BRIER = Score(
     meaning="Squared distance between the predicted probabilities and the truth (1 for the right label, else 0).",
     better="lower",
     per_example=lambda predictive, y: squared_distance(
-        probs_of(predictive).astype(np.float64), labels_of(predictive, y)
+        probs_by_example(predictive).astype(np.float64), labels_by_example(predictive, y)
     ),
     needs=("probs", "check"),
 )
 
 
-def is_right(probs: Any, y: Any) -> Any:
+def is_right(probs: AnyArray, y: AnyArray) -> AnyArray:
     """Whether each label, (N,), got the highest probability. NumPy or JAX arrays."""
     return probs.argmax(axis=-1) == y
 
 
-def squared_distance(probs: Any, y: Any) -> Any:
+def squared_distance(probs: AnyArray, y: AnyArray) -> AnyArray:
     """The Brier score of each example, (N,). NumPy or JAX arrays."""
     one_hot = y[:, None] == np.arange(probs.shape[-1])
     return ((probs - one_hot) ** 2).sum(axis=-1)

@@ -1,8 +1,7 @@
 """Robustness to corrupted inputs, relative to a baseline. (Hendrycks and Dietterich 2019)"""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax.metrics.arrays import Values, as_numbers, is_concrete, keeps_precision
 
@@ -27,7 +26,7 @@ ALEXNET_IMAGENET_C = {
 
 
 @keeps_precision
-def mean_corruption_error(errors: Any, baseline: Any) -> Values:
+def mean_corruption_error(errors: ArrayLike, baseline: ArrayLike) -> Values:
     """Mean corruption error (mCE): the error summed over severities, divided by the baseline's, averaged over kinds.
 
         mCE = 1/K sum_k  (sum_s E_ks) / (sum_s B_ks)

@@ -5,17 +5,16 @@ Every function takes the members' probabilities, (K, N, C), and gives one number
 others. The mean of these is the mean over all pairs, which papers report.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from posteriax.metrics.arrays import Values, as_probs, fraction_true, keeps_precision
 from posteriax.metrics.classification import accuracy
 
 
 @keeps_precision
-def disagreement(probs: Any) -> Values:
+def disagreement(probs: ArrayLike) -> Values:
     """The fraction of examples for which two members predict different classes, (K,): 0 if all predict the same.
 
     Args:
@@ -29,7 +28,7 @@ def disagreement(probs: Any) -> Values:
 
 
 @keeps_precision
-def disagreement_over_error(probs: Any, y: Any) -> Values:
+def disagreement_over_error(probs: ArrayLike, y: ArrayLike) -> Values:
     """Disagreement divided by the error rate of the mean prediction, (K,): bad members also differ, by being wrong.
 
     Infinite if the mean prediction makes no error but members disagree; NaN if they agree too.
@@ -47,7 +46,7 @@ def disagreement_over_error(probs: Any, y: Any) -> Values:
 
 
 @keeps_precision
-def pairwise_kl(probs: Any) -> Values:
+def pairwise_kl(probs: ArrayLike) -> Values:
     """KL(p_k || p_j) of a member k from the others j in nats, mean over examples and others, (K,); 0 if all are equal.
 
     Both directions of every pair are in the mean over members, so that it does not depend on the members' order.
@@ -63,13 +62,13 @@ def pairwise_kl(probs: Any) -> Values:
 
 @jax.jit
 def _disagreement(predicted: jax.Array) -> jax.Array:
-    differs = jax.lax.map(lambda one: fraction_true(one != predicted).sum(), predicted)
+    differs = jax.lax.map(lambda member: fraction_true(member != predicted).sum(), predicted)
     return differs / (len(predicted) - 1)
 
 
 @jax.jit
 def _pairwise_kl(probs: jax.Array) -> jax.Array:
-    from_all = lambda one: _relative_entropy(one, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
+    from_all = lambda member: _relative_entropy(member, probs).sum(axis=-1).mean(axis=-1).sum()  # noqa: E731
     # one member after another: all pairs at once would hold K copies of all predictions
     return jax.lax.map(from_all, probs) / (len(probs) - 1)
 
@@ -79,7 +78,7 @@ def _relative_entropy(p: jax.Array, q: jax.Array) -> jax.Array:
     return jnp.where(p > 0, p * (jnp.log(p) - jnp.log(q)), 0.0)
 
 
-def _members(probs: Any) -> jax.Array:
+def _members(probs: ArrayLike) -> jax.Array:
     probs = as_probs("probs", probs)
     if probs.ndim < 3 or len(probs) < 2:
         raise ValueError(f"probs must be (members, examples, classes) with at least two members, got {probs.shape}")

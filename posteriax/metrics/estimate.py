@@ -1,42 +1,40 @@
-"""Estimates as text, with as many digits as their error allows, and what the errors are over."""
+"""Estimate: a score's value with its standard error, and how it is written."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from posteriax.metrics.score import Estimate
+import numpy as np
 
 HUGE = 1e12  # from which a value is written with an exponent
 ROUNDING = 1e-12  # of a value: smaller errors are those of double precision
 
 
-def describe_errors(rows: Mapping[str, Mapping[str, Estimate]], seeds: Mapping[str, int]) -> str:
-    """Describe what the standard errors of a table are over.
+class Estimate(NamedTuple):
+    """A score's value, its standard error (NaN if there is none), and what the error is over.
 
-    >>> rows = {"MAP": {"nll": Estimate(0.5, 0.01, "seeds")}, "HMC": {"nll": Estimate(0.3, 0.02, "examples")}}
-    >>> describe_errors(rows, {"MAP": 3, "HMC": 1})
-    'standard error: over seeds for MAP (3), over test examples for HMC (one run)'
-    >>> describe_errors({"HMC": rows["HMC"]}, {"HMC": 1})
-    'standard error over test examples, one run each'
+    Args:
+        value: the score.
+        error: the standard error.
+        over: "examples" of the test set, for a single run; "seeds", for the mean of several; or "kinds" of corruption.
+
+    >>> Estimate(0.9, 0.01, "seeds").error
+    0.01
     """
-    groups: dict[str, list[str]] = {}
-    for name, row in rows.items():
-        for over in dict.fromkeys(estimate.over for estimate in row.values() if math.isfinite(estimate.error)):
-            groups.setdefault(over, []).append(name)
-    counts = {seeds.get(name, 1) for name in groups.get("seeds", [])}
-    if set(groups) == {"examples"}:
-        return "standard error over test examples, one run each"
-    if set(groups) == {"seeds"} and len(counts) == 1:
-        return f"standard error over {counts.pop()} seeds each"
-    if not groups or "" in groups:
-        return "standard error"
-    runs = [f"{name} ({seeds.get(name, 1)})" for name in groups["seeds"]]
-    one = groups.get("examples", [])
-    text, each = f"standard error: over seeds for {', '.join(runs)}", " each" if len(one) > 1 else ""
-    return f"{text}, over test examples for {', '.join(one)} (one run{each})" if one else text
+
+    value: float
+    error: float = math.nan
+    over: Literal["", "examples", "seeds", "kinds"] = ""
+
+    @classmethod
+    def from_mean(cls, values: Sequence[float], over: Literal["seeds", "kinds"]) -> "Estimate":
+        """The mean of independent values; its error is NaN for a single one."""
+        error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+        return cls(float(np.mean(values)), float(error), over)
 
 
 def format_estimate(estimate: Estimate | None) -> str:
-    """As many digits as the error allows; three if there is no error.
+    """An estimate as text: as many digits as the error allows, or three if there is no error.
 
     >>> [format_estimate(e) for e in (Estimate(0.13241, 0.0042), Estimate(0.9, 0.0), Estimate(0.0123))]
     ['0.132 ± 0.004', '0.900 ± 0', '0.012']

@@ -1,27 +1,28 @@
 """Fidelity: how close a posterior's predictions are to a reference posterior's, usually HMC's. Labels play no part."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax.diagnostics.chains import rhat as split_rhat
 from posteriax.metrics.arrays import (
+    AnyArray,
     Values,
     as_numbers,
     as_probs,
     fraction_true,
     keeps_precision,
     mean_per_example,
-    probs_of,
+    probs_by_example,
 )
 from posteriax.metrics.score import Score
 
 
 @keeps_precision
-def agreement(probs: Any, reference: Any) -> Values:
+def agreement(probs: ArrayLike, reference: ArrayLike) -> Values:
     """The fraction of examples for which both predict the same class; best is 1.
 
     Args:
@@ -35,7 +36,7 @@ def agreement(probs: Any, reference: Any) -> Values:
     return fraction_true(same_class(probs, reference).reshape(-1))
 
 
-def same_class(probs: Any, reference: Any) -> Any:
+def same_class(probs: AnyArray, reference: AnyArray) -> AnyArray:
     """Whether both predict the same class. NumPy or JAX arrays."""
     return probs.argmax(axis=-1) == reference.argmax(axis=-1)
 
@@ -44,14 +45,14 @@ AGREEMENT = Score(
     name="agreement",
     meaning="How often the most probable label is the same as the reference's.",
     better="higher",
-    per_example=lambda predictive, reference: same_class(probs_of(predictive), probs_of(reference)),
+    per_example=lambda predictive, reference: same_class(probs_by_example(predictive), probs_by_example(reference)),
     needs=("probs",),
     against_reference=True,
 )
 
 
 @keeps_precision
-def total_variation(probs: Any, reference: Any) -> Values:
+def total_variation(probs: ArrayLike, reference: ArrayLike) -> Values:
     """Mean total variation distance, 1/2 sum_c |p_c - q_c|: 0 for the same predictions, 1 for disjoint ones.
 
     Args:
@@ -65,7 +66,7 @@ def total_variation(probs: Any, reference: Any) -> Values:
     return total_variation_by_example(probs, reference).mean()
 
 
-def total_variation_by_example(probs: Any, reference: Any) -> Any:
+def total_variation_by_example(probs: AnyArray, reference: AnyArray) -> AnyArray:
     """The total variation distance of each example. NumPy or JAX arrays."""
     return 0.5 * abs(probs - reference).sum(axis=-1)
 
@@ -76,7 +77,7 @@ TOTAL_VARIATION = Score(
     "move to other labels.",
     better="lower",
     per_example=lambda predictive, reference: total_variation_by_example(
-        probs_of(predictive).astype(np.float64), probs_of(reference).astype(np.float64)
+        probs_by_example(predictive).astype(np.float64), probs_by_example(reference).astype(np.float64)
     ),
     needs=("probs",),
     against_reference=True,
@@ -86,7 +87,7 @@ TOTAL_VARIATION = Score(
 
 
 @keeps_precision
-def wasserstein(draws: Any, reference: Any) -> Values:
+def wasserstein(draws: ArrayLike, reference: ArrayLike) -> Values:
     """Mean 1-Wasserstein distance of predicted real numbers, in their units, point by point; best is 0.
 
         W1 = int_0^1 |F^-1(u) - G^-1(u)| du
@@ -118,7 +119,9 @@ WASSERSTEIN = Score(
 )
 
 
-def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
+def rhat_to_reference(
+    draws: ArrayLike, reference: ArrayLike, rhat: Callable[[np.ndarray], np.ndarray] = split_rhat
+) -> np.ndarray:
     """R-hat of two posteriors' outputs, as if their draws were two chains: 1 if both have the same distribution.
 
     With many draws it rises above 1.01 wherever location or scale differ noticeably. A NumPy function: no gradients, no
@@ -141,7 +144,7 @@ def rhat_to_reference(draws: Any, reference: Any, rhat: Callable[[Any], np.ndarr
     draws, reference = np.asarray(draws), np.asarray(reference)
     _check_draws(draws, reference)
     count = min(len(draws), len(reference))
-    return (rhat or split_rhat)(np.stack([_thinned(array, count) for array in (draws, reference)]))
+    return rhat(np.stack([_thinned(array, count) for array in (draws, reference)]))
 
 
 def _thinned(array: np.ndarray, count: int) -> np.ndarray:
@@ -162,7 +165,7 @@ def _coupling(s: int, t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return starts // t, starts // s, (ends - starts) / (s * t)
 
 
-def _check_draws(draws: Any, reference: Any) -> None:
+def _check_draws(draws: Values, reference: Values) -> None:
     if draws.ndim == 0 or reference.ndim == 0 or draws.shape[1:] != reference.shape[1:]:
         raise ValueError(
             f"draws and reference must have a first axis of draws and then the same shape, got {draws.shape} and "

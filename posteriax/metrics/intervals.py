@@ -1,12 +1,13 @@
 """Predicted intervals: how often the target lies inside, and how wide they had to be for that."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
+from posteriax.likelihoods.predictive import Predictive
 from posteriax.metrics.arrays import (
+    AnyArray,
     Values,
     as_numbers,
     check_same_shape,
@@ -20,7 +21,7 @@ from posteriax.metrics.score import Score
 
 
 @keeps_precision
-def interval(draws: Any, level: float = 0.9) -> tuple[Values, Values]:
+def interval(draws: ArrayLike, level: float = 0.9) -> tuple[Values, Values]:
     """The central interval that holds a fraction `level` of the draws: lower and upper ends, (N, ...) each.
 
     The draws must be of the target, including its noise. For a predictive of real numbers use
@@ -44,7 +45,7 @@ def interval(draws: Any, level: float = 0.9) -> tuple[Values, Values]:
 
 
 @keeps_precision
-def interval_coverage(lower: Any, upper: Any, y: Any) -> Values:
+def interval_coverage(lower: ArrayLike, upper: ArrayLike, y: ArrayLike) -> Values:
     """The fraction of targets inside their intervals, ends included; best is the level the intervals were made for.
 
     Args:
@@ -59,12 +60,12 @@ def interval_coverage(lower: Any, upper: Any, y: Any) -> Values:
     return fraction_true(is_inside(lower, upper, y).reshape(-1))
 
 
-def is_inside(lower: Any, upper: Any, y: Any) -> Any:
+def is_inside(lower: AnyArray, upper: AnyArray, y: AnyArray) -> AnyArray:
     """Whether each target is inside its interval, ends included. NumPy or JAX arrays."""
     return (lower <= y) & (y <= upper)
 
 
-def _inside_central_90(predictive: Any, y: Any) -> np.ndarray:
+def _inside_central_90(predictive: Predictive, y: ArrayLike) -> np.ndarray:
     lower, upper = predictive.quantile(np.array([0.05, 0.95]))
     return mean_per_example(is_inside(lower, upper, targets_like(lower, y)))
 
@@ -79,7 +80,7 @@ COVERAGE_90 = Score(
 
 
 @keeps_precision
-def interval_width(lower: Any, upper: Any) -> Values:
+def interval_width(lower: ArrayLike, upper: ArrayLike) -> Values:
     """The mean width of intervals, in the units of y; with equal coverage, narrower is better.
 
     Args:
@@ -92,7 +93,7 @@ def interval_width(lower: Any, upper: Any) -> Values:
     return (upper - lower).mean()
 
 
-def _ends(lower: Any, upper: Any) -> tuple[jax.Array, jax.Array]:
+def _ends(lower: ArrayLike, upper: ArrayLike) -> tuple[jax.Array, jax.Array]:
     low, high = as_numbers("lower", lower, infinite=True), as_numbers("upper", upper, infinite=True)
     check_same_shape(lower=low, upper=high)
     if is_concrete(lower) and is_concrete(upper) and (np.asarray(lower) > np.asarray(upper)).any():

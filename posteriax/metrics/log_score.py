@@ -1,10 +1,9 @@
 """The log score: minus the log probability, or density, of what happened. In nats."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
+from numpy.typing import ArrayLike
 
 from posteriax.likelihoods.predictive import log_mean
 from posteriax.metrics.arrays import Values, as_gaussians, as_probs, keeps_precision, score_classes
@@ -22,7 +21,7 @@ NLL = Score(
 
 
 @keeps_precision
-def nll(probs: Any, y: Any) -> Values:
+def nll(probs: ArrayLike, y: ArrayLike) -> Values:
     """The mean negative log probability of the label, in nats; best is 0.
 
         -1/N sum_i log p_i[y_i]
@@ -41,7 +40,7 @@ def nll(probs: Any, y: Any) -> Values:
 
 
 @keeps_precision
-def normal_nll(mean: Any, scale: Any, y: Any) -> Values:
+def normal_nll(mean: ArrayLike, scale: ArrayLike, y: ArrayLike) -> Values:
     """Mean negative log density of y under a Gaussian, or a mixture of one Gaussian per draw, in nats per example.
 
         -1/N sum_i log 1/S sum_s prod_d N(y_id; mu_sid, sigma_sid^2)

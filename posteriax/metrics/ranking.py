@@ -7,17 +7,18 @@ All functions take ``score`` (N,) and ``y`` (N,), or (S, N) scores for one value
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from posteriax.metrics.arrays import Values, as_binary, as_numbers, keeps_precision
 from posteriax.metrics.score import Score
 
 
 @keeps_precision
-def auroc(score: Any, y: Any) -> Values:
+def auroc(score: ArrayLike, y: ArrayLike) -> Values:
     """Area under the ROC curve: the chance that a 1 scores above a 0, where equal scores count half.
 
         P(score_1 > score_0) + P(score_1 = score_0) / 2
@@ -35,7 +36,7 @@ def auroc(score: Any, y: Any) -> Values:
 
 
 @keeps_precision
-def average_precision(score: Any, y: Any) -> Values:
+def average_precision(score: ArrayLike, y: ArrayLike) -> Values:
     """Area under the precision-recall curve (AUC-PR) as average precision, a sum of steps as in scikit-learn.
 
         sum_n (R_n - R_(n-1)) P_n        over thresholds n: recall R_n, precision P_n
@@ -54,7 +55,7 @@ def average_precision(score: Any, y: Any) -> Values:
 
 
 @keeps_precision
-def fpr_at_tpr(score: Any, y: Any, tpr: float = 0.95) -> Values:
+def fpr_at_tpr(score: ArrayLike, y: ArrayLike, tpr: float = 0.95) -> Values:
     """False positive rate at the highest threshold with a true positive rate of at least `tpr` (FPR95).
 
     Best is 0. It is not symmetric: the literature on out-of-distribution detection labels in-distribution inputs 1,
@@ -108,11 +109,11 @@ class Thresholds(NamedTuple):
 
 def runs_of_equals(ordered: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The first and last index of the run of equal values around each entry of an ordered array."""
-    place = jnp.arange(ordered.size)
+    position = jnp.arange(ordered.size)
     changes = ordered[1:] != ordered[:-1]
     edge = jnp.ones(1, bool)
-    first = jax.lax.cummax(jnp.where(jnp.concatenate([edge, changes]), place, 0))
-    last = jax.lax.cummin(jnp.where(jnp.concatenate([changes, edge]), place, ordered.size - 1), reverse=True)
+    first = jax.lax.cummax(jnp.where(jnp.concatenate([edge, changes]), position, 0))
+    last = jax.lax.cummin(jnp.where(jnp.concatenate([changes, edge]), position, ordered.size - 1), reverse=True)
     return first, last
 
 
@@ -142,11 +143,11 @@ def _average_precision(score: jax.Array, y: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnames="tpr")
 def _fpr_at_tpr(score: jax.Array, y: jax.Array, tpr: float) -> jax.Array:
     at = _thresholds(score, y)
-    found = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, however the product is rounded
-    return at.zeros[found.argmax()] / at.zeros[-1]
+    reached = at.ones >= (tpr - 1e-6) * at.ones[-1]  # 19 of 20 are 95 %, however the product is rounded
+    return at.zeros[reached.argmax()] / at.zeros[-1]
 
 
-def _by_rows(metric: Callable[[jax.Array, jax.Array], jax.Array], score: Any, y: jax.Array) -> jax.Array:
+def _by_rows(metric: Callable[[jax.Array, jax.Array], jax.Array], score: ArrayLike, y: jax.Array) -> jax.Array:
     score = as_numbers("score", score, infinite=True)
     if y.ndim != 1 or score.ndim not in (1, 2) or score.shape[-1] != y.size:
         raise ValueError(f"y must have the shape (N,) and score (N,) or (S, N), got {y.shape} and {score.shape}")

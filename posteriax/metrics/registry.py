@@ -1,11 +1,11 @@
 """The registry: every score by name. To add one, define it beside its function and list it here."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from posteriax.likelihoods.predictive import Predictive
 from posteriax.metrics import calibration, classification, fidelity, intervals, log_score, ranking
 from posteriax.metrics.regression import CRPS, RMSE
-from posteriax.metrics.score import Score, names_of
+from posteriax.metrics.score import Score
 
 SCORES: Mapping[str, Score] = {
     score.name: score
@@ -48,7 +48,7 @@ def describe(column: str) -> Score:
     return SCORES.get(column) or Score(column)
 
 
-def choose(scores: Iterable[str | Score] | None, predictive: Any) -> list[Score]:
+def choose(scores: Iterable[str | Score] | None, predictive: Predictive | None) -> list[Score]:
     """The scores that were asked for, by name or as records; those that the predictive says apply, if None.
 
     >>> import posteriax as px
@@ -57,12 +57,14 @@ def choose(scores: Iterable[str | Score] | None, predictive: Any) -> list[Score]
     """
     if isinstance(scores, (str, Score)):
         raise TypeError(f"scores must be a list of names and px.metrics.Score records, got {scores!r}")
-    if scores is None and not names_of(predictive):
-        raise TypeError(
-            f"{type(predictive).__name__} does not say which scores apply to it: give its class an attribute "
-            f"`scores`, a tuple of names, or pass scores=[...]"
-        )
-    chosen = [_record(score) for score in (predictive.scores if scores is None else scores)]
+    if scores is None:
+        scores = getattr(predictive, "scores", ())
+        if not scores:
+            raise TypeError(
+                f"{type(predictive).__name__} does not say which scores apply to it: give its class an attribute "
+                f"`scores`, a tuple of names, or pass scores=[...]"
+            )
+    chosen = [_record(score) for score in scores]
     names = [score.name for score in chosen]
     for name in names:
         if names.count(name) > 1:

@@ -1,20 +1,22 @@
-"""Scores of predicted real numbers: of their means.
+"""Scores of predicted real numbers, in the units of y; best is 0.
 
-Continuous ranked probability score (CRPS): how far a predicted distribution is from what happened.
+The root mean squared error is that of the predicted means. The continuous ranked probability score (CRPS) is how far
+the predicted distribution is from what happened; for a point prediction it is the absolute error.
 
     CRPS(F, y) = int (F(x) - 1[x >= y])^2 dx = E|X - y| - E|X - X'| / 2        X, X' ~ F independent
 
-In the units of y; best is 0. For a point prediction it is the absolute error. (Gneiting and Raftery 2007)
+(Gneiting and Raftery 2007)
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
+from numpy.typing import ArrayLike
 
+from posteriax.likelihoods.predictive import Predictive
 from posteriax.metrics.arrays import (
+    AnyArray,
     Values,
     as_gaussians,
     as_numbers,
@@ -28,7 +30,7 @@ from posteriax.metrics.score import RootMean, Score
 
 
 @keeps_precision
-def rmse(mean: Any, y: Any) -> Values:
+def rmse(mean: ArrayLike, y: ArrayLike) -> Values:
     """Root of the mean squared error of the predicted means, in the units of y; best is 0.
 
     Args:
@@ -42,7 +44,7 @@ def rmse(mean: Any, y: Any) -> Values:
     return jnp.sqrt(((mean - y) ** 2).mean())
 
 
-def _squared_errors(predictive: Any, y: Any) -> np.ndarray:
+def _squared_errors(predictive: Predictive, y: ArrayLike) -> np.ndarray:
     mean = predictive.mean
     return mean_per_example((mean.astype(np.float64) - targets_like(mean, y)) ** 2)
 
@@ -58,7 +60,7 @@ RMSE = Score(
 
 
 @keeps_precision
-def crps(draws: Any, y: Any) -> Values:
+def crps(draws: ArrayLike, y: ArrayLike) -> Values:
     """Mean CRPS of the distributions that put equal weight on every draw, exactly, in S log S. Best is 0.
 
         2 / S sum_s (x_s - y) (1[x_s > y] - (s - 1/2) / S)        x_1 <= ... <= x_S
@@ -81,7 +83,7 @@ def crps(draws: Any, y: Any) -> Values:
 QUANTILE_LEVELS = (np.arange(32) + 0.5) / 32  # 32 evenly spaced quantiles stand for the distribution
 
 
-def _from_quantiles(predictive: Any, y: Any) -> np.ndarray:
+def _from_quantiles(predictive: Predictive, y: ArrayLike) -> np.ndarray:
     quantiles = predictive.quantile(QUANTILE_LEVELS).astype(np.float64)
     return mean_per_example(crps_of_ordered(quantiles, targets_like(quantiles[0], y)))
 
@@ -96,7 +98,7 @@ CRPS = Score(
 )
 
 
-def crps_of_ordered(draws: Any, y: Any) -> Any:
+def crps_of_ordered(draws: AnyArray, y: AnyArray) -> AnyArray:
     """The CRPS of each target, (N, ...), from draws in ascending order, (S, N, ...). NumPy or JAX arrays.
 
     It is also twice the mean pinball loss of the draws as quantiles at the levels (s - 1/2) / S.
@@ -108,7 +110,7 @@ def crps_of_ordered(draws: Any, y: Any) -> Any:
 
 
 @keeps_precision
-def crps_normal(mean: Any, scale: Any, y: Any) -> Values:
+def crps_normal(mean: ArrayLike, scale: ArrayLike, y: ArrayLike) -> Values:
     """Mean CRPS of Gaussians, or of mixtures of one Gaussian per draw, in closed form. Best is 0.
 
         1/S sum_s A(y - mu_s, sigma_s) - 1/(2 S^2) sum_st A(mu_s - mu_t, sqrt(sigma_s^2 + sigma_t^2))
@@ -137,7 +139,7 @@ def _crps_of_draws(draws: jax.Array, y: jax.Array) -> jax.Array:
 def _crps_of_mixture(mean: jax.Array, scale: jax.Array, y: jax.Array) -> jax.Array:
     count = len(mean)
 
-    def add_pairs(shift: Any, total: jax.Array) -> jax.Array:
+    def add_pairs(shift: jax.Array, total: jax.Array) -> jax.Array:
         others = jnp.roll(mean, shift, axis=0), jnp.roll(scale, shift, axis=0)
         pairs = _mean_absolute(mean - others[0], jnp.hypot(scale, others[1])).sum(axis=0)
         # every shift stands for its opposite too, except the one that is its own

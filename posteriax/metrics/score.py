@@ -1,22 +1,25 @@
-"""Reductions: how a score's values per example become one number, with a standard error.
+"""Score: one record with all there is to know about a score.
 
-`linearised` is the delta method: values per example whose mean is the score, to first order around the data. Standard
-errors and paired t-tests both use it. A sum of absolute gaps has no such expansion near zero, and says instead what was
-promised and what happened (:class:`Gaps`), from which :mod:`posteriax.evaluation.significance` simulates.
-
-Score: one record with all there is to know about a score.
-
-`px.evaluate`, `px.compare`, its significance test, its tables and the report read these records and know no score by
+`px.evaluate`, `px.compare`, its significance tests, its tables and the report read these records and know no score by
 name. Each record is defined beside the function that computes its values; :mod:`posteriax.metrics.registry` lists them.
+
+A score's reduction says how its values per example become one number, with a standard error. `linearised` is the delta
+method: values per example whose mean is the score, to first order around the data. Standard errors and paired t-tests
+both use it. A sum of absolute gaps has no such expansion near zero; it gives what was promised and what happened
+(:class:`Gaps`), from which the calibration test of :mod:`posteriax.evaluation.significance` simulates.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from posteriax.likelihoods.predictive import Predictive
+from posteriax.metrics.estimate import Estimate
 
 
 class Gaps(NamedTuple):
@@ -102,29 +105,6 @@ class RootMean(Reduction):
         return root + (values - root**2) / (2 * root) if root else values
 
 
-class Estimate(NamedTuple):
-    """A score's value, its standard error (NaN if there is none), and what the error is over.
-
-    Args:
-        value: the score.
-        error: the standard error.
-        over: "examples" of the test set, for a single run; "seeds", for the mean of several; or "kinds" of corruption.
-
-    >>> Estimate(0.9, 0.01, "seeds").error
-    0.01
-    """
-
-    value: float
-    error: float = math.nan
-    over: Literal["", "examples", "seeds", "kinds"] = ""
-
-    @classmethod
-    def of_mean(cls, values: Sequence[float], over: Literal["seeds", "kinds"]) -> "Estimate":
-        """The mean of independent values; its error is NaN for a single one."""
-        error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-        return cls(float(np.mean(values)), float(error), over)
-
-
 @dataclass(frozen=True)
 class Score:
     """What a score is, how it is computed, and how to read it. Pass your own to `px.evaluate` and `px.compare`.
@@ -160,7 +140,7 @@ class Score:
     name: str
     meaning: str = ""
     better: Literal["higher", "lower"] | float | None = None
-    per_example: Callable[[Any, Any], Any] | None = None
+    per_example: Callable[[Any, Any], ArrayLike] | None = None
     reduction: Reduction = Mean()
     needs: tuple[str, ...] = ()
     against_reference: bool = False
@@ -195,11 +175,11 @@ class Score:
         sides: dict[Any, str] = {"higher": "Higher is better.", "lower": "Lower is better.", None: ""}
         return f"{self.meaning} {sides.get(self.better, f'Closer to {self.better} is better.')}".strip()
 
-    def applies_to(self, *predictives: Any) -> bool:
+    def applies_to(self, *predictives: object) -> bool:
         """Whether predictions have what the score needs."""
         return all(hasattr(predictive, attribute) for predictive in predictives for attribute in self.needs)
 
-    def values(self, predictive: Any, other: Any) -> np.ndarray:
+    def values(self, predictive: Predictive, other: Predictive | ArrayLike) -> np.ndarray:
         """The values per example, against the targets or against a reference's predictive."""
         if self.per_example is None:
             raise ValueError(f"{self.name!r} cannot be computed from predictions alone: px.compare measures it")
@@ -208,7 +188,7 @@ class Score:
                 needs = " and ".join(f"`{attribute}`" for attribute in self.needs)
                 raise ValueError(
                     f"the score {self.name!r} needs predictions with {needs}, but got {type(given).__name__}, to which "
-                    f"apply: {', '.join(names_of(given)) or 'none'}"
+                    f"apply: {', '.join(applicable_scores(given)) or 'none'}"
                 )
         values = np.asarray(self.per_example(predictive, other), np.float64)
         if values.ndim != self.reduction.dimensions or not len(values):
@@ -238,6 +218,6 @@ class Score:
         return Gaps(np.zeros(len(happened), int), happened - promised, promised, probabilities)
 
 
-def names_of(predictive: Any) -> tuple[str, ...]:
+def applicable_scores(predictive: object) -> tuple[str, ...]:
     """The names of the scores that a predictive says apply to it."""
     return tuple(getattr(score, "name", score) for score in getattr(predictive, "scores", ()))

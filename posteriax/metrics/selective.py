@@ -5,10 +5,11 @@
 The order of equally confident examples is arbitrary; the risk is the mean over all their orders.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from posteriax.metrics.arrays import Values, as_numbers, check_same_shape, keeps_precision
 from posteriax.metrics.ranking import runs_of_equals
@@ -30,7 +31,7 @@ class RiskCoverage(NamedTuple):
 
 
 @keeps_precision
-def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
+def risk_coverage(confidence: ArrayLike, loss: ArrayLike) -> RiskCoverage:
     """The mean loss of the most confident examples, for every fraction kept.
 
     Args:
@@ -44,7 +45,7 @@ def risk_coverage(confidence: Any, loss: Any) -> RiskCoverage:
 
 
 @keeps_precision
-def aurc(confidence: Any, loss: Any) -> Values:
+def aurc(confidence: ArrayLike, loss: ArrayLike) -> Values:
     """Area under the risk-coverage curve: the mean risk over all fractions kept. Lower is better.
 
     An uninformative confidence has the mean loss; the best possible order puts the largest losses last.
@@ -63,15 +64,15 @@ def aurc(confidence: Any, loss: Any) -> Values:
 def _curve(confidence: jax.Array, loss: jax.Array) -> RiskCoverage:
     order = jnp.argsort(-confidence)
     first, last = runs_of_equals(confidence[order])
-    place = jnp.arange(loss.size)
+    position = jnp.arange(loss.size)
     sums = jnp.concatenate([jnp.zeros(1, loss.dtype), jnp.cumsum(loss[order])])
-    before, whole = sums[first], sums[last + 1]
+    before, after = sums[first], sums[last + 1]
     # equally confident examples get their mean loss: the mean over their orders
-    kept = before + (whole - before) * ((place - first + 1) / (last - first + 1))
-    return RiskCoverage((place + 1) / loss.size, kept / (place + 1))
+    kept = before + (after - before) * ((position - first + 1) / (last - first + 1))
+    return RiskCoverage((position + 1) / loss.size, kept / (position + 1))
 
 
-def _checked(confidence: Any, loss: Any) -> tuple[jax.Array, jax.Array]:
+def _checked(confidence: ArrayLike, loss: ArrayLike) -> tuple[jax.Array, jax.Array]:
     confidence, loss = as_numbers("confidence", confidence, infinite=True), as_numbers("loss", loss)
     check_same_shape(confidence=confidence, loss=loss)
     return confidence.reshape(-1), loss.reshape(-1)

@@ -1,10 +1,11 @@
 """Where uncertainty comes from. Entropy and mutual information are methods of every predictive."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
-from posteriax.metrics.arrays import as_numbers, keeps_precision, scales_like
+from posteriax.metrics.arrays import Values, as_numbers, keeps_precision, scales_like
 
 
 class VarianceParts(NamedTuple):
@@ -14,16 +15,16 @@ class VarianceParts(NamedTuple):
         noise: what would remain if the weights were known.
         weights: the disagreement of the draws, which more data could remove.
 
-    >>> VarianceParts(noise=1.0, weights=0.5).noise
-    1.0
+    >>> VarianceParts(noise=jnp.ones(2), weights=jnp.zeros(2)).noise.tolist()
+    [1.0, 1.0]
     """
 
-    noise: Any
-    weights: Any
+    noise: Values
+    weights: Values
 
 
 @keeps_precision
-def variance_parts(mean: Any, scale: Any) -> VarianceParts:
+def variance_parts(mean: ArrayLike, scale: ArrayLike) -> VarianceParts:
     """The variance of y as noise and disagreement of the draws, by the law of total variance, (N, ...) each.
 
         Var[y] = mean_s sigma_s^2 + Var_s[mu_s]

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from posteriax._internal.plot_style import pyplot
-from posteriax.metrics.estimate import format_estimate
-from posteriax.metrics.score import Estimate
+from posteriax.metrics.estimate import Estimate, format_estimate
 from posteriax.studies.claims import CONFIDENCE, FAILS, HOLDS, UNDECIDED, Verdict
 from posteriax.studies.results import Results, read_results
 from posteriax.studies.running import verdicts

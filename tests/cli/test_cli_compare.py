@@ -140,7 +140,7 @@ def test_a_large_mean_costs_no_digits(tmp_path):
         assert table["far"][score] == pytest.approx(scale * standard["near"][score], rel=1e-5)
     assert table["far"]["nll"] == pytest.approx(standard["near"]["nll"] + np.log(target.scale), abs=1e-5)
     assert table["far"]["rmse"] < 0.4  # the noise is 0.3; float32 alone would make it 0.4 and more
-    view, own = table.views["test"]["far"], standard.views["test"]["near"]
+    view, own = table.charts["test"]["far"], standard.charts["test"]["near"]
     assert [example.index for example in view.surest_wrong] == [example.index for example in own.surest_wrong]
     written = columns_of(as_csv(_columns(posterior.predict(x_test), target)))
     truth = target.mean + target.scale * plain.predict(x_test).mean[:, 0].astype(np.float64)

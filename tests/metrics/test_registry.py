@@ -101,12 +101,10 @@ def test_the_error_of_the_root_mean_is_that_of_the_bootstrap():
     assert metrics.RootMean().standard_error(squares) == pytest.approx(np.std(resampled), rel=0.07)
 
 
-def test_bins_of_batches_add_up_under_their_old_name_too():
+def test_bins_of_batches_add_up():
     probs, y = jax.nn.softmax(RNG.normal(size=(30, 3))), RNG.integers(0, 3, 30)
     first, second = metrics.calibration_bins(probs[:10], y[:10]), metrics.calibration_bins(probs[10:], y[10:])
-    with pytest.warns(DeprecationWarning, match="now called add"):
-        together = first.plus(second)
-    assert float(together.error()) == pytest.approx(float(metrics.ece_equal_width(probs, y)), abs=1e-6)
+    assert float(first.add(second).error()) == pytest.approx(float(metrics.ece_equal_width(probs, y)), abs=1e-6)
 
 
 def test_targets_of_the_wrong_shape_are_refused():

@@ -1,1 +1,1 @@
-"""Figures of posteriors and predictions. Needs matplotlib: the extra `plots`."""
+"""The report of a comparison: one self-contained page, and Matplotlib figures."""

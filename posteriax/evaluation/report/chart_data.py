@@ -3,13 +3,14 @@
 A line is the index of a posterior and its points; a group is a name (a test set, a kind of corruption) and its lines.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from posteriax.evaluation.chart_summaries import ChartSummary
 from posteriax.evaluation.comparison import Comparison
-from posteriax.metrics.score import Estimate
+from posteriax.metrics.estimate import Estimate
 
 HISTOGRAM_BINS = 24
 EXPLODED = 6  # times the median of all posteriors: does not set the limit of an axis
@@ -64,32 +65,33 @@ def coverage(comparison: Comparison) -> list[Group]:
 
 
 def errors_by_uncertainty(comparison: Comparison) -> list[Group]:
-    """By test set: points (expected error, observed error, number of examples) by tenth of the uncertainty.
+    """By test set: points (expected error, observed error, number of examples) by decile of the uncertainty.
 
     >>> from posteriax.evaluation.uncertainty_deciles import Deciles
-    >>> tenths = Tenths(np.array([1.0]), np.array([1.2]), count=np.array([50]))
-    >>> errors_by_uncertainty(Comparison({"test": {"MAP": {}}}, charts={"test": {"MAP": ChartSummary(tenths=tenths)}}))
+    >>> deciles = Deciles(np.array([1.0]), np.array([1.2]), count=np.array([50]))
+    >>> charts = {"test": {"MAP": ChartSummary(deciles=deciles)}}
+    >>> errors_by_uncertainty(Comparison({"test": {"MAP": {}}}, charts=charts))
     [Group(name='test', lines=[Line(method=0, points=[(1.0, 1.2, 50)])])]
     """
-    return _by_set(comparison, lambda chart: [chart.tenths.expected, chart.tenths.observed, chart.tenths.count])
+    return _by_set(comparison, lambda chart: [chart.deciles.expected, chart.deciles.observed, chart.deciles.count])
 
 
 def coverage_by_uncertainty(comparison: Comparison) -> list[Group]:
-    """By test set: points (share of more certain examples, coverage of the 90 % interval, examples), by tenth.
+    """By test set: points (share of more certain examples, coverage of the 90 % interval, examples), by decile.
 
     A posterior that is equally certain of all examples has a single point.
 
     >>> from posteriax.evaluation.uncertainty_deciles import Deciles
-    >>> tenths = Tenths(np.ones(2), np.ones(2), np.array([0.9, 0.7]), np.array([50, 50]))
-    >>> charts = {"test": {"MAP": ChartSummary(tenths=tenths)}}
+    >>> deciles = Deciles(np.ones(2), np.ones(2), np.array([0.9, 0.7]), np.array([50, 50]))
+    >>> charts = {"test": {"MAP": ChartSummary(deciles=deciles)}}
     >>> coverage_by_uncertainty(Comparison({"test": {"MAP": {}}}, charts=charts))[0].lines[0].points
     [(0.25, 0.9, 50), (0.75, 0.7, 50)]
     """
 
     def columns(chart: ChartSummary) -> list[np.ndarray]:
-        count = chart.tenths.count
+        count = chart.deciles.count
         middles = (np.cumsum(count) - count / 2) / max(1, count.sum())
-        return [middles, chart.tenths.covered, count] if len(chart.tenths.covered) else [np.zeros(0)]
+        return [middles, chart.deciles.covered, count] if len(chart.deciles.covered) else [np.zeros(0)]
 
     return _by_set(comparison, columns)
 
@@ -99,7 +101,7 @@ def severity(comparison: Comparison, column: str) -> list[Group]:
 
     Severity 0 is the clean test set.
 
-    >>> from posteriax.data.corrupted_sets import Corruption
+    >>> from posteriax.data.corruptions.corrupt import Corruption
     >>> sets = {"clean": {"MAP": {"nll": Estimate(0.1, 0.01)}}, "fog 3": {"MAP": {"nll": Estimate(0.3, 0.02)}}}
     >>> severity(Comparison(sets, corruptions={"fog 3": Corruption("fog", 3)}), "nll")
     [Group(name='fog', lines=[Line(method=0, points=[(0.0, 0.1, 0.01), (3.0, 0.3, 0.02)])])]
@@ -158,8 +160,8 @@ def distances(comparison: Comparison) -> tuple[str, list[Line]] | None:
             continue
         lines = [
             Line(i, [(row[column].value, row[column].error)])
-            for i, (own, row) in enumerate(comparison.rows.items())
-            if own != comparison.reference and column in row
+            for i, (name, row) in enumerate(comparison.rows.items())
+            if name != comparison.reference and column in row
         ]
         if comparison.reference is not None and lines:
             return column, lines
@@ -174,9 +176,9 @@ def attacks(comparison: Comparison) -> list[Group]:
     [Group(name='success', lines=[Line(method=0, points=[(0.0, 0.0), (1.0, 0.4)])])]
     """
     groups: dict[str, list[Line]] = {}
-    for i, own in enumerate(comparison.rows):
+    for i, name in enumerate(comparison.rows):
         for charts in comparison.charts.values():
-            for quantity, values in charts[own].attack.items() if own in charts else ():
+            for quantity, values in charts[name].attack.items() if name in charts else ():
                 kept = np.unique(np.linspace(0, len(values) - 1, ATTACK_POINTS).astype(int)) if len(values) else ()
                 groups.setdefault(quantity, []).append(Line(i, [(float(k), float(values[k])) for k in kept]))
     return [Group(quantity, lines) for quantity, lines in groups.items()]
@@ -197,15 +199,15 @@ def without_explosions(tops: list[float]) -> float:
     >>> without_explosions([1.0, 2.0, 3.0]), without_explosions([1.0, 2.0, 4e21])
     (3.0, 2.0)
     """
-    usual = float(np.median(tops))
-    return max(top for top in tops if top <= EXPLODED * usual) if usual > 0 else max(tops)
+    median = float(np.median(tops))
+    return max(top for top in tops if top <= EXPLODED * median) if median > 0 else max(tops)
 
 
-def _by_set(comparison: Comparison, columns: Any) -> list[Group]:
+def _by_set(comparison: Comparison, columns: Callable[[ChartSummary], list[np.ndarray]]) -> list[Group]:
     groups = []
     for name in dict.fromkeys([comparison.main, *comparison.charts]):
         charts = comparison.charts.get(name, {})
-        arrays = {i: columns(charts[own]) for i, own in enumerate(comparison.rows) if own in charts}
+        arrays = {i: columns(charts[row]) for i, row in enumerate(comparison.rows) if row in charts}
         lines = [Line(i, list(zip(*map(np.ndarray.tolist, a), strict=True))) for i, a in arrays.items() if len(a[0])]
         if lines:
             groups.append(Group(name, lines))
@@ -216,10 +218,10 @@ def _curve(method: int, estimates: dict[int, Estimate]) -> Line:
     return Line(method, [(float(severity), value, error) for severity, (value, error, _) in estimates.items()])
 
 
-def _histogram_lines(comparison: Comparison, name: str, edges: np.ndarray) -> list[Line]:
+def _histogram_lines(comparison: Comparison, set_name: str, edges: np.ndarray) -> list[Line]:
     lines = []
-    for i, own in enumerate(comparison.rows):
-        chart: ChartSummary | None = comparison.charts.get(name, {}).get(own)
+    for i, row in enumerate(comparison.rows):
+        chart = comparison.charts.get(set_name, {}).get(row)
         values = _finite(chart.entropies) if chart is not None else np.zeros(0)
         if len(values):
             counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from posteriax.evaluation.partial_dependence import PartialDependence
 
@@ -22,7 +21,7 @@ class TableRows:
     """
 
     columns: Sequence[str]
-    cells: Sequence[Sequence[Any]]
+    cells: Sequence[Sequence[object]]
     lines: Sequence[int] | None = None
     file: str = ""
 

@@ -1,27 +1,37 @@
-"""Figures: uncertainty over the plane, reliability diagrams, traces. Each returns a Matplotlib figure.
+"""Matplotlib figures: uncertainty over the plane, reliability, traces, and the charts of a comparison for papers.
 
-Plots for papers: the charts of the report as Matplotlib figures. Needs matplotlib: the extra `plots`.
+Needs matplotlib: the extra `plots`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.plot_style import colours, subplots
 from posteriax.evaluation.chart_summaries import chart_summary
 from posteriax.evaluation.comparison import Comparison
 from posteriax.evaluation.report import chart_data
+from posteriax.likelihoods.predictive import Predictive
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 CLASS_COLOURS = ("#0072B2", "#D55E00")
-FEW = 10
+FEWEST_IN_BIN = 10  # examples for a bin to count
+MARKERS = "os^DvPX*ph"
 
 
 def uncertainty_plane(
-    posteriors: Mapping[str, Posterior], data: Any, *, margin: float = 1.0, resolution: int = 90
-) -> Any:
+    posteriors: Mapping[str, Posterior],
+    data: tuple[np.ndarray, np.ndarray],
+    *,
+    margin: float = 1.0,
+    resolution: int = 90,
+) -> "Figure":
     """For each posterior of a classifier with two inputs: predictive entropy over the plane, and the data.
 
     On the white line both classes are equally probable.
@@ -47,7 +57,7 @@ def uncertainty_plane(
     return figure
 
 
-def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 15) -> Any:
+def reliability_diagram(predictives: Mapping[str, Predictive], y: ArrayLike, *, bins: int = 15) -> "Figure":
     """For each prediction: the fraction right against the confidence, in the bins of `ece_equal_width`.
 
     A point's size shows how many examples its bin has; it is hollow below ten. Below the diagonal is over-confident.
@@ -57,14 +67,14 @@ def reliability_diagram(predictives: Mapping[str, Any], y: Any, *, bins: int = 1
     return reliability_panels(points, colours(predictives))
 
 
-def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, str]) -> Any:
+def reliability_panels(points: Mapping[str, np.ndarray], palette: Mapping[str, str]) -> "Figure":
     """A reliability diagram for each name, from points (confidence, fraction right, number of examples)."""
     figure, (axes,) = subplots(1, len(points), 2.9, 3.7, sharex=True, sharey=True)
     for axis, (name, bins) in zip(axes, points.items(), strict=True):
         means, rights, sizes = bins.T
         share = sizes / sizes.sum()
         axis.plot([0, 1], [0, 1], color="0.6", linewidth=1, zorder=1)
-        firm = sizes >= FEW  # a handful of examples says little: shown, but not joined
+        firm = sizes >= FEWEST_IN_BIN  # a handful of examples says little: shown, but not joined
         axis.plot(means[firm], rights[firm], color=palette[name], linewidth=1.2, zorder=2)
         face = np.where(firm, palette[name], "white")
         axis.scatter(means, rights, s=12 + 200 * share, facecolor=face, edgecolor=palette[name], zorder=3)
@@ -85,7 +95,7 @@ TRACES = {  # the quantities of a run to show, and their labels
 }
 
 
-def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
+def traces(runs: Mapping[str, Trace], *, window: int = 20) -> "Figure":
     """For each run: its objective at every step, and for a sampler its acceptance, as running means."""
     panels = [(name, key) for name, trace in runs.items() for key in TRACES if key in trace]
     figure, (axes,) = subplots(1, len(panels), 3.0, 3.0)
@@ -105,17 +115,14 @@ def traces(runs: Mapping[str, Trace], *, window: int = 20) -> Any:
     return figure
 
 
-MARKERS = "os^DvPX*ph"
-
-
-def plot(comparison: Comparison, kind: str) -> Any:
+def plot(comparison: Comparison, kind: str) -> "Figure":
     """A Matplotlib figure.
 
     Args:
         comparison: what `px.compare` returned.
         kind: "reliability" (classes), "coverage" (numbers), "severity" (corrupted test sets), "entropy" (on the main
             test set and on out-of-distribution inputs), "distance" (to the reference), "error" (made against expected,
-            by tenth of the uncertainty).
+            by decile of the uncertainty).
 
     >>> from posteriax.metrics import Estimate
     >>> rows = {"VI": {"total_variation": Estimate(0.1, 0.01)}, "HMC": {"total_variation": Estimate(0.0)}}
@@ -132,13 +139,13 @@ def plot(comparison: Comparison, kind: str) -> Any:
     return draw(comparison)
 
 
-def _reliability(comparison: Comparison) -> Any:
+def _reliability(comparison: Comparison) -> "Figure":
     group = chart_data.reliability(comparison)[0]
     names = list(comparison.rows)
     return reliability_panels({names[line.method]: np.array(line.points) for line in group.lines}, colours(names))
 
 
-def _coverage(comparison: Comparison) -> Any:
+def _coverage(comparison: Comparison) -> "Figure":
     group = chart_data.coverage(comparison)[0]
     figure, ((axis,),) = subplots(1, 1, 4.0, 3.8)
     axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
@@ -151,7 +158,7 @@ def _coverage(comparison: Comparison) -> Any:
     return figure
 
 
-def _error(comparison: Comparison) -> Any:
+def _error(comparison: Comparison) -> "Figure":
     group = chart_data.errors_by_uncertainty(comparison)[0]
     figure, ((axis,),) = subplots(1, 1, 4.0, 3.8)
     high = 1.05 * chart_data.without_explosions([max(max(p[:2]) for p in line.points) for line in group.lines])
@@ -167,7 +174,7 @@ def _error(comparison: Comparison) -> Any:
     return figure
 
 
-def _severity(comparison: Comparison) -> Any:
+def _severity(comparison: Comparison) -> "Figure":
     panels = [(c, chart_data.severity(comparison, c)) for c in comparison.columns]
     panels = [(column, groups) for column, groups in panels if groups][:2]
     figure, (axes,) = subplots(1, len(panels), 3.8, 3.4)
@@ -181,7 +188,7 @@ def _severity(comparison: Comparison) -> Any:
     return figure
 
 
-def _entropy(comparison: Comparison) -> Any:
+def _entropy(comparison: Comparison) -> "Figure":
     histograms = chart_data.uncertainties(comparison)
     assert histograms is not None
     names, palette = list(comparison.rows), colours(comparison.rows)
@@ -202,17 +209,17 @@ def _entropy(comparison: Comparison) -> Any:
     return figure
 
 
-def _distance(comparison: Comparison) -> Any:
-    found = chart_data.distances(comparison)
-    assert found is not None
-    column, lines = found
+def _distance(comparison: Comparison) -> "Figure":
+    measured = chart_data.distances(comparison)
+    assert measured is not None
+    column, lines = measured
     lines = sorted(lines, key=lambda line: -line.points[0][0])
     figure, ((axis,),) = subplots(1, 1, 4.6, 1.0 + 0.34 * len(lines))
     doubtful = comparison.is_doubtful(column)
-    for place, line in enumerate(lines):
+    for position, line in enumerate(lines):
         value, error = line.points[0]
         style = _style(comparison, line.method) | ({"color": "0.7"} if doubtful else {})
-        axis.errorbar(value, place, xerr=np.nan_to_num(error), capsize=3, **style)
+        axis.errorbar(value, position, xerr=np.nan_to_num(error), capsize=3, **style)
     axis.set_yticks(range(len(lines)), [list(comparison.rows)[line.method] for line in lines])
     axis.set_xlim(left=0)
     axis.set_ylim(-0.6, len(lines) - 0.4)
@@ -232,7 +239,7 @@ def _has_severity(comparison: Comparison) -> bool:
     return any(chart_data.severity(comparison, column) for column in comparison.columns)
 
 
-Plot = tuple[Callable[[Comparison], Any], Callable[[Comparison], Any], str]  # has data?; draw; what it needs
+Plot = tuple[Callable[[Comparison], Any], Callable[[Comparison], "Figure"], str]  # has data?; draw; what it needs
 PLOTS: dict[str, Plot] = {
     "reliability": (chart_data.reliability, _reliability, "a classifier's predictions"),
     "coverage": (chart_data.coverage, _coverage, "predictions of numbers"),

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
@@ -32,9 +31,8 @@ def example_cards(comparison: Comparison, context: ReportContext) -> tuple[str, 
     shown: list[Example | Disagreement] = [
         example for chart in charts.values() for example in (*chart.surest_wrong, *chart.surest)
     ]
-    pictures = (
-        _pictures([*comparison.disagreements, *shown]) if context.rows is None else {}
-    )  # or a table of 64 columns
+    # a table of 64 columns is not a picture
+    pictures = _pictures([*comparison.disagreements, *shown]) if context.rows is None else {}
     numbers = is_regression(comparison)
     titles = (
         ("Largest errors, relative to their uncertainty", "Most certain")
@@ -42,8 +40,8 @@ def example_cards(comparison: Comparison, context: ReportContext) -> tuple[str, 
         else ("Confident, but wrong", "Most confident, and right")
     )
     cards = []
-    for method, own in enumerate(comparison.rows):
-        chart = charts.get(own)
+    for method, name in enumerate(comparison.rows):
+        chart = charts.get(name)
         if chart is None or not (chart.surest_wrong or chart.surest):
             continue
         rows = ""
@@ -54,7 +52,7 @@ def example_cards(comparison: Comparison, context: ReportContext) -> tuple[str, 
             rows += f"<h4>{title}</h4>{_gallery(examples, words, pictures, context)}"
         swatch = f'<span class="swatch" data-method="{method}"></span>'
         cards.append(
-            f'<article class="card wide" data-method="{method}"><h3>{swatch}{escape(own)}</h3>{rows}</article>'
+            f'<article class="card wide" data-method="{method}"><h3>{swatch}{escape(name)}</h3>{rows}</article>'
         )
     return _disagreement_card(comparison, context, pictures, numbers), "".join(cards)
 
@@ -79,11 +77,11 @@ def _disagreement_card(
     ]
     body = ""
     for case, (first, features) in zip(cases, cells, strict=True):
-        said, _ = _words(comparison, case.true, min(case.certainty.values()), case.true, numbers)
-        row = f"{first}<td>{said.partition('</b>')[0].removeprefix('<b>')}</td>"
+        actual, _ = _words(comparison, case.true, min(case.certainty.values()), case.true, numbers)
+        row = f"{first}<td>{actual.partition('</b>')[0].removeprefix('<b>')}</td>"
         for name in methods:
-            said, true = _words(comparison, case.predicted[name], case.certainty[name], case.true, numbers)
-            row += f"<td{' class=wrong' if true and not numbers else ''}>{said}</td>"
+            predicted, true = _words(comparison, case.predicted[name], case.certainty[name], case.true, numbers)
+            row += f"<td{' class=wrong' if true and not numbers else ''}>{predicted}</td>"
         body += "<tr>" + row + features.replace("<td>", '<td class="feature">') + "</tr>"
     table = _table([*columns[:1], *heads], body, columns[1:])
     return (
@@ -123,8 +121,8 @@ def _gallery(
     if not all(example.index in pictures for example in examples):
         return _feature_table(examples, words, context)
     figures = ""
-    for example, (said, true) in zip(examples, words, strict=True):
-        name, caption = f"test example {example.index}", said + (f"<br>actually {true}" if true else "")
+    for example, (predicted, true) in zip(examples, words, strict=True):
+        name, caption = f"test example {example.index}", predicted + (f"<br>actually {true}" if true else "")
         image = f'<img src="{pictures[example.index]}" alt="{name}">'
         figures += f'<figure title="{name}">{image}<figcaption>{caption}</figcaption></figure>'
     return f'<div class="examples">{figures}</div>'
@@ -133,8 +131,8 @@ def _gallery(
 def _feature_table(examples: Sequence[Example], words: list[tuple[str, str]], context: ReportContext) -> str:
     columns, cells = _columns(examples, context, {})
     body = ""
-    for (said, true), (first, features) in zip(words, cells, strict=True):
-        body += f"<tr>{first}<td>{said}</td><td>{true or 'the same'}</td>{features}</tr>"
+    for (predicted, true), (first, features) in zip(words, cells, strict=True):
+        body += f"<tr>{first}<td>{predicted}</td><td>{true or 'the same'}</td>{features}</tr>"
     return _table([*columns[:1], "predicted", "actual", *columns[1:]], body) + _more_columns(examples[0].x, context, {})
 
 
@@ -147,7 +145,7 @@ def _table(titles: Sequence[str], body: str, features: Sequence[str] = ()) -> st
 
 
 def _columns(
-    examples: Sequence[Any], context: ReportContext, pictures: Mapping[int, str]
+    examples: Sequence[Example | Disagreement], context: ReportContext, pictures: Mapping[int, str]
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The headings (of the first cell, then of features), and by example its first cell and those of its features."""
     if pictures:
@@ -158,17 +156,17 @@ def _columns(
         values = [np.asarray(e.x).ravel()[:FEATURES] for e in examples]
         named = [f"x{i + 1}" for i in range(len(values[0]))]
         cells = [
-            (f"<td>{e.index}</td>", "".join(f"<td>{_value(v)}</td>" for v in own))
-            for e, own in zip(examples, values, strict=True)
+            (f"<td>{e.index}</td>", "".join(f"<td>{_value(v)}</td>" for v in features))
+            for e, features in zip(examples, values, strict=True)
         ]
         return ["test example", *named], cells
     order = _shown_columns(context)
-    found = []
+    cells = []
     for e in examples:
         first = e.index if rows.lines is None else rows.lines[e.index]
-        own = "".join(f"<td>{escape(_cell(rows.cells[e.index][k]))}</td>" for k in order)
-        found.append((f"<td>{first}</td>", own))
-    return ["test row" if rows.lines is None else "line", *(escape(str(rows.columns[k])) for k in order)], found
+        features = "".join(f"<td>{escape(_cell(rows.cells[e.index][k]))}</td>" for k in order)
+        cells.append((f"<td>{first}</td>", features))
+    return ["test row" if rows.lines is None else "line", *(escape(str(rows.columns[k])) for k in order)], cells
 
 
 def _shown_columns(context: ReportContext) -> list[int]:
@@ -199,7 +197,7 @@ def _percent(certainty: float) -> str:
     return f"{100 * certainty:.1f}&nbsp;%"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
 
 

@@ -1,8 +1,7 @@
-"""The tables of a report as HTML. All names are the user's, and all are escaped.
+"""The tables of a report as HTML: scores by test set, what columns mean, and classes one by one.
 
-Classes one by one, as HTML: who finds them, and what they are confused with.
-
-With classes of unequal size, accuracy hides whether the rare one is ever predicted.
+With classes of unequal size, accuracy hides whether the rare one is ever predicted: for each class the tables show
+which methods find it and what it is confused with. All names are the user's, and all are escaped.
 """
 
 import math
@@ -12,8 +11,18 @@ import numpy as np
 
 from posteriax.evaluation.chart_summaries import ChartSummary
 from posteriax.evaluation.comparison import COST_MEANINGS, Comparison
-from posteriax.metrics.estimate import format_estimate
-from posteriax.metrics.score import Estimate, Score
+from posteriax.metrics.estimate import Estimate, format_estimate
+from posteriax.metrics.score import Score
+
+MOST_IN_MATRIX = 12
+MOST_IN_TABLES = 20
+SHADES = (0.03, 0.1, 0.3, 0.6)  # shares of a class's rows from which a cell is darker
+COLUMNS = {
+    "AUROC ↑": "The chance that a row of the class is given a higher probability of it than a row of another class.",
+    "average precision ↑": "The area under the curve of precision against recall; the share of the class by guessing.",
+    "found (recall)": "How many of the rows of the class are predicted as it.",
+    "right (precision)": "How many of the rows predicted as the class are of it.",
+}
 
 
 def score_tables(comparison: Comparison) -> str:
@@ -63,12 +72,12 @@ def _header(title: str, meaning: str, first: str) -> str:
 
 
 def _body(comparison: Comparison, name: str) -> str:
-    return f"<tbody>{''.join(_row(comparison, name, own) for own in comparison.sets[name])}</tbody>"
+    return f"<tbody>{''.join(_row(comparison, name, row) for row in comparison.sets[name])}</tbody>"
 
 
 def _failed(comparison: Comparison, name: str) -> str:
     """A last row that names the methods that failed."""
-    failed = [escape(own) for own, run in comparison.runs.items() if run.status == "failed"]
+    failed = [escape(row) for row, run in comparison.runs.items() if run.status == "failed"]
     if not failed or name != comparison.main:
         return ""
     columns = 1 + len(comparison.columns_of(name)) + (len(COST_MEANINGS) if comparison.costs else 0)
@@ -76,62 +85,51 @@ def _failed(comparison: Comparison, name: str) -> str:
     return f'<tfoot><tr><td class="failed" colspan="{columns}">{words}</td></tr></tfoot>'
 
 
-def _row_notes(comparison: Comparison, own: str) -> str:
+def _row_notes(comparison: Comparison, row: str) -> str:
     """Whether a row is the reference, a baseline, or of a run that did not converge."""
-    check, run = comparison.reference_check, comparison.runs.get(own)
+    check, run = comparison.reference_check, comparison.runs.get(row)
     notes = []
-    if own == comparison.reference:
+    if row == comparison.reference:
         failed = check is not None and check.converged is False
         notes.append("best available reference, not converged" if failed else "reference")
     elif run is not None and run.status != "converged":
         notes.append(run.status)
-    if own in comparison.baselines:
+    if row in comparison.baselines:
         notes.append("baseline")
     return f' <small class="note">{", ".join(notes)}</small>' if notes else ""
 
 
-def _row(comparison: Comparison, name: str, own: str) -> str:
-    method = list(comparison.rows).index(own)
+def _row(comparison: Comparison, name: str, row: str) -> str:
+    method = list(comparison.rows).index(row)
     check = comparison.reference_check
-    note = _row_notes(comparison, own)
-    cells = [f'<th scope="row"><span class="swatch" data-method="{method}"></span>{escape(own)}{note}</th>']
+    note = _row_notes(comparison, row)
+    cells = [f'<th scope="row"><span class="swatch" data-method="{method}"></span>{escape(row)}{note}</th>']
     for column in comparison.columns_of(name):
-        estimate = comparison.sets[name][own].get(column, Estimate(math.nan))
+        estimate = comparison.sets[name][row].get(column, Estimate(math.nan))
         among = comparison.marked(name, column)
         doubt = check.distance_words if check is not None and comparison.is_doubtful(column) else ""
-        cells.append(_cell(estimate, comparison.score(column), among.index(own) if own in among else -1, doubt))
+        cells.append(_cell(estimate, comparison.score(column), among.index(row) if row in among else -1, doubt))
     if comparison.costs and name == comparison.main:
-        cost = comparison.costs.get(own)
+        cost = comparison.costs.get(row)
         pairs = list(zip(cost, cost.cells(), strict=True)) if cost else [(None, "")] * len(COST_MEANINGS)
         cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in pairs]
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cell(estimate: Estimate, score: Score, place: int, doubt: str) -> str:
+def _cell(estimate: Estimate, score: Score, rank: int, doubt: str) -> str:
     key = estimate.value if score.target is None else score.loss(estimate.value)  # with a target, by how far off it is
     text = escape(format_estimate(estimate)) if math.isfinite(estimate.value) else "none"
     if doubt:
         return f'<td class="doubtful"{_sort_value(key)} title="{escape(doubt)}">{text} ?</td>'
-    if place == 0:
+    if rank == 0:
         return f'<td class="best"{_sort_value(key)} title="the best"><strong>{text}</strong> ★</td>'
-    if place > 0:
+    if rank > 0:
         return f'<td class="tie"{_sort_value(key)} title="not significantly worse than the best">{text} ≈</td>'
     return f"<td{_sort_value(key)}>{text}</td>"
 
 
 def _sort_value(value: float | None) -> str:
     return f' data-value="{value:.9g}"' if value is not None and math.isfinite(value) else ""
-
-
-MOST_IN_MATRIX = 12
-MOST_IN_TABLES = 20
-SHADES = (0.03, 0.1, 0.3, 0.6)  # shares of a class's rows from which a cell is darker
-COLUMNS = {
-    "AUROC ↑": "The chance that a row of the class is given a higher probability of it than a row of another class.",
-    "average precision ↑": "The area under the curve of precision against recall; the share of the class by guessing.",
-    "found (recall)": "How many of the rows of the class are predicted as it.",
-    "right (precision)": "How many of the rows predicted as the class are of it.",
-}
 
 
 def class_tables(comparison: Comparison) -> str:
@@ -154,16 +152,16 @@ def class_tables(comparison: Comparison) -> str:
 def _class_table(comparison: Comparison, charts: dict[str, ChartSummary], c: int, count: int, total: int) -> str:
     rows = ""
     for name, chart in charts.items():
-        method, own = list(comparison.rows).index(name), chart.confusion
-        found, predicted = int(own[c, c]), int(own[:, c].sum())
+        method, matrix = list(comparison.rows).index(name), chart.confusion
+        hits, predicted = int(matrix[c, c]), int(matrix[:, c].sum())
         never = ' class="never"' if not predicted else ""
         ranks = "".join(f"<td>{_number(values, c)}</td>" for values in (chart.auroc, chart.average_precision))
-        right = f"{found:,} of {predicted:,}" if predicted else "never predicted"
+        right = f"{hits:,} of {predicted:,}" if predicted else "never predicted"
         rows += (
             f'<tr data-method="{method}"><th scope="row"><span class="swatch" data-method="{method}"></span>'
-            f"{escape(name)}</th>{ranks}<td{never}>{found:,} of {count:,}</td><td{never}>{right}</td></tr>"
+            f"{escape(name)}</th>{ranks}<td{never}>{hits:,} of {count:,}</td><td{never}>{right}</td></tr>"
         )
-    heads = "".join(f'<th scope="col" title="{escape(said)}">{title}</th>' for title, said in COLUMNS.items())
+    heads = "".join(f'<th scope="col" title="{escape(meaning)}">{title}</th>' for title, meaning in COLUMNS.items())
     label = escape(label_of(comparison, c))
     caption = f"{label}: {count:,} of {total:,} test rows"
     return (

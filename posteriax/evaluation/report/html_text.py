@@ -1,25 +1,25 @@
-"""Wording: a comparison in sentences, for readers who have never seen one.
+"""The text of a report as HTML: what to use and how sure that is, how the runs ended, what was done.
 
-The head of a report as HTML: what to use, how sure that is, and how the runs ended.
-
-What was done, as HTML: the methods, how their runs ended, the data, the command, the log.
+In sentences for readers who have never seen a comparison of posteriors.
 """
 
 import math
 import re
 from html import escape
 
-from posteriax.evaluation.comparison import Comparison
+from posteriax.evaluation.comparison import Comparison, describe_errors
 from posteriax.evaluation.recommend import Recommendation, listed
 from posteriax.evaluation.report.chart_data import distances
 from posteriax.evaluation.report.context import ReportContext
-from posteriax.metrics.estimate import describe_errors, format_estimate
-from posteriax.metrics.score import Estimate, Score
+from posteriax.metrics.estimate import Estimate, format_estimate
+from posteriax.metrics.score import Score
 
 ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
     "seeds": "how much the score would vary between seeds",
 }
+SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕"}
+CLASSES = {"converged": "done", "stopped at the budget": "stopped", "not converged": "stopped", "failed": "failed"}
 
 
 def explain_marks(comparison: Comparison) -> str:
@@ -67,11 +67,11 @@ def fidelity(comparison: Comparison) -> str:
     >>> fidelity(Comparison({"test": rows}, reference="reference"))[:80]
     "The methods are ranked by the distance of their predictions to the reference's. "
     """
-    found = distances(comparison)
+    measured = distances(comparison)
     names = list(comparison.rows)
-    if found is None:
+    if measured is None:
         return ""
-    column, lines = found
+    column, lines = measured
     ranked = [
         (names[line.method], Estimate(line.points[0][0], line.points[0][1]))
         for line in lines
@@ -101,53 +101,53 @@ def _amount(score: Score, estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f} %" if score.percent else format_estimate(estimate)
 
 
-SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕"}
-CLASSES = {"converged": "done", "stopped at the budget": "stopped", "not converged": "stopped", "failed": "failed"}
-
-
 def advice(comparison: Comparison, context: ReportContext) -> str:
     """A warning if the reference failed, the recommendation, and how the runs ended.
 
     >>> from posteriax.metrics import Estimate
     >>> print(advice(Comparison({"test": {"MAP": {"nll": Estimate(0.5, 0.01)}}}), ReportContext()))
-    <p class="lead">MAP was scored alone: its negative log likelihood (nll) is 0.50 ± 0.01.</p>
+    <p class="lead">MAP is the only row: its negative log likelihood (nll) is 0.50 ± 0.01.</p>
     """
-    box, found = _warning(comparison), comparison.recommendation
-    if found is None:
+    box, recommended = _warning(comparison), comparison.recommendation
+    if recommended is None:
         return box + run_end_marks(comparison)
-    lead, _, rest = found.headline.partition(": ")
-    first = f"<strong>{text(lead)}</strong>: {text(rest)}" if lead.startswith("Use ") else text(found.headline)
+    lead, _, rest = recommended.headline.partition(": ")
+    first = f"<strong>{text(lead)}</strong>: {text(rest)}" if lead.startswith("Use ") else text(recommended.headline)
     return (
         box
-        + f'<p class="lead">{" ".join([first, *map(text, found.reasons)])}</p>'
-        + _answers(comparison, found, context)
+        + f'<p class="lead">{" ".join([first, *map(text, recommended.reasons)])}</p>'
+        + _answers(comparison, recommended, context)
         + run_end_marks(comparison)
     )
 
 
 def _warning(comparison: Comparison) -> str:
     """That the reference has not converged, and folded away why and what it would take."""
-    said, check = warning(comparison), comparison.reference_check
-    if not said or check is None:
+    sentence, check = warning(comparison), comparison.reference_check
+    if not sentence or check is None:
         return ""
     run = comparison.runs.get(check.name)
     lines = "".join(f"<li>{text(line)}</li>" for line in run.details) if run is not None else ""
     more = f"<details><summary>Why, and what it would take</summary><ul>{lines}</ul></details>" if lines else ""
-    return f'<div class="warning" role="alert"><p>{text(said)}</p>{more}</div>'
+    return f'<div class="warning" role="alert"><p>{text(sentence)}</p>{more}</div>'
 
 
-def _answers(comparison: Comparison, found: Recommendation, context: ReportContext) -> str:
-    command = context.predict_with(found.posterior)
-    how = f" (with {text(found.posterior)})" if command and found.posterior not in (None, found.name) else ""
+def _answers(comparison: Comparison, recommended: Recommendation, context: ReportContext) -> str:
+    command = context.predict_with(recommended.posterior)
+    how = (
+        f" (with {text(recommended.posterior)})"
+        if command and recommended.posterior not in (None, recommended.name)
+        else ""
+    )
     answers = {
-        "Can its uncertainty be trusted?": text(" ".join(found.trust)),
-        "Is a network worth it?": text(found.network),
-        "Beware": text(" ".join(found.cautions)),
-        "What would change the answer?": text(" ".join(found.changes)) if len(comparison.rows) > 1 else "",
+        "Can its uncertainty be trusted?": text(" ".join(recommended.trust)),
+        "Is a network worth it?": text(recommended.network),
+        "Beware": text(" ".join(recommended.cautions)),
+        "What would change the answer?": text(" ".join(recommended.changes)) if len(comparison.rows) > 1 else "",
         "How close are the approximations?": text(fidelity(comparison)),
         f"To predict new rows{how}": f"<code>{escape(command)}</code>" if command else "",
     }
-    rows = "".join(f"<dt>{title}</dt><dd>{said}</dd>" for title, said in answers.items() if said)
+    rows = "".join(f"<dt>{title}</dt><dd>{answer}</dd>" for title, answer in answers.items() if answer)
     return f'<dl class="answers">{rows}</dl>' if rows else ""
 
 
@@ -186,7 +186,7 @@ def account(comparison: Comparison, context: ReportContext) -> str:
     >>> account(Comparison({"test": {}}), ReportContext(done={"Rows": "80 for training"}))
     '<dl><dt>Rows</dt><dd>80 for training</dd></dl>'
     """
-    facts = "".join(f"<dt>{escape(title)}</dt><dd>{text(said)}</dd>" for title, said in context.done.items())
+    facts = "".join(f"<dt>{escape(title)}</dt><dd>{text(fact)}</dd>" for title, fact in context.done.items())
     if context.command:
         facts += f"<dt>To make this report again</dt><dd><code>{escape(context.command)}</code></dd>"
     log = f"<details><summary>Log</summary><pre>{escape(context.log)}</pre></details>" if context.log else ""
@@ -197,19 +197,19 @@ def method_table(comparison: Comparison, context: ReportContext) -> str:
     """Every method, what it is, and how its run ended, with the numbers behind that folded away.
 
     >>> from posteriax.evaluation.run_end import RunEnd
-    >>> found = method_table(Comparison({"test": {}}, runs={"swag": RunEnd("failed")}), ReportContext())
-    >>> '<td class="failed">✕ failed</td>' in found
+    >>> table = method_table(Comparison({"test": {}}, runs={"swag": RunEnd("failed")}), ReportContext())
+    >>> '<td class="failed">✕ failed</td>' in table
     True
     """
-    described = {**context.methods, **{name: said for name, said in comparison.baselines.items() if said}}
+    described = {**context.methods, **{name: fact for name, fact in comparison.baselines.items() if fact}}
     known = {**described, **comparison.runs}
     names = [name for name in dict.fromkeys([*comparison.rows, *comparison.runs]) if name in known]
     if not names:
         return ""
-    places = list(comparison.rows)
+    scored = list(comparison.rows)
     rows = ""
     for name in names:
-        swatch = f'<span class="swatch" data-method="{places.index(name)}"></span>' if name in places else ""
+        swatch = f'<span class="swatch" data-method="{scored.index(name)}"></span>' if name in scored else ""
         rows += f'<tr><th scope="row">{swatch}{escape(name)}</th>{_run_cells(comparison, name)}'
         rows += f"<td>{text(described.get(name, ''))}{_details(comparison, name)}</td></tr>"
     head = "".join(f'<th scope="col">{title}</th>' for title in ("method", "run", "seconds", "what it is"))

@@ -4,7 +4,7 @@ Tables, text and pictures are written here; charts are drawn in the browser by c
 of chart_data, which the page holds as JSON. No name that a user gives can become code: names are escaped, and the
 page's content-security policy allows only its own script and style, by their hashes, and loads nothing.
 
-The colours of posteriors on a page: the figures' palette, made readable on white and on black.
+The colours of posteriors are the figures' palette, made readable on white and on black:
 
     contrast of two colours = (L1 + 0.05) / (L2 + 0.05),   L: relative luminance, L1 >= L2     (WCAG 2.2)
 
@@ -31,9 +31,24 @@ from posteriax.evaluation.report.html_examples import example_cards
 from posteriax.evaluation.report.html_tables import class_tables, confusion_tables, glossary, score_tables
 from posteriax.evaluation.report.html_text import account, advice, explain_marks, warning
 
+JSON = dict[str, Any] | list[Any] | str | float | bool | None
+
 EFFECT_CURVES = ("values", "mean", "low", "high", "interval_low", "interval_high", "uncertainty", "observed")
 SCRIPTS = ("charts.js", "panels.js", "page.js", "sections.js", "controls.js")  # in this order
 DIGITS = 4  # significant digits in charts: finer than a pixel
+BACKGROUNDS = {"light": "#ffffff", "dark": "#1a1d21"}
+ON_PAGES = (  # those of _internal/plot_style.py, on light and on dark pages
+    ("#0072b2", "#0072b2"),
+    ("#c68900", "#e69f00"),
+    ("#009e73", "#009e73"),
+    ("#d55e00", "#d55e00"),
+    ("#cc79a7", "#cc79a7"),
+    ("#4b9dcb", "#56b4e9"),
+    ("#9e962c", "#f0e442"),
+    ("#000000", "#696969"),
+    ("#882255", "#9e4c75"),
+    ("#332288", "#695da8"),
+)
 
 
 def write_page(
@@ -84,7 +99,7 @@ def page(comparison: Comparison, title: str = "Which posterior to trust", contex
         "script": script,
     }
     # in one pass, so that what is filled in is not searched again
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("template.html"))
 
 
 def chart_numbers(comparison: Comparison, context: ReportContext | None = None) -> dict[str, Any]:
@@ -98,22 +113,22 @@ def chart_numbers(comparison: Comparison, context: ReportContext | None = None) 
     histograms, distance = chart_data.uncertainties(comparison), chart_data.distances(comparison)
     curves = {column: chart_data.severity(comparison, column) for column in comparison.columns}
     heading = lambda column: comparison.score(column).heading  # noqa: E731
-    context, found = context or ReportContext(), comparison.recommendation
+    context, recommended = context or ReportContext(), comparison.recommendation
     names = list(comparison.rows)
     return {
         "methods": names,
-        "recommended": names.index(found.name) if found is not None else 0,
+        "recommended": names.index(recommended.name) if recommended is not None else 0,
         "errors": chart_data.errors_by_uncertainty(comparison),
         "covered": chart_data.coverage_by_uncertainty(comparison),
         "numbers": numbers,
         "unit": context.unit,
-        "effects": effects(comparison, context, found),
+        "effects": effects(comparison, context, recommended),
         "sets": list(comparison.sets),
         "corrupted": [i for i, name in enumerate(comparison.sets) if name in comparison.corruptions],
         "reference": comparison.reference,
         "reliability": chart_data.reliability(comparison),
         "coverage": chart_data.coverage(comparison),
-        "severity": [{"name": heading(column), "groups": own} for column, own in curves.items() if own],
+        "severity": [{"name": heading(column), "groups": groups} for column, groups in curves.items() if groups],
         "uncertainty": histograms
         and {
             "label": "standard deviation" if numbers else "entropy (nats)",
@@ -134,7 +149,9 @@ def chart_numbers(comparison: Comparison, context: ReportContext | None = None) 
     }
 
 
-def effects(comparison: Comparison, context: ReportContext, found: Recommendation | None) -> dict[str, Any] | None:
+def effects(
+    comparison: Comparison, context: ReportContext, recommended: Recommendation | None
+) -> dict[str, Any] | None:
     """The effects of the columns for the recommended posterior; None if they were not computed."""
     if not context.effects:
         return None
@@ -142,7 +159,11 @@ def effects(comparison: Comparison, context: ReportContext, found: Recommendatio
     names = comparison.class_names or tuple(f"class {c}" for c in range(max(2, outputs)))
     target = context.target_heading or "prediction"
     numbers = chart_data.is_regression(comparison)
-    posterior = found.posterior if found is not None and found.posterior is not None else next(iter(comparison.rows))
+    posterior = (
+        recommended.posterior
+        if recommended is not None and recommended.posterior is not None
+        else next(iter(comparison.rows))
+    )
     return {
         "method": list(comparison.rows).index(posterior),
         "outputs": [target] if numbers else [f"probability of {names[-1]}"] if outputs == 1 else list(names[:outputs]),
@@ -158,7 +179,7 @@ def effects(comparison: Comparison, context: ReportContext, found: Recommendatio
     }
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """JSON that is safe inside a script element: no angle brackets or ampersands, and null for what is not finite.
 
     >>> as_json({"a": [1.23456, float("nan")], "b": "</script>"})
@@ -168,7 +189,7 @@ def as_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> JSON:
     if hasattr(value, "_asdict"):  # a named tuple
         value = value._asdict()
     if isinstance(value, Mapping):
@@ -187,21 +208,6 @@ def _asset(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-BACKGROUNDS = {"light": "#ffffff", "dark": "#1a1d21"}
-ON_PAGES = (  # those of _internal/plot_style.py, on light and on dark pages
-    ("#0072b2", "#0072b2"),
-    ("#c68900", "#e69f00"),
-    ("#009e73", "#009e73"),
-    ("#d55e00", "#d55e00"),
-    ("#cc79a7", "#cc79a7"),
-    ("#4b9dcb", "#56b4e9"),
-    ("#9e962c", "#f0e442"),
-    ("#000000", "#696969"),
-    ("#882255", "#9e4c75"),
-    ("#332288", "#695da8"),
-)
 
 
 def colour_rules(methods: int) -> str:

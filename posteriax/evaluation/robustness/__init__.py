@@ -1,1 +1,1 @@
-"""Predictions under attack, under shift, and with a guarantee."""
+"""What shifted, attacked or held-out data show about a posterior: attacks, drift, conformal sets, recalibration."""

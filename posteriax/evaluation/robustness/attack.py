@@ -1,4 +1,10 @@
-"""The gradient that an attack follows: of the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) with respect to x.
+"""Attacks: how small a change of the inputs makes a posterior's predictions wrong, and whether its uncertainty rises.
+
+FGSM takes one step along the sign of the gradient of the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) of S fixed
+draws (Goodfellow et al. 2015), PGD several, projected onto a box around the clean inputs (Madry et al. 2018):
+
+    x <- clip(x - step sign(d log p(y | x, D) / dx))        untargeted: away from the true label y
+    x <- clip(x + step sign(d log p(t | x, D) / dx))        targeted: towards the label t
 
 It is the gradient of the mean over draws, not of one draw's log probability (expectation over draws, Athalye et al.
 2018):
@@ -7,25 +13,19 @@ It is the gradient of the mean over draws, not of one draw's log probability (ex
 
 Log-odds have a gradient even where softmax is saturated, and the weights p_s (1 - p_s) are kept in the log domain: a
 network whose probabilities are 1 in float32 gets its true gradient, not a zero that would look like robustness.
-
-Attacks: how small a change of the inputs makes a posterior's predictions wrong, and whether its uncertainty rises.
-
-FGSM takes one step along the sign of the gradient of the predictive p(y | x, D) = 1/S sum_s p(y | x, w_s) of S fixed
-draws (Goodfellow et al. 2015), PGD several, projected onto a box around the clean inputs (Madry et al. 2018):
-
-    x <- clip(x - step sign(d log p(y | x, D) / dx))        untargeted: away from the true label y
-    x <- clip(x + step sign(d log p(t | x, D) / dx))        targeted: towards the label t
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import entr, logsumexp
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import as_key, check_count, check_positive
 from posteriax._internal.memory import ChunkPlan
@@ -33,62 +33,8 @@ from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.prediction import outputs_of, plan_program
 from posteriax.problem import Latents, Problem
 
-
-class Slope(NamedTuple):
-    """The predictive at x and its gradient, from any number of draws."""
-
-    log_probs: Any  # log sum_s p_s of every class, (N, C)
-    log_weight: Any  # the largest log[p_s (1 - p_s)] of the label, (N,)
-    of_x: Any  # d sum_s p_s / dx of the label, divided by the largest p_s (1 - p_s); like x
-
-
-def join(a: Slope, b: Slope) -> Slope:
-    """Combine two sets of draws."""
-    largest = jnp.maximum(a.log_weight, b.log_weight)
-    ours, theirs = jnp.exp(a.log_weight - largest), jnp.exp(b.log_weight - largest)
-    of_x = jax.tree.map(lambda u, v: _per_example(ours, u) + _per_example(theirs, v), a.of_x, b.of_x)
-    return Slope(jnp.logaddexp(a.log_probs, b.log_probs), largest, of_x)
-
-
-def slope_of_draws(problem: Problem, draws: Latents, inputs: tuple[Any, jax.Array], count: Any) -> Slope:
-    """The slope at inputs (x, label) over the first `count` draws, one after another to need the memory of one."""
-    x, label = inputs
-
-    def of(index: Any) -> Slope:
-        one: Latents = jax.tree.map(lambda leaf: leaf[index], draws)
-        _, pull_back, (log_probs, log_weight) = jax.vjp(partial(_log_odds, problem, one, label), x, has_aux=True)
-        (of_x,) = pull_back(jnp.ones_like(log_weight))
-        return Slope(log_probs, log_weight, jax.tree.map(_at_least_float32, of_x))
-
-    log_probs, log_weight, of_x = jax.eval_shape(of, 0)
-    none = Slope(_full(log_probs, -jnp.inf), _full(log_weight, -jnp.inf), jax.tree.map(lambda a: _full(a, 0.0), of_x))
-    return jax.lax.fori_loop(0, count, lambda i, slope: join(slope, of(i)), none)
-
-
-def _log_odds(problem: Problem, draw: Latents, label: jax.Array, x: Any) -> tuple[jax.Array, Any]:
-    log_probs = problem.likelihood.log_probs(draw.likelihood, outputs_of(problem, draw.network, x))
-    is_label = jnp.arange(log_probs.shape[-1]) == label[:, None]
-    own = logsumexp(log_probs, axis=-1, where=is_label)
-    others = logsumexp(log_probs, axis=-1, where=~is_label)
-    return own - others, (log_probs, own + others)
-
-
-@jax.jit
-def predicted(log_sums: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Labels and entropies, from log probabilities up to an additive constant."""
-    return log_sums.argmax(axis=-1), entr(jax.nn.softmax(log_sums)).sum(axis=-1)
-
-
-def _full(spec: Any, value: float) -> jax.Array:
-    return jnp.full(spec.shape, value, spec.dtype)
-
-
-def _per_example(factor: jax.Array, values: jax.Array) -> jax.Array:
-    return factor.reshape(-1, *[1] * (values.ndim - 1)) * values
-
-
-def _at_least_float32(values: jax.Array) -> jax.Array:
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+Target = Literal["next"] | int | Sequence[int] | np.ndarray | None
+DrawsInChunks = Callable[[], Iterable[tuple[Latents, np.int32]]]  # each with its number of valid draws
 
 
 @dataclass(frozen=True)
@@ -118,7 +64,7 @@ class PGD:
 
     step: float
     iterations: int = 10
-    target: Literal["next"] | int | tuple[int, ...] | Any = None
+    target: Target = None
     draws: int = 10
     bound: float | None = None
     low: float | None = 0.0
@@ -141,7 +87,7 @@ class PGD:
         name, steps = ("FGSM", "one step") if self.iterations == 1 else ("PGD", f"{self.iterations} steps")
         return f"{kind} {name} attack, {steps} of {self.step:g}{within}, at most {self.draws} draws"
 
-    def run(self, posterior: Posterior, x: Any, y: Any, key: Any = 0) -> "Attacked":
+    def run(self, posterior: Posterior, x: PyTree, y: ArrayLike, key: int | jax.Array = 0) -> "Attacked":
         """Attack all examples, each by itself, and record how the posterior predicts after every iteration.
 
         Args:
@@ -170,19 +116,19 @@ class PGD:
         return Attacked(self, attacked, labels, target, predicted, entropies)
 
     def _follow(
-        self, plan: ChunkPlan, chunks_of_draws: Callable[[], Iterable[Any]], clean: Any, aim: np.ndarray
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        self, plan: ChunkPlan, chunks_of_draws: DrawsInChunks, clean: PyTree, aim: np.ndarray
+    ) -> tuple[PyTree, np.ndarray, np.ndarray]:
         """The attacked examples, and the predicted labels and entropies at every iterate, (T + 1, rows) each."""
         x, predictions = clean, []
         for iteration in range(self.iterations + 1):
             slope = reduce(join, (plan.run(draws, (x, aim), count) for draws, count in chunks_of_draws()))
             predictions.append(jax.device_get(predicted(slope.log_probs)))
             if iteration < self.iterations:
-                x = _move(self, x, clean, slope.of_x)
+                x = _move(self, x, clean, slope.gradient)
         labels, entropies = (np.stack(values) for values in zip(*predictions, strict=True))
         return jax.device_get(x), labels, entropies
 
-    def _checked(self, posterior: Any, x: Any, y: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    def _checked(self, posterior: Posterior, x: PyTree, y: ArrayLike) -> tuple[PyTree, np.ndarray, np.ndarray | None]:
         """Inputs in the precision that JAX uses, labels and targets (None if untargeted)."""
         if not isinstance(posterior, Posterior):
             raise TypeError(f"posterior must be a posterior from px.fit or px.load, got {type(posterior).__name__}")
@@ -229,16 +175,15 @@ class PGD:
         return np.broadcast_to(target, labels.shape).astype(np.int32)
 
 
-def FGSM(step: float, *, target: Any = None, draws: int = 10, low: float | None = 0.0, high: float | None = 1.0) -> PGD:
+def FGSM(
+    step: float, *, target: Target = None, draws: int = 10, low: float | None = 0.0, high: float | None = 1.0
+) -> PGD:
     """The fast gradient sign method (Goodfellow et al. 2015): one step of :class:`px.PGD`, of length `step`.
 
     >>> print(FGSM(0.1))
     untargeted FGSM attack, one step of 0.1, at most 10 draws
     """
     return PGD(step, 1, target, draws, low=low, high=high)
-
-
-FastSign = PGD  # its name up to version 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +205,7 @@ class Attacked:
     """
 
     attack: PGD
-    x: Any
+    x: PyTree
     y: np.ndarray
     target: np.ndarray | None
     labels: np.ndarray
@@ -299,7 +244,7 @@ class Attacked:
 
 
 @partial(jax.jit, static_argnums=0)
-def _move(attack: PGD, x: Any, clean: Any, slope: Any) -> Any:
+def _move(attack: PGD, x: PyTree, clean: PyTree, slope: PyTree) -> PyTree:
     direction = -1.0 if attack.target is None else 1.0
 
     def moved(value: jax.Array, start: jax.Array, slope: jax.Array) -> jax.Array:
@@ -311,7 +256,7 @@ def _move(attack: PGD, x: Any, clean: Any, slope: Any) -> Any:
     return jax.tree.map(moved, x, clean, slope)
 
 
-def _chunks_of_draws(posterior: Posterior, plan: ChunkPlan, total: int, key: jax.Array) -> Callable[[], Iterable[Any]]:
+def _chunks_of_draws(posterior: Posterior, plan: ChunkPlan, total: int, key: jax.Array) -> DrawsInChunks:
     """All draws in chunks, with the number of valid draws in each: kept if one chunk holds all, else redrawn."""
 
     def chunk(first: int) -> tuple[Latents, np.int32]:
@@ -324,7 +269,7 @@ def _chunks_of_draws(posterior: Posterior, plan: ChunkPlan, total: int, key: jax
     return lambda: map(chunk, range(0, total, plan.draws))
 
 
-def _as_target(target: Any) -> Any:
+def _as_target(target: Target) -> Target:
     """None, "next", a label or a tuple of them."""
     if target is None or (isinstance(target, str) and target == "next"):
         return target
@@ -334,8 +279,69 @@ def _as_target(target: Any) -> Any:
     return tuple(labels.tolist()) if labels.ndim else int(labels)
 
 
-def _check_finite(x: Any, first: int) -> None:
+def _check_finite(x: PyTree, first: int) -> None:
     for leaf in jax.tree.leaves(x):
         if not np.isfinite(leaf).all():
             example = first + int(np.argwhere(~np.isfinite(leaf))[0][0])
             raise RuntimeError(f"the gradient of the network with respect to x is not finite near example {example}")
+
+
+class Slope(NamedTuple):
+    """The predictive at x and its gradient, from any number of draws."""
+
+    log_probs: jax.Array  # log sum_s p_s of every class, (N, C)
+    log_weight: jax.Array  # the largest log[p_s (1 - p_s)] of the label, (N,)
+    gradient: PyTree  # d sum_s p_s / dx of the label, divided by the largest p_s (1 - p_s); like x
+
+
+def join(a: Slope, b: Slope) -> Slope:
+    """Combine two sets of draws."""
+    largest = jnp.maximum(a.log_weight, b.log_weight)
+    ours, theirs = jnp.exp(a.log_weight - largest), jnp.exp(b.log_weight - largest)
+    gradient = jax.tree.map(lambda u, v: _per_example(ours, u) + _per_example(theirs, v), a.gradient, b.gradient)
+    return Slope(jnp.logaddexp(a.log_probs, b.log_probs), largest, gradient)
+
+
+def slope_of_draws(problem: Problem, draws: Latents, inputs: tuple[PyTree, jax.Array], count: ArrayLike) -> Slope:
+    """The slope at inputs (x, label) over the first `count` draws, one after another to need the memory of one."""
+    x, label = inputs
+
+    def draw_slope(index: jax.Array | int) -> Slope:
+        draw: Latents = jax.tree.map(lambda leaf: leaf[index], draws)
+        _, pull_back, (log_probs, log_weight) = jax.vjp(partial(_log_odds, problem, draw, label), x, has_aux=True)
+        (gradient,) = pull_back(jnp.ones_like(log_weight))
+        return Slope(log_probs, log_weight, jax.tree.map(_at_least_float32, gradient))
+
+    log_probs, log_weight, gradient = jax.eval_shape(draw_slope, 0)
+    none = Slope(
+        _full(log_probs, -jnp.inf), _full(log_weight, -jnp.inf), jax.tree.map(lambda a: _full(a, 0.0), gradient)
+    )
+    return jax.lax.fori_loop(0, count, lambda i, slope: join(slope, draw_slope(i)), none)
+
+
+def _log_odds(
+    problem: Problem, draw: Latents, label: jax.Array, x: PyTree
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    log_probs = problem.likelihood.log_probs(draw.likelihood, outputs_of(problem, draw.network, x))
+    is_label = jnp.arange(log_probs.shape[-1]) == label[:, None]
+    label_log_prob = logsumexp(log_probs, axis=-1, where=is_label)
+    other_log_prob = logsumexp(log_probs, axis=-1, where=~is_label)
+    return label_log_prob - other_log_prob, (log_probs, label_log_prob + other_log_prob)
+
+
+@jax.jit
+def predicted(log_sums: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Labels and entropies, from log probabilities up to an additive constant."""
+    return log_sums.argmax(axis=-1), entr(jax.nn.softmax(log_sums)).sum(axis=-1)
+
+
+def _full(spec: jax.ShapeDtypeStruct, value: float) -> jax.Array:
+    return jnp.full(spec.shape, value, spec.dtype)
+
+
+def _per_example(factor: jax.Array, values: jax.Array) -> jax.Array:
+    return factor.reshape(-1, *[1] * (values.ndim - 1)) * values
+
+
+def _at_least_float32(values: jax.Array) -> jax.Array:
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32))

@@ -21,12 +21,14 @@ anyway: with these, narrower is better.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_fraction
 from posteriax.likelihoods.predictive import Predictive
+from posteriax.metrics.arrays import mean_per_example
 from posteriax.metrics.score import Score
 
 NARROWEST = 1e-30  # half an interval of real numbers, in any unit that is in use; float64 can divide by it
@@ -71,7 +73,7 @@ class Conformal:
         return chosen | (probs == probs.max(axis=-1, keepdims=True))
 
 
-def conformal(predictive: Predictive, y: Any, level: float = 0.9) -> Conformal:
+def conformal(predictive: Predictive, y: ArrayLike, level: float = 0.9) -> Conformal:
     """Intervals or sets with a guarantee, from predictions of held-out examples.
 
     Args:
@@ -91,15 +93,15 @@ def conformal(predictive: Predictive, y: Any, level: float = 0.9) -> Conformal:
     classes = predictive.confidence() is not None
     scores = _label_scores(predictive, y) if classes else _number_scores(predictive, y, level)
     flat = np.sort(scores.reshape(-1))
-    place = math.ceil((len(flat) + 1) * level - 1e-9)
-    if place > len(flat):
+    rank = math.ceil((len(flat) + 1) * level - 1e-9)
+    if rank > len(flat):
         raise ValueError(
             f"level={level:g} needs at least {math.ceil(level / (1 - level) - 1e-9)} held-out targets, got {len(flat)}"
         )
-    return Conformal(float(level), float(flat[place - 1]), len(flat), classes)
+    return Conformal(float(level), float(flat[rank - 1]), len(flat), classes)
 
 
-def _label_scores(predictive: Predictive, y: Any) -> np.ndarray:
+def _label_scores(predictive: Predictive, y: ArrayLike) -> np.ndarray:
     labels = predictive.check(y)
     return np.take_along_axis(_class_scores(np.asarray(predictive.mean)), labels[..., None], axis=-1)[..., 0]
 
@@ -109,7 +111,7 @@ def _class_scores(probs: np.ndarray) -> np.ndarray:
     return 1 - np.asarray(probs, np.float64)
 
 
-def _number_scores(predictive: Predictive, y: Any, level: float) -> np.ndarray:
+def _number_scores(predictive: Predictive, y: ArrayLike, level: float) -> np.ndarray:
     target = predictive.targets(y)
     middle, below, above = _median_and_widths(predictive, level)
     return np.maximum((middle - target) / below, (target - middle) / above)
@@ -130,12 +132,12 @@ class Held(NamedTuple):
     size: np.ndarray
 
 
-def held_by_own(predictive: Predictive, y: np.ndarray, level: float) -> Held:
+def held_by_predictive(predictive: Predictive, y: np.ndarray, level: float) -> Held:
     """Of the predictive's central intervals, or of the smallest sets that have the probability `level`.
 
     >>> import posteriax as px
     >>> unsure = px.ClassPredictive(px.Categorical(), np.log([[[0.6, 0.3, 0.1]]]))
-    >>> held_by_own(unsure, np.array([2]), level=0.8)
+    >>> held_by_predictive(unsure, np.array([2]), level=0.8)
     Held(inside=array([0.]), size=array([2.]))
     """
     if predictive.confidence() is None:
@@ -148,11 +150,11 @@ def held_by_own(predictive: Predictive, y: np.ndarray, level: float) -> Held:
     return _held_by_sets(predictive, y, sets)
 
 
-def held_by_conformal(found: Conformal, predictive: Predictive, y: np.ndarray) -> Held:
+def held_by_conformal(calibrated: Conformal, predictive: Predictive, y: np.ndarray) -> Held:
     """Of conformal intervals or sets."""
-    if found.classes:
-        return _held_by_sets(predictive, y, found.sets(predictive))
-    return _held_by_intervals(predictive, y, *found.interval(predictive))
+    if calibrated.classes:
+        return _held_by_sets(predictive, y, calibrated.sets(predictive))
+    return _held_by_intervals(predictive, y, *calibrated.interval(predictive))
 
 
 def interval_scores(level: float, classes: bool) -> dict[str, Score]:
@@ -184,13 +186,14 @@ def interval_scores(level: float, classes: bool) -> dict[str, Score]:
     }
 
 
-def interval_values(found: Conformal, predictive: Predictive, y: np.ndarray) -> dict[str, np.ndarray]:
+def interval_values(calibrated: Conformal, predictive: Predictive, y: np.ndarray) -> dict[str, np.ndarray]:
     """The values per example of these columns."""
-    size = "size" if found.classes else "width"
-    own, conformal = held_by_own(predictive, y, found.level), held_by_conformal(found, predictive, y)
+    size = "size" if calibrated.classes else "width"
+    plain = held_by_predictive(predictive, y, calibrated.level)
+    conformal = held_by_conformal(calibrated, predictive, y)
     return {
-        "own_coverage": own.inside,
-        f"own_{size}": own.size,
+        "own_coverage": plain.inside,
+        f"own_{size}": plain.size,
         "conformal_coverage": conformal.inside,
         f"conformal_{size}": conformal.size,
     }
@@ -198,14 +201,12 @@ def interval_values(found: Conformal, predictive: Predictive, y: np.ndarray) -> 
 
 def _held_by_intervals(predictive: Predictive, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> Held:
     targets = predictive.targets(y)
-    return Held(_each((low <= targets) & (targets <= high)), _each(high - low))
+    return Held(mean_per_example((low <= targets) & (targets <= high)), mean_per_example(high - low))
 
 
 def _held_by_sets(predictive: Predictive, y: np.ndarray, sets: np.ndarray) -> Held:
     labels = predictive.check(y)
-    return Held(_each(np.take_along_axis(sets, labels[..., None], axis=-1)[..., 0]), _each(sets.sum(axis=-1)))
-
-
-def _each(values: np.ndarray) -> np.ndarray:
-    """The mean over an example's targets, (N,)."""
-    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+    return Held(
+        mean_per_example(np.take_along_axis(sets, labels[..., None], axis=-1)[..., 0]),
+        mean_per_example(sets.sum(axis=-1)),
+    )

@@ -6,18 +6,17 @@ The ranking of classes, and so the accuracy, does not change; confidence that is
 corrected (Guo et al. 2017).
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax.likelihoods.predictive import Predictive
 
-LARGEST = 4.0  # of |log T|
+BOUNDS = (-4.0, 4.0)  # of log T
 
 
-def best_temperature(predictive: Predictive, y: Any) -> float:
+def best_temperature(predictive: Predictive, y: ArrayLike) -> float:
     """The temperature that minimises the nll of the predictions on `y`.
 
     >>> import posteriax as px
@@ -37,5 +36,5 @@ def best_temperature(predictive: Predictive, y: Any) -> float:
         return -jnp.take_along_axis(log_p, labels[..., None], axis=-1).mean()
 
     # the nll is convex in 1 / T, so it has one valley
-    found = minimize_scalar(nll, bounds=(-LARGEST, LARGEST), method="bounded", options={"xatol": 1e-7})
-    return float(np.exp(found.x))
+    optimum = minimize_scalar(nll, bounds=BOUNDS, method="bounded", options={"xatol": 1e-7})
+    return float(np.exp(optimum.x))

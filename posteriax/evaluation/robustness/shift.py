@@ -7,7 +7,7 @@ accuracy.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,9 +81,9 @@ def detection(inside: Predictive, outside: Predictive) -> dict[str, float]:
     >>> detection(sure, unsure)
     {'auroc': 1.0, 'fpr95': 0.0}
     """
-    found = ood_detection(inside, outside)
-    first = found.pop(inside.reported_uncertainty)
-    others = {f"auroc_{name}": other.auroc for name, other in found.items()}
+    detections = ood_detection(inside, outside)
+    first = detections.pop(inside.reported_uncertainty)
+    others = {f"auroc_{name}": other.auroc for name, other in detections.items()}
     return {"auroc": first.auroc, "fpr95": first.fpr95, **others}
 
 
@@ -170,8 +170,8 @@ class Drift:
             means = f"{_number(name, change.reference)} -> {_number(name, change.new)}"
             findings.append(f"predictions are {how} certain ({name} {means})")
         if 2 * self.answers.p_value < SIGNIFICANT:
-            what = "values" if self.expected_accuracy is None else "classes"
-            findings.append(f"other {what} are predicted (a difference of {self.answers.statistic:.2f})")
+            what, distance = ("values", "KS") if self.expected_accuracy is None else ("classes", "TV")
+            findings.append(f"the distribution of predicted {what} changed ({distance} {self.answers.statistic:.2f})")
         return findings
 
     def __str__(self) -> str:
@@ -262,19 +262,19 @@ def _compare_values(ours: np.ndarray, theirs: np.ndarray) -> TwoSample:
 def _detection(inside: np.ndarray, outside: np.ndarray) -> Detection:
     score = np.concatenate([inside, outside])
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
-    found = auroc(score, is_outside), average_precision(score, is_outside), fpr_at_tpr(-score, ~is_outside, 0.95)
-    return Detection(*map(float, found))
+    values = auroc(score, is_outside), average_precision(score, is_outside), fpr_at_tpr(-score, ~is_outside, 0.95)
+    return Detection(*map(float, values))
 
 
-def _check_same_kind(name: str, one: Any, other_name: str, other: Any) -> None:
-    for argument, predictive in ((name, one), (other_name, other)):
+def _check_same_kind(first_name: str, first: Predictive, second_name: str, second: Predictive) -> None:
+    for argument, predictive in ((first_name, first), (second_name, second)):
         if not isinstance(predictive, Predictive):
             kind = type(predictive).__name__
             raise TypeError(f"{argument} must be predictions, as returned by posterior.predict(x), got {kind}")
-    if one.reported_uncertainty != other.reported_uncertainty or one.mean.shape[1:] != other.mean.shape[1:]:
+    if first.reported_uncertainty != second.reported_uncertainty or first.mean.shape[1:] != second.mean.shape[1:]:
         raise ValueError(
-            f"{name} and {other_name} must be predictions of one posterior, got {_described(one)} and "
-            f"{_described(other)} per example"
+            f"{first_name} and {second_name} must be predictions of first posterior, got {_described(first)} and "
+            f"{_described(second)} per example"
         )
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posteriax.metrics.estimate import format_estimate
-from posteriax.metrics.score import Estimate
+from posteriax.metrics.estimate import Estimate, format_estimate
 from posteriax.studies.k_tied.networks import HE, LENET, LSTM, MEAN_FIELD, MLP, RANKS, TIED
 from posteriax.studies.results import Results
 from posteriax.studies.study import Table
@@ -55,7 +54,7 @@ def show(values: Sequence[float] | np.ndarray) -> str:
     >>> show([0.1, 0.2]), show([])
     ('0.15 ± 0.05', '-')
     """
-    return format_estimate(Estimate.of_mean(list(values), "seeds")) if len(values) else "-"
+    return format_estimate(Estimate.from_mean(list(values), "seeds")) if len(values) else "-"
 
 
 def spectra_table(results: Results) -> Table:

@@ -164,7 +164,7 @@ def test_an_exploded_posterior_does_not_flatten_the_charts(show):
     comparison = classes(kinds=())
     comparison.sets["test"]["k-tied"]["total_variation"] = Estimate(4e3, 10.0)
     chart = comparison.charts["test"]["k-tied"]
-    chart.tenths.observed[:] = 4e21
+    chart.deciles.observed[:] = 4e21
     page = show(comparison)
     spread = """(card, method) => {
         const xs = [...document.querySelectorAll(`#${card} .point.m${method}, #${card} .hollow.m${method}`)]

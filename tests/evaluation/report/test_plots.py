@@ -65,9 +65,9 @@ def test_coverage_curves():
 
 
 def test_errors_are_drawn_against_what_was_expected():
-    tenths = numbers().charts["test"]["k-tied"].tenths
+    deciles = numbers().charts["test"]["k-tied"].deciles
     axis = numbers().plot("error").axes[0]
-    np.testing.assert_allclose(axis.lines[3].get_xydata(), np.stack([tenths.expected, tenths.observed], axis=1))
+    np.testing.assert_allclose(axis.lines[3].get_xydata(), np.stack([deciles.expected, deciles.observed], axis=1))
     assert axis.get_xlim() == axis.get_ylim()
 
 

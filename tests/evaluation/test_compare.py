@@ -148,7 +148,7 @@ def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons)
         sets,
         reference="two",
         out={"far": far},
-        attack=px.FastSign(0.05, iterations=3, low=None, high=None),
+        attack=px.PGD(0.05, iterations=3, low=None, high=None),
         recalibrate=moons[0],
     )
     assert list(table.sets) == [*sets, "out: far", "attacked", "recalibrated"]
@@ -175,8 +175,6 @@ def test_charts_show_the_surest_mistakes(fitted, moons):
     predictive = fitted[0].predict(x)
     table = px.compare({"MAP": fitted[0]}, moons[1])
     chart = table.charts["test"]["MAP"]
-    with pytest.warns(DeprecationWarning, match="charts"):
-        assert table.views is table.charts
     wrong = predictive.probs.argmax(axis=1) != y
     assert wrong.any()
     surest = np.flatnonzero(wrong)[predictive.probs.max(axis=1)[wrong].argmax()]

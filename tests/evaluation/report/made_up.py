@@ -57,7 +57,7 @@ def numbers(examples=300, seed=1):
                 coverage=COVERAGE_LEVELS ** (1.3 - 0.2 * i),
                 surest_wrong=pick(),
                 surest=pick(),
-                tenths=_tenths(i, np.linspace(0.95, 0.8, 10)),
+                deciles=_deciles(i, np.linspace(0.95, 0.8, 10)),
             )
             for i, own in enumerate(names)
         },
@@ -137,14 +137,14 @@ def _class_chart(rng, i, examples, side):
         entropies=rng.beta(0.6 + 0.1 * i, 4, examples) * np.log(10),
         surest_wrong=tuple(example(6, k) for k in range(6)),
         surest=tuple(example(3, k) for k in range(6, 12)),
-        tenths=_tenths(i, np.zeros(0)),
+        deciles=_deciles(i, np.zeros(0)),
         confusion=rng.integers(0, 9, (10, 10)) + 90 * np.eye(10, dtype=int),
         auroc=rng.uniform(0.8, 1.0, 10),
         average_precision=rng.uniform(0.7, 1.0, 10),
     )
 
 
-def _tenths(i, covered):
+def _deciles(i, covered):
     expected = np.linspace(0.05, 0.5, 10)
     return Deciles(expected, expected * (1.3 - 0.1 * i), covered, np.full(10, 30), 0.5)
 

@@ -93,5 +93,5 @@ def test_the_cost_is_bounded():
 def test_what_is_not_a_table_is_refused():
     with pytest.raises(ValueError, match=r"x must be a table, \(rows, columns\), got \(5, 2, 2\)"):
         px.partial_dependence(MODEL, np.zeros((5, 2, 2)))
-    with pytest.raises(ValueError, match="'date' is 2 inputs: say by `levels`"):
+    with pytest.raises(ValueError, match="'date' is 2 inputs: give its values in `levels`"):
         px.partial_dependence(MODEL, X, [px.Feature("date", (0, 1))])

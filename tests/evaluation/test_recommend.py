@@ -30,7 +30,7 @@ def of_intervals(share, n=400):
     """A chart whose 90 % intervals hold this share in every tenth."""
     spread = np.linspace(1, 2, n)
     inside = np.tile(np.arange(20) < round(20 * share), n // 20).astype(float)
-    return ChartSummary(entropies=spread, tenths=number_deciles(spread, spread, inside))
+    return ChartSummary(entropies=spread, deciles=number_deciles(spread, spread, inside))
 
 
 def test_the_only_one_that_is_not_worse_is_clear():
@@ -44,7 +44,7 @@ def test_of_ties_the_converged_one_is_preferred():
     advice = px.recommend(table(ties=("hmc", "vi"), runs=runs))
     assert advice.name == "vi"
     assert not advice.clear
-    assert "not significantly worse than the best, 0.40 ± 0.01 of hmc" in advice.headline
+    assert "not significantly worse than the best, 0.40 ± 0.01 (hmc)" in advice.headline
     assert "Of these, vi is preferred because its run converged." in advice.reasons
     assert any("With more time, hmc may do better" in text for text in advice.changes)
 
@@ -97,7 +97,7 @@ def test_a_method_that_exploded_is_not_a_tie_however_its_errors_vary(value):
     assert not_worse(wild, "nll") == ["hmc"]
     advice = px.recommend(wild)
     assert advice.name == "hmc"
-    assert any(text.startswith("Do not use swag: far off") for text in advice.cautions)
+    assert any(text.startswith("Do not use swag: on average far worse") for text in advice.cautions)
     assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
 
 
@@ -136,7 +136,7 @@ def test_calibrated_intervals_are_seldom_called_wrong():
     for _ in range(400):
         spread = rng.gamma(5, 1, 500)
         error = rng.normal(size=500) * spread
-        verdicts.append(trust_in(ChartSummary(tenths=number_deciles(spread, error, np.abs(error) < 1.645 * spread))))
+        verdicts.append(trust_in(ChartSummary(deciles=number_deciles(spread, error, np.abs(error) < 1.645 * spread))))
     wrong = np.mean([not verdict.calibrated for verdict in verdicts])
     assert wrong < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
     where = np.mean([any("over-confident in" in text for text in verdict.sentences) for verdict in verdicts])
@@ -149,7 +149,7 @@ def test_over_confidence_is_found_where_it_is():
     spread = np.sort(rng.gamma(5, 1, 2000))
     error = rng.normal(size=2000) * spread
     error[:200] *= 3  # in the most certain tenth
-    found = trust_in(ChartSummary(tenths=number_deciles(spread, error, np.abs(error) < 1.645 * spread)))
+    found = trust_in(ChartSummary(deciles=number_deciles(spread, error, np.abs(error) < 1.645 * spread)))
     assert found.bias == "over-confident"
     assert any("It is over-confident in the most certain tenth of its predictions" in text for text in found.sentences)
 
@@ -170,7 +170,7 @@ def test_probabilities_that_boast_are_called_over_confident():
     assert any(text.startswith("When it is about") for text in boasting.sentences)
 
 
-def test_tenths_are_those_of_numpy():
+def test_deciles_are_those_of_numpy():
     rng = np.random.default_rng(3)
     spread, error = rng.gamma(3, 1, 1000), rng.normal(size=1000)
     found = number_deciles(spread, error, np.ones(1000))
