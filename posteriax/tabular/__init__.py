@@ -6,11 +6,6 @@
 from posteriax.tabular.baselines import fit_baselines as fit_baselines
 from posteriax.tabular.budget import Budget as Budget
 from posteriax.tabular.budget import seconds_of as seconds_of
-from posteriax.tabular.fitting import fit_until_converged as fit_until_converged
-from posteriax.tabular.fitting import points_to_compare as points_to_compare
-from posteriax.tabular.fitting import why_unusable as why_unusable
-from posteriax.tabular.outcome import MethodFailed as MethodFailed
-from posteriax.tabular.outcome import Outcome as Outcome
 from posteriax.tabular.point_noise import underestimates_noise as underestimates_noise
 from posteriax.tabular.recipes import DEFAULT_METHODS as DEFAULT_METHODS
 from posteriax.tabular.recipes import OTHER_METHODS as OTHER_METHODS
@@ -20,3 +15,7 @@ from posteriax.tabular.recipes import Circumstances as Circumstances
 from posteriax.tabular.recipes import RecipeRun as RecipeRun
 from posteriax.tabular.recipes import recipe_of as recipe_of
 from posteriax.tabular.reference import sample_reference as sample_reference
+from posteriax.tabular.until_converged import MethodFailed as MethodFailed
+from posteriax.tabular.until_converged import fit_until_converged as fit_until_converged
+from posteriax.tabular.until_converged import points_to_compare as points_to_compare
+from posteriax.tabular.until_converged import why_unusable as why_unusable

@@ -13,21 +13,21 @@ from rich.markup import escape
 
 import posteriax as px
 from posteriax.evaluation.recommend import recommend
+from posteriax.evaluation.run_end import RunEnd
 from posteriax.tabular.baselines import fit_baselines
 from posteriax.tabular.budget import seconds_of
 from posteriax.tabular.data_files import prepare_folds, prepare_whole, read_data
 from posteriax.tabular.description import Description, save_described
+from posteriax.tabular.estimators import in_target_units
 from posteriax.tabular.image_preparation import ImagePreparation
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.method_runs import as_line, check_methods, fit_methods, share_out
 from posteriax.tabular.networks import Architecture, choose_network, make_problem
-from posteriax.tabular.outcome import Outcome
 from posteriax.tabular.prepared import Prepared, join_tests
 from posteriax.tabular.priors import TUNED, prior_of, tuned_prior
 from posteriax.tabular.recipes import DEFAULT_METHODS, REFERENCES
 from posteriax.tabular.report_context import context_of, describe_run
 from posteriax.tabular.settings import DataSettings
-from posteriax.tabular.units import in_units_of
 
 QUICK = 5  # how much less time
 
@@ -70,14 +70,14 @@ class Fold:
     prepared: Prepared
     architecture: Architecture
     prior: Any
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, RunEnd]
     baselines: dict[str, px.Baseline]
 
     @property
     def rows(self) -> dict[str, Any]:
         """All that predicts, in the target's units."""
         fitted = {name: outcome.posterior for name, outcome in self.outcomes.items() if outcome.posterior is not None}
-        units = {name: in_units_of(self.prepared.target, posterior) for name, posterior in fitted.items()}
+        units = {name: in_target_units(posterior, self.prepared.target.units) for name, posterior in fitted.items()}
         return units | self.baselines
 
 
@@ -118,9 +118,9 @@ class Comparing:
         if settings.prior == TUNED and not settings.quick and x.ndim == 2:
             prior, noise, line = tuned_prior(problem, (x, y), seed)
             self.say(line)
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, RunEnd] = {}
 
-        def done(name: str, outcome: Outcome) -> None:
+        def done(name: str, outcome: RunEnd) -> None:
             outcomes[name] = outcome
             self.say(as_line(name, outcome, budget.left()))
             if save is not None and outcome.posterior is not None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import posteriax as px
 from posteriax._internal.atomic_file import whole_file
+from posteriax.tabular.estimators import in_target_units
 from posteriax.tabular.image_preparation import ImagePreparation, images_from_plain
 from posteriax.tabular.messages import TableError, read_bytes
 from posteriax.tabular.networks import Architecture
 from posteriax.tabular.preparation import Preparation, preparation_from_plain
-from posteriax.tabular.units import in_units_of
 
 FORMAT = "posteriax description"
 VERSION = 3  # 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs. Both can still be read
@@ -83,4 +83,4 @@ def load_described(path: Path) -> tuple[px.Posterior, Description]:
     if not belongs:
         raise TableError(f"{beside} describes a different posterior, not {path}: keep both files of a run together")
     posterior = px.load(path, architecture.build(0))
-    return in_units_of(preparation.target, posterior), description
+    return in_target_units(posterior, preparation.target.units), description

@@ -9,13 +9,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import posteriax as px
+from posteriax.evaluation.run_end import RunEnd
 from posteriax.tabular.budget import Budget
-from posteriax.tabular.estimators import BayesianNetClassifier, BayesianNetRegressor
+from posteriax.tabular.estimators import BayesianMLPClassifier, BayesianMLPRegressor
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.networks import Architecture
-from posteriax.tabular.outcome import MethodFailed, Outcome
 from posteriax.tabular.prepared import Prepared
 from posteriax.tabular.recipes import RECIPES
+from posteriax.tabular.until_converged import MethodFailed
 
 SHARES = {"ensemble": 1.5, "laplace": 1.0, "reference": 6.0, "hmc": 6.0, "nuts": 6.0, "mclmc": 6.0, "sghmc": 2.0}
 
@@ -50,7 +51,7 @@ def fit_methods(
     share: Callable[[str], float],
     seed: int,
     tell: Tell,
-    done: Callable[[str, Outcome], None],
+    done: Callable[[str, RunEnd], None],
 ) -> bool:
     """Fit the methods one after the other; whether all could be tried.
 
@@ -66,7 +67,7 @@ def fit_methods(
         done: is given each outcome as soon as it is there, so that nothing is lost if the next one is interrupted.
     """
     check_all_classes(prepared)
-    mode: Outcome | None = None
+    mode: RunEnd | None = None
     for name in names:
         given = noise if RECIPES[name].at_points else None
         estimator = estimator_of(name, prepared.target, architecture, prior, given, mode, share(name), seed)
@@ -90,16 +91,17 @@ def estimator_of(
     architecture: Architecture,
     prior: Any,
     noise: float | None,
-    mode: Outcome | None,
+    mode: RunEnd | None,
     seconds: float,
     seed: int,
 ) -> Any:
     """The estimator of a method, given that of "map". Inputs and targets are prepared: it standardises neither."""
-    make: Any = BayesianNetClassifier
+    make: Any = BayesianMLPClassifier
     if target.class_names is None:
         likelihood = target.likelihood()
-        make = partial(BayesianNetRegressor, likelihood=likelihood if noise is None else likelihood.with_noise(noise))
-    estimator = make(architecture.build(seed), name, prior=prior, budget=seconds, standardize=False, random_state=seed)
+        make = partial(BayesianMLPRegressor, likelihood=likelihood if noise is None else likelihood.with_noise(noise))
+    net = architecture.build(seed)
+    estimator = make(name, net=net, prior=prior, budget=seconds, standardize=False, random_state=seed)
     return estimator if mode is None else estimator.start_at(mode)
 
 
@@ -114,12 +116,12 @@ def check_all_classes(prepared: Prepared) -> None:
             )
 
 
-def as_line(name: str, outcome: Outcome, left: float) -> str:
+def as_line(name: str, outcome: RunEnd, left: float) -> str:
     """What a terminal shows of an outcome.
 
-    >>> as_line("swag", Outcome("failed", details=("failed: its weights became infinite.",), seconds=3.2), 250.0)
+    >>> as_line("swag", RunEnd("failed", details=("failed: its weights became infinite.",), seconds=3.2), 250.0)
     'swag           failed: its weights became infinite.'
-    >>> as_line("map", Outcome("converged", seconds=3.2), 250.0)
+    >>> as_line("map", RunEnd("converged", seconds=3.2), 250.0)
     'map            converged                 3 s   (4:10 left)'
     """
     if outcome.posterior is None and outcome.status == "failed":

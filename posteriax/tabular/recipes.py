@@ -12,11 +12,14 @@ from posteriax.methods.hmc import HMC
 from posteriax.methods.laplace import Laplace
 from posteriax.methods.map import MAP
 from posteriax.methods.mclmc import MCLMC
+from posteriax.methods.method import Method
 from posteriax.methods.nuts import NUTS
 from posteriax.methods.sgmcmc import SGHMC
 from posteriax.methods.swag import SWAG
 from posteriax.methods.vi import VI
 from posteriax.posterior.posterior import Posterior
+
+MethodOrName = str | Method | Ensemble
 
 MOST_STEPS = 100_000  # of an optimiser whose objective never levels off
 SWAG_RATES = (2e-2, 2e-3, 2e-4, 2e-5)
@@ -162,7 +165,7 @@ OTHER_METHODS = tuple(name for name, recipe in RECIPES.items() if not recipe.def
 REFERENCES = tuple(name for name, recipe in RECIPES.items() if recipe.is_reference)
 
 
-def recipe_of(method: Any) -> Recipe:
+def recipe_of(method: MethodOrName) -> Recipe:
     """The recipe of a method by its name, or one for a given method, with a length that suits its kind.
 
     >>> recipe_of(MAP()).attempts(Circumstances(100), None)[0].arguments

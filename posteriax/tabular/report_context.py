@@ -1,12 +1,13 @@
 """What the report of `posteriax compare` tells besides the scores: the user's own columns, what was done, and how."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import posteriax as px
+from posteriax.evaluation.run_end import RunEnd
 from posteriax.tabular.columns import Category, Number
-from posteriax.tabular.outcome import Outcome
 from posteriax.tabular.preparation import Preparation
 from posteriax.tabular.prepared import join_tests
 from posteriax.tabular.recipes import RECIPES
@@ -14,17 +15,17 @@ from posteriax.tabular.recipes import RECIPES
 WORST_FIRST = ("failed", "not converged", "stopped at the budget", "converged")
 
 
-def describe_run(outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, px.RunEnd]:
+def describe_run(outcomes: Sequence[Mapping[str, RunEnd]]) -> dict[str, RunEnd]:
     """How each method ended; of several folds, in the one where it ended worst.
 
-    >>> describe_run([{"map": Outcome("converged")}, {"map": Outcome("failed")}])["map"].status
+    >>> describe_run([{"map": RunEnd("converged")}, {"map": RunEnd("failed")}])["map"].status
     'failed'
     """
     ends = {}
     for name in outcomes[0]:
-        own = [fold[name] for fold in outcomes if name in fold]
-        worst = min(own, key=lambda outcome: WORST_FIRST.index(outcome.status))
-        ends[name] = px.RunEnd(worst.status, worst.details, sum(outcome.seconds for outcome in own))
+        runs = [fold[name] for fold in outcomes if name in fold]
+        worst = min(runs, key=lambda run: WORST_FIRST.index(run.status))
+        ends[name] = replace(worst, seconds=sum(run.seconds for run in runs), posterior=None)
     return ends
 
 

@@ -22,6 +22,7 @@ from posteriax.tabular import RECIPES, method_runs
 from posteriax.tabular.compare_file import CompareSettings
 from posteriax.tabular.data_files import prepare_folds, read_data
 from posteriax.tabular.description import load_described
+from posteriax.tabular.estimators import in_target_units
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.method_runs import check_methods
 from posteriax.tabular.networks import Architecture, choose_network, make_problem
@@ -29,7 +30,6 @@ from posteriax.tabular.predict_file import _columns, as_csv
 from posteriax.tabular.preparation import preparation_from_plain
 from posteriax.tabular.table_files import read_table
 from posteriax.tabular.targets import Classes, Quantity
-from posteriax.tabular.units import in_units_of
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_large_mean_costs_no_digits(tmp_path):
     target = prepared.preparation.target
     problem = make_problem(choose_network((1,), 1, 240), target, 0)
     plain = px.fit(problem, prepared.train, px.MAP(optax.adam(1e-2)), steps=500, key=0)
-    posterior, (x_test, y_test) = in_units_of(target, plain), prepared.test
+    posterior, (x_test, y_test) = in_target_units(plain, target.units), prepared.test
     table = px.compare({"far": posterior}, (x_test, TargetUnits(target.mean, target.scale).restore(y_test)))
     standard = px.compare({"near": plain}, prepared.test)
     for score, per_unit in (("rmse", True), ("crps", True), ("coverage_90", False)):
@@ -156,7 +156,7 @@ def test_units_scale_mean_noise_and_density():
     x, y = np.linspace(-1, 1, 20, dtype=np.float32)[:, None], np.linspace(-1, 1, 20, dtype=np.float32)
     problem = make_problem(choose_network((1,), 1, 20), target, 0)
     plain = px.fit(problem, (x, y), px.MAP(), steps=20, key=0)
-    standard, scaled = plain.predict(x), in_units_of(target, plain).predict(x)
+    standard, scaled = plain.predict(x), in_target_units(plain, target.units).predict(x)
     np.testing.assert_allclose(scaled.mean, 50 + 10 * standard.mean, rtol=1e-5)
     np.testing.assert_allclose(scaled.std, 10 * standard.std, rtol=1e-5)
     np.testing.assert_allclose(scaled.log_prob(50 + 10 * y), standard.log_prob(y) - np.log(10), rtol=1e-4)
