@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 
 import posteriax as px
-from posteriax.tabular.array_files import is_npz, read_npz, table_of
+from posteriax.tabular.data_files import is_npz, read_npz, read_table, table_of
 from posteriax.tabular.description import Description, load_described
-from posteriax.tabular.image_preparation import ImagePreparation
+from posteriax.tabular.folds import known_targets
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.preparation import compare_with_training, known_targets
+from posteriax.tabular.preparation import ImagePreparation, compare_with_training
 from posteriax.tabular.table import Table
-from posteriax.tabular.table_files import read_table
 from posteriax.tabular.targets import Classes, Target
 
 QUANTILES = {"5 %": 0.05, "95 %": 0.95}
@@ -53,7 +52,7 @@ def predict_file(
     loaded, description = load_described(posterior)
     rows = _new_rows(data, description, ids)
     predictive = loaded.predict(rows.x)
-    columns = _columns(predictive, description.preparation.target)
+    columns = _columns(predictive, description.target)
     scores = None
     if rows.known.any():
         scored = predictive if rows.known.all() else loaded.predict(rows.x[rows.known])
@@ -113,23 +112,23 @@ class _NewRows:
 
 
 def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewRows:
-    preparation = description.preparation
+    preparation, target = description.preparation, description.target
     if isinstance(preparation, ImagePreparation):
         if not is_npz(data):
             raise TableError(f"{description.method} was trained on images: give an NPZ file with an array x of images")
         arrays = read_npz(data)
         if ids:
             raise TableError(f"{data} holds images, which have no columns for --id")
-        y = None if arrays.y is None else _in_units(preparation.target, arrays.y)
+        y = None if arrays.y is None else _in_units(target, arrays.y)
         known = np.full(len(arrays.x), y is not None)
-        return _NewRows(preparation.inputs(str(data), arrays.x), y, known, [], {})
+        return _NewRows(preparation.transform(arrays), y, known, [], {})
     table = _table(data)
     for name in ids:
         table.require(name)
-    x = preparation.inputs(table)
-    values, known = known_targets(table, preparation.target)
-    y = _in_units(preparation.target, values) if known.any() else None
-    carried = dict.fromkeys([*ids, *(name for name in preparation.ids if name in table.frame)])
+    x = preparation.transform(table)
+    values, known = known_targets(table, target)
+    y = None if values is None or not known.any() else _in_units(target, values)
+    carried = dict.fromkeys([*ids, *(name for name in preparation.ids_ if name in table.frame)])
     notes = [*table.notes, *compare_with_training(preparation, table)]
     return _NewRows(x, y, known, notes, {name: table.texts(name).fillna("").tolist() for name in carried})
 
