@@ -23,10 +23,18 @@ from posteriax.tabular.baselines import fit_baselines
 from posteriax.tabular.budget import Budget, seconds_of
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, save_described
-from posteriax.tabular.fold_fits import TUNED, FittedFold, check_methods, fit_methods, prior_by_name, tuned_prior
+from posteriax.tabular.fold_fits import (
+    TUNED,
+    FittedFold,
+    check_methods,
+    fit_methods,
+    make_problem,
+    prior_by_name,
+    tuned_prior,
+)
 from posteriax.tabular.folds import Fold, join_tests, prepare_all_rows, prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.networks import choose_network, make_problem
+from posteriax.tabular.networks import choose_network
 from posteriax.tabular.preparation import ImagePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
 from posteriax.tabular.report_context import report_context

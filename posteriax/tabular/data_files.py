@@ -106,8 +106,8 @@ def _records(path: Path, reader: Iterator[list[str]], delimiter: str, places: li
 
 
 def _parts(records: Iterator[list[str]], width: int) -> Iterator[pd.DataFrame]:
-    while some := list(islice(records, max(1, CELLS_AT_ONCE // width))):
-        yield pd.DataFrame(dict(enumerate(zip(*some, strict=True))), dtype="str")
+    while block := list(islice(records, max(1, CELLS_AT_ONCE // width))):
+        yield pd.DataFrame(dict(enumerate(zip(*block, strict=True))), dtype="str")
 
 
 def _read_excel(path: Path, content: bytes) -> Table:
@@ -177,8 +177,8 @@ def _ragged(path: Path, line: int, fields: int, expected: int, delimiter: str, s
     advice = f"a value that holds the separator {delimiter!r} must be in quotes"
     if second and fields > expected:
         advice = "is the first line a title? It must hold the names of the columns"
-    found = counted(fields, "field")
-    return TableError(f"{path}: line {line} has {found}, but the first line has {expected}; {advice}")
+    count = counted(fields, "field")
+    return TableError(f"{path}: line {line} has {count}, but the first line has {expected}; {advice}")
 
 
 def find_encoding(name: str, content: bytes) -> tuple[str, str, str]:
@@ -246,22 +246,22 @@ def read_npz(path: Path) -> Arrays:
     >>> arrays.is_image, arrays.x.shape
     (True, (5, 8, 8))
     """
-    found = _load(path)
-    name = "x" if "x" in found else "x_train"
-    if name not in found:
+    arrays = _load(path)
+    name = "x" if "x" in arrays else "x_train"
+    if name not in arrays:
         raise TableError(
-            f"{path} has the arrays {shown(sorted(found)) or 'none'}, but needs x and y, or x_train, y_train, x_test "
+            f"{path} has the arrays {shown(sorted(arrays)) or 'none'}, but needs x and y, or x_train, y_train, x_test "
             f"and y_test"
         )
-    if ("x_test" in found) != ("y_test" in found):
+    if ("x_test" in arrays) != ("y_test" in arrays):
         raise TableError(f"{path} has one of x_test and y_test, but needs both or none")
-    x, y = _inputs(path, name, found[name]), _targets(path, name, found)
-    if "x_test" not in found:
+    x, y = _inputs(path, name, arrays[name]), _targets(path, name, arrays)
+    if "x_test" not in arrays:
         return Arrays(str(path), x, y)
-    x_test = _inputs(path, "x_test", found["x_test"])
+    x_test = _inputs(path, "x_test", arrays["x_test"])
     if x_test.shape[1:] != x.shape[1:]:
         raise TableError(f"{path}: x_test has examples of shape {x_test.shape[1:]}, but {name} of {x.shape[1:]}")
-    return Arrays(str(path), x, y, x_test, _targets(path, "x_test", found))
+    return Arrays(str(path), x, y, x_test, _targets(path, "x_test", arrays))
 
 
 def is_npz(path: Path) -> bool:
@@ -322,9 +322,9 @@ def _inputs(path: Path, name: str, x: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "f" and x.ndim > 2:  # values may be missing in a table, but not in an image
         bad = ~np.isfinite(x)
         if bad.any():
-            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            index = tuple(int(i) for i in np.argwhere(bad)[0])
             raise TableError(
-                f"{path}: {name} has {int(bad.sum())} values that are not finite, the first at index {place}"
+                f"{path}: {name} has {int(bad.sum())} values that are not finite, the first at index {index}"
             )
     if x.ndim == 4 and x.shape[3] > 16:
         raise TableError(
@@ -334,11 +334,11 @@ def _inputs(path: Path, name: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _targets(path: Path, x_name: str, found: dict[str, np.ndarray]) -> np.ndarray | None:
-    name, x = x_name.replace("x", "y", 1), found[x_name]
-    if name not in found:
+def _targets(path: Path, x_name: str, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
+    name, x = x_name.replace("x", "y", 1), arrays[x_name]
+    if name not in arrays:
         return None
-    y = found[name]
+    y = arrays[name]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:

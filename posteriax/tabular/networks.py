@@ -1,14 +1,13 @@
 """A network that suits the data: a multilayer perceptron for a table, a small convolutional network for images.
 
-Networks are smooth (tanh, SiLU), as gradient-based samplers need; the prior is N(0, 2 / fan-in) on weights and N(0, 1)
-on biases.
+Networks are smooth (tanh, SiLU), as gradient-based samplers need.
 
 An estimator's perceptron may have layers of different widths. That of the command line is Equinox's own, which files of
 saved posteriors name by width and depth.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +15,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax import priors as p
-from posteriax.priors.prior import Prior
-from posteriax.problem import Problem
-from posteriax.tabular.targets import Target
 from posteriax.zoo.mlp import MLP
 
 MANY_ROWS = 2000  # from which a table's network has two hidden layers
@@ -124,20 +119,6 @@ def choose_network(
     return Architecture(
         "images", shape, outputs, width=16 if rows >= MANY_ROWS else 8, depth=min(halvings, 5), mean=mean, scale=scale
     )
-
-
-def make_problem(
-    architecture: Architecture, target: Target, seed: int, prior: Prior | Mapping[str, Prior] = p.HeNormal()
-) -> Problem:
-    """The network with its likelihood (for regression with learned noise) and its prior.
-
-        >>> from posteriax.priors.prior import Prior
-    from posteriax.problem import Problem
-    from posteriax.tabular.targets import Classes
-        >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
-        HeNormal(gain=2.0, bias_scale=1.0)
-    """
-    return Problem(architecture.build(seed), target.likelihood(), prior=prior)
 
 
 def make_mlp(

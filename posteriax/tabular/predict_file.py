@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import posteriax as px
+from posteriax.evaluation import evaluate
 from posteriax.tabular.data_files import is_npz, read_npz, read_table, table_of
 from posteriax.tabular.description import Description, load_described
 from posteriax.tabular.folds import known_targets
@@ -56,7 +56,7 @@ def predict_file(
     scores = None
     if rows.known.any():
         scored = predictive if rows.known.all() else loaded.predict(rows.x[rows.known])
-        scores = px.evaluate(scored, rows.y)
+        scores = evaluate(scored, rows.y)
     named = {f"{name} (from the file)" if name in columns else name: cells for name, cells in rows.ids.items()}
     return named | columns, scores, rows.notes
 
@@ -74,7 +74,7 @@ def as_csv(columns: dict[str, Any]) -> str:
     return pd.DataFrame(cells).to_csv(index=False, lineterminator="\n")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: float | np.floating) -> str:
     """All significant digits: seven for a float32; a float64 has been rounded to its significant digits already."""
     return f"{float(value):.{7 if np.asarray(value).dtype == np.float32 else 15}g}"
 
@@ -105,7 +105,7 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
 @dataclass(frozen=True, eq=False)
 class _NewRows:
     x: np.ndarray
-    y: Any  # the known targets, in their own units
+    y: np.ndarray | None  # the known targets, in their own units
     known: np.ndarray  # which rows have one
     notes: list[str]
     ids: dict[str, list[str]]
@@ -142,5 +142,5 @@ def _table(data: Path) -> Table:
     return table_of(str(data), arrays.x, arrays.y)
 
 
-def _in_units(target: Target, values: Any) -> np.ndarray:
+def _in_units(target: Target, values: np.ndarray) -> np.ndarray:
     return target.encode(values) if isinstance(target, Classes) else np.asarray(values, np.float64)

@@ -102,8 +102,8 @@ def _in_folds(
     rows: int, folds: int, settings: DataSettings, classes: np.ndarray | None, groups: np.ndarray | None
 ) -> list[Split]:
     if groups is not None and len(np.unique(groups)) < folds:
-        found = counted(len(np.unique(groups)), "group")
-        raise TableError(f"--folds {folds} needs at least as many groups, but {settings.group!r} has {found}")
+        count = counted(len(np.unique(groups)), "group")
+        raise TableError(f"--folds {folds} needs at least as many groups, but {settings.group!r} has {count}")
     kinds = {
         (False, False): KFold,
         (True, False): StratifiedKFold,
@@ -137,7 +137,7 @@ def _by_group(groups: np.ndarray, classes: np.ndarray | None, settings: DataSett
         misses = np.abs(taken - goal).sum(axis=1)
         return misses.min(), order[: int(misses.argmin()) + 1]
 
-    chosen = min((attempt() for _ in range(TRIES)), key=lambda found: found[0])[1]
+    chosen = min((attempt() for _ in range(TRIES)), key=lambda tried: tried[0])[1]
     tested = np.isin(members, chosen)
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 

@@ -23,10 +23,10 @@ from posteriax.tabular.compare_file import CompareSettings
 from posteriax.tabular.data_files import read_data, read_table
 from posteriax.tabular.description import load_described, preparation_from_plain
 from posteriax.tabular.estimators import in_target_units
-from posteriax.tabular.fold_fits import check_methods
+from posteriax.tabular.fold_fits import check_methods, make_problem
 from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.networks import Architecture, choose_network, make_problem
+from posteriax.tabular.networks import Architecture, choose_network
 from posteriax.tabular.predict_file import _columns, as_csv
 from posteriax.tabular.targets import Classes, Quantity
 

@@ -14,9 +14,10 @@ from posteriax.cli import environment
 from posteriax.cli.app import make_app
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, load_described, path_beside, save_described
+from posteriax.tabular.fold_fits import make_problem
 from posteriax.tabular.folds import prepare_all_rows
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.networks import choose_network, make_problem
+from posteriax.tabular.networks import choose_network
 from posteriax.tabular.settings import DataSettings
 
 ROWS = 64

@@ -6,13 +6,16 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from posteriax.tabular.columns import Category, Number
 from posteriax.tabular.data_files import read_npz, read_table
 from posteriax.tabular.description import preparation_from_plain, preparation_to_plain
 from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.preparation import compare_with_training
+from posteriax.tabular.preparation import TablePreparation, compare_with_training
 from posteriax.tabular.settings import DataSettings
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import Classes, Quantity, infer_task
@@ -260,6 +263,21 @@ def test_a_preparation_of_the_version_before_is_read():
     table = Table("new.csv", pd.DataFrame({"height": ["7", None], "kind": ["oak", None]}))
     preparation, _ = preparation_from_plain(plain)
     assert preparation.transform(table).tolist() == [[1, 0, 0, 1, 0], [-0.25, 1, 0, 0, 1]]
+
+
+def test_a_preparation_is_a_step_of_a_pipeline():
+    """Of a data frame as people keep it."""
+    rng = np.random.default_rng(0)
+    height, kind = rng.normal(10, 3, 90), rng.choice(["oak", "elm"], 90)
+    frame = pd.DataFrame({"nr": range(90), "height": [f"{value:.2f} m" for value in height], "kind": kind})
+    old = np.where(kind == "oak", height > 8, height > 12)
+    model = clone(make_pipeline(TablePreparation(keep=["kind"]), LogisticRegression())).fit(frame[:60], old[:60])
+    assert list(model[:-1].get_feature_names_out()) == ["height", "kind is elm", "kind is oak"]
+    assert model.score(frame[60:], old[60:]) > 0.85
+    with pytest.raises(TableError, match="the table lacks the columns 'kind'"):
+        model.predict(frame.drop(columns="kind"))
+    with pytest.raises(TableError, match=r"no usable columns; column 'nr' numbers the rows"):
+        TablePreparation().fit(frame[["nr"]])
 
 
 POISSON = np.random.default_rng(0).poisson(np.linspace(1, 9, 400))
