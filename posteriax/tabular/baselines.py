@@ -100,7 +100,7 @@ class BaselineRows:
 
     @classmethod
     def sampled(cls, x: Any, y: Any, task: BaselineTask, classes: int | None, most: int, seed: int) -> "BaselineRows":
-        """At most so many rows, and fewer of many columns: at random, but at least one of every class."""
+        """At most `most` random rows, fewer if there are many columns, but at least one of every class."""
         x, y = check_data((x, y))
         x, y = flat(x), one_target(y, task)
         count = max(classes or 0, int(y.max()) + 1) if task == "classification" else 0

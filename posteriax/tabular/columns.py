@@ -308,7 +308,7 @@ class _Chooser:
     def _number(self, reading: Reading) -> _Choice:
         everywhere = self.table.numbers(self.name, reading.number_form)
         if self._orders_rows:
-            return self._not_used("says how late a row is: not an input")
+            return self._not_used("orders the rows in time, so it is not used as an input")
         if not self._kept and is_id(self.name, everywhere):
             why = "numbers the rows or is an ID: left out, since it is meaningless for new rows"
             return self._not_used(why, is_id=True)
@@ -326,7 +326,7 @@ class _Chooser:
         if statistics is None:
             return self._constant(np.isfinite(days), reading.notes)
         if not trend and not parts:
-            return self._not_used("says how late a row is: not an input")
+            return self._not_used("orders the rows in time, so it is not used as an input")
         used = [*(["days since 1970"] if trend else []), *parts]
         listed = " and ".join([", ".join(used[:-1]), used[-1]] if len(used) > 1 else used)
         note = f"column {self.name!r} holds {reading.described}: used as {listed}"

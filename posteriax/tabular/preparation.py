@@ -39,7 +39,7 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         drop: other columns to leave out.
         keep: columns to use even if they look like IDs, or group or order the rows.
         categories: columns of numbers to treat as categories.
-        group, time: columns that say which rows belong together, or how late they are: not inputs, unless kept.
+        group, time: columns that group the rows or order them in time: not inputs, unless kept.
 
     Attributes:
         columns_: the input columns, in the network's order, with what is kept of the training rows.

@@ -32,8 +32,8 @@ def make_splits(
         rows: how many there are.
         settings: folds, fraction and seed.
         classes: of the rows, numbered, to have the same share of each in every part.
-        groups: of the rows, numbered, that are never torn apart.
-        times: of the rows; rows of the same time are never torn apart, and no training row is as late as a test row.
+        groups: of the rows, numbered; a group is never split.
+        times: of the rows; rows of the same time stay together, and no training row is as late as a test row.
 
     >>> splits = make_splits(100, DataSettings(folds=4))
     >>> [len(test) for _, test in splits], sorted(np.concatenate([test for _, test in splits])) == list(range(100))
