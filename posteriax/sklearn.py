@@ -18,7 +18,10 @@ __all__ = ["BayesianMLPClassifier", "BayesianMLPRegressor"]
 
 def __getattr__(name: str) -> Any:
     """The names that estimators with a network of one's own used to have."""
-    makers = {"BayesianNetClassifier": BayesianMLPClassifier, "BayesianNetRegressor": BayesianMLPRegressor}
+    makers: dict[str, Any] = {
+        "BayesianNetClassifier": BayesianMLPClassifier,
+        "BayesianNetRegressor": BayesianMLPRegressor,
+    }
     if name not in makers:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     make = makers[name]

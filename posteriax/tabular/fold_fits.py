@@ -152,9 +152,7 @@ def fit_methods(
     mode: RunEnd | None = None
     for name in names:
         point_noise = noise if RECIPES[name].at_points else None
-        estimator = make_estimator(name, data.target, architecture, prior, point_noise, share(name), seed)
-        if mode is not None:
-            estimator.start_at(mode)
+        estimator = make_estimator(name, data.target, architecture, prior, point_noise, mode, share(name), seed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
@@ -174,17 +172,23 @@ def make_estimator(
     architecture: Architecture,
     prior: PriorByLeaf,
     noise: float | None,
+    mode: RunEnd | None,
     seconds: float,
     seed: int,
 ) -> BayesianEstimator:
-    """The estimator of a method. Inputs and targets are prepared: it standardises neither."""
+    """The estimator of a method, given the result of "map". It standardises nothing: the rows are prepared."""
     net = architecture.build(seed)
+    estimator: BayesianEstimator
     if target.class_names is not None:
-        return BayesianMLPClassifier(name, net=net, prior=prior, budget=seconds, standardize=False, random_state=seed)
-    likelihood = target.likelihood() if noise is None else target.likelihood().with_noise(noise)
-    return BayesianMLPRegressor(
-        name, net=net, likelihood=likelihood, prior=prior, budget=seconds, standardize=False, random_state=seed
-    )
+        estimator = BayesianMLPClassifier(
+            name, net=net, prior=prior, budget=seconds, standardize=False, random_state=seed
+        )
+    else:
+        likelihood = target.likelihood() if noise is None else target.likelihood().with_noise(noise)
+        estimator = BayesianMLPRegressor(
+            name, net=net, likelihood=likelihood, prior=prior, budget=seconds, standardize=False, random_state=seed
+        )
+    return estimator if mode is None else estimator.start_at(mode)
 
 
 def check_all_classes(data: Fold) -> None:

@@ -297,12 +297,12 @@ def _prepare(rows: LabelledRows, settings: DataSettings, train: np.ndarray, test
     y = target.encode(rows.values)
     if isinstance(target, Classes):
         notes = [*notes, *_about_classes(target, y[train])]
-    preparation = _preparation(rows, settings).fit(rows.source, rows=train)
+    preparation, x_train, x_test = _inputs(rows, settings, train, test)
     return Fold(
         preparation,
         target,
-        (preparation.transform(rows.source, train), y[train]),
-        (preparation.transform(rows.source, test), y[test]),
+        (x_train, y[train]),
+        (x_test, y[test]),
         (*notes, *preparation.notes_),
         rows.kept[train],
         rows.kept[test],
@@ -314,17 +314,23 @@ def _prepare_all(rows: LabelledRows, settings: DataSettings) -> Fold:
     return _prepare(rows, settings, np.arange(len(rows)), _no_rows(), list(rows.notes))
 
 
-def _preparation(rows: LabelledRows, settings: DataSettings) -> Preparation:
-    if isinstance(rows.source, Arrays):
-        return ImagePreparation()
-    return TablePreparation(
+def _inputs(
+    rows: LabelledRows, settings: DataSettings, train: np.ndarray, test: np.ndarray
+) -> tuple[Preparation, np.ndarray, np.ndarray]:
+    """A preparation fitted to the training rows, and the inputs of both parts."""
+    source = rows.source
+    if isinstance(source, Arrays):
+        pixels = ImagePreparation().fit(source, rows=train)
+        return pixels, pixels.transform(source, train), pixels.transform(source, test)
+    columns = TablePreparation(
         target=rows.target,
         drop=settings.drop,
         keep=settings.keep,
         categories=settings.categories,
         group=settings.group,
         time=settings.time,
-    )
+    ).fit(source, rows=train)
+    return columns, columns.transform(source, train), columns.transform(source, test)
 
 
 def _about_classes(target: Classes, labels: np.ndarray) -> list[str]:

@@ -185,12 +185,13 @@ def recipe_of(method: MethodOrName) -> Recipe:
         if method.lower() not in RECIPES:
             raise ValueError(f"unknown method {method!r}; there are {', '.join(RECIPES)}, and objects such as px.VI()")
         return RECIPES[method.lower()]
-    inner = method.method if isinstance(method, Ensemble) else method
+    given: Method | Ensemble = method
+    inner = given.method if isinstance(given, Ensemble) else given
     if inner.samples:
-        return _sampled(method)
+        return _sampled(given)
     at_points = isinstance(inner, MAP | Laplace | SWAG)
     if inner.fixed_length:
         epochs = lambda at: max(40, min(200, 200_000 // at.rows))  # noqa: E731
-        attempts = lambda at, mode: [RecipeRun(method, {"epochs": epochs(at), "batch_size": min(at.rows, 64)})]  # noqa: E731
+        attempts = lambda at, mode: [RecipeRun(given, {"epochs": epochs(at), "batch_size": min(at.rows, 64)})]  # noqa: E731
         return Recipe(attempts, at_points=at_points)
-    return _optimised(lambda at: method, at_points=at_points)
+    return _optimised(lambda at: given, at_points=at_points)

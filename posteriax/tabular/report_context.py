@@ -11,6 +11,7 @@ from posteriax.evaluation import (
     TableRows,
     partial_dependence,
 )
+from posteriax.posterior.posterior import Posterior
 from posteriax.tabular.columns import Category, Number
 from posteriax.tabular.fold_fits import FittedFold, PriorByLeaf
 from posteriax.tabular.folds import join_tests
@@ -48,8 +49,9 @@ def report_context(
         cells = tests.cells[columns].astype(str).to_numpy()
         rows = TableRows(columns, cells, [int(line) for line in tests.cells.index], data.name)
     chosen = None if comparison.recommendation is None else comparison.recommendation.posterior
-    if isinstance(preparation, TablePreparation) and chosen is not None and len(fold.test[1]):
-        effects = partial_dependence(first.predictors[chosen], fold.test[0], table_features(preparation))
+    predictor = None if chosen is None else first.predictors[chosen]
+    if isinstance(preparation, TablePreparation) and isinstance(predictor, Posterior) and len(fold.test[1]):
+        effects = partial_dependence(predictor, fold.test[0], table_features(preparation))
     layers = f"{first.architecture.depth} hidden layer{'s' if first.architecture.depth > 1 else ''}"
     kind = "convolutions" if first.architecture.kind == "images" else f"of {first.architecture.width} units"
     done = {

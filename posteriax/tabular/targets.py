@@ -1,8 +1,8 @@
 """The target: classes, a quantity or counts; what it is, its values as the network sees them, and its likelihood."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, TypeGuard, get_args
 
 import numpy as np
 
@@ -203,11 +203,11 @@ def check_classes(name: str, values: TargetValues) -> np.ndarray:
     return classes
 
 
-def is_numbers(values: TargetValues) -> bool:
+def is_numbers(values: TargetValues) -> TypeGuard[np.ndarray]:
     return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
 
 
-def as_labels(values: TargetValues) -> list[str]:
+def as_labels(values: Iterable[str | float]) -> list[str]:
     return [value if isinstance(value, str) else label_of(float(value)) for value in values]
 
 
