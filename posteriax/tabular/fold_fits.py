@@ -63,11 +63,10 @@ class FittedFold:
 def make_problem(architecture: Architecture, target: Target, seed: int, prior: PriorByLeaf = p.HeNormal()) -> Problem:
     """The network with its likelihood (for regression with learned noise) and its prior.
 
-        >>> from posteriax.priors.prior import Prior
-    from posteriax.problem import Problem
-    from posteriax.tabular.targets import Classes
-        >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
-        HeNormal(gain=2.0, bias_scale=1.0)
+    >>> from posteriax.tabular.networks import choose_network
+    >>> from posteriax.tabular.targets import Classes
+    >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
+    HeNormal(gain=2.0, bias_scale=1.0)
     """
     return Problem(architecture.build(seed), target.likelihood(), prior=prior)
 

@@ -50,8 +50,8 @@ class TablePreparation(TransformerMixin, BaseEstimator):
     >>> preparation = TablePreparation().fit(pd.DataFrame(trees))
     >>> preparation.get_feature_names_out().tolist()
     ['height', 'height is missing', 'kind is elm', 'kind is oak']
-    >>> preparation.transform(pd.DataFrame({"height": ["2 m"], "kind": ["elm"]})).round(2).tolist()
-    [[-0.39, 0.0, 1.0, 0.0]]
+    >>> preparation.transform(pd.DataFrame({"height": ["2 m"], "kind": ["elm"]})).round(2)
+    array([[-0.39,  0.  ,  1.  ,  0.  ]], dtype=float32)
     """
 
     def __init__(
