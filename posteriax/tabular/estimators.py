@@ -80,16 +80,16 @@ class BayesianEstimator(BaseEstimator):
             y: targets.
             sample_weight: how many examples each row counts as.
         """
-        X, y = self._validated(X, y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        rows, labels = self._validated(X, y)
+        weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         if (weight > 0).sum() < FEWEST:
             raise ValueError(f"at least {FEWEST} rows must have a positive sample_weight")
-        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        targets = self._encode(y, weight)
-        weight = weight * self._class_weights(y, weight)
+        rows, labels, weight = rows[weight > 0], labels[weight > 0], weight[weight > 0]
+        targets = self._encode(labels, weight)
+        weight = weight * self._class_weights(labels, weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        held = self._held_out(len(X), seed)
-        x, t, w = merge_rows(self._prepare(X[~held], weight[~held]), targets[~held], weight[~held])
+        held = self._held_out(len(rows), seed)
+        x, t, w = merge_rows(self._prepare(rows[~held], weight[~held]), targets[~held], weight[~held])
         self._rows = len(x)
         data = (x, t) if (w == 1).all() else (x, t, w)
         outcome = fit_until_converged(
@@ -109,9 +109,9 @@ class BayesianEstimator(BaseEstimator):
         self.posterior_ = self._in_target_units(outcome.posterior)
         self._ended = replace(outcome, posterior=None)  # pickle stores `posterior_` once
         self._looked_at = points_to_compare(x)
-        self._calibration = None
+        self._calibration: tuple[np.ndarray, np.ndarray] | None = None
         if held.any():
-            self._calibration = self._standardised(X[held]), y[held]
+            self._calibration = self._standardised(rows[held]), labels[held]
         self._warn_unless_converged()
         return self
 
@@ -173,8 +173,8 @@ class BayesianEstimator(BaseEstimator):
 
     def _predictive(self, X: ArrayLike) -> Predictive:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
-        return self.posterior_.predict(self._standardised(X), self.n_draws, key=0)
+        rows = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
+        return self.posterior_.predict(self._standardised(rows), self.n_draws, key=0)
 
     def _conformal(self, level: float) -> Conformal | None:
         if self._calibration is None:
@@ -335,9 +335,9 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         return conformal_sets.sets(predictive)
 
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd)
-        check_classification_targets(y)
-        return X, y
+        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd)
+        check_classification_targets(labels)
+        return rows, labels
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -472,10 +472,10 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         return np.asarray(likelihood.units.restore(drawn), np.float64)[:, :, 0].T
 
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(
+        rows, numbers = validate_data(
             self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd, y_numeric=True
         )
-        return X, np.asarray(y, np.float64)
+        return rows, np.asarray(numbers, np.float64)
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         self._units = TargetUnits()
