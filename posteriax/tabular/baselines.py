@@ -9,24 +9,35 @@ Numbers: N(prediction, s^2), with s the root mean square of errors on rows that 
 
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from posteriax._internal.checks import check_choice, check_count
+from posteriax._internal.checks import check_choice, check_count, check_data
 from posteriax.evaluation.compare import Baseline
-from posteriax.tabular.baseline_rows import BaselineRows, Task
+from posteriax.likelihoods.classes import Categorical, ClassPredictive
+from posteriax.likelihoods.normal import Normal
+from posteriax.likelihoods.number_predictive import NumberPredictive
+from posteriax.likelihoods.numbers import InUnits, TargetUnits
 
+CELLS = 5_000_000  # rows times columns that a model is fitted to, at most
+FEWEST_ROWS = 2_000  # however many columns there are
+FOLDS, MOST_ROWS_TO_FOLD = 5, 5_000  # with more rows, one fifth is held out once
+SMALLEST = 1e-9  # probability of a class that a model has seen
+
+BaselineTask = Literal["classification", "regression"]
 TREES, ROWS_PER_TREE = 200, 5_000
 COLUMNS_PER_SPLIT = 60  # of numbers, at most; else a third, as Breiman (2001) has it
-MOST_ROUNDS, OF_LARGE_DATA, ROUNDS_WITHOUT_FOLDS = 500, 200, 50
+MOST_ROUNDS, ROUNDS_OF_LARGE_DATA, ROUNDS_WITHOUT_FOLDS = 500, 200, 50
 LARGE = 2_000_000  # values
 PENALTIES = np.logspace(-3, 4, 15)
 
 
 def fit_baselines(
-    x: Any, y: Any, task: Task, *, classes: int | None = None, most_rows: int = 50_000, seed: int = 0
+    x: Any, y: Any, task: BaselineTask, *, classes: int | None = None, most_rows: int = 50_000, seed: int = 0
 ) -> dict[str, Baseline]:
     """Fit a linear model, a random forest and gradient boosting; `px.compare` takes them as rows beside posteriors.
 
@@ -66,6 +77,111 @@ def fit_baselines(
         }
 
 
+@dataclass(frozen=True)
+class BaselineRows:
+    """The rows that all models are fitted to.
+
+    Args:
+        x, y: columns in float64, and targets.
+        classes: how many there are; 0 for numbers.
+        given: the number of rows of which these are a sample.
+        seed: of sample, folds and models.
+
+    >>> rows = BaselineRows.sampled(np.zeros((9, 2)), np.arange(9) % 3, "classification", None, 100, seed=0)
+    >>> rows.all_classes(np.array([[0.5, 0.5]]), labels=np.array([0, 2])).round(3).tolist()
+    [[0.458, 0.083, 0.458]]
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    classes: int
+    given: int
+    seed: int
+
+    @classmethod
+    def sampled(cls, x: Any, y: Any, task: BaselineTask, classes: int | None, most: int, seed: int) -> "BaselineRows":
+        """At most `most` random rows, fewer if there are many columns, but at least one of every class."""
+        x, y = check_data((x, y))
+        x, y = flat(x), one_target(y, task)
+        count = max(classes or 0, int(y.max()) + 1) if task == "classification" else 0
+        most = min(most, max(FEWEST_ROWS, CELLS // (x.shape[1] * max(1, count // 2))))
+        if len(x) <= most:
+            return cls(x.astype(np.float64), y, count, len(x), seed)
+        chosen = np.random.default_rng(seed).choice(len(x), most, replace=False)
+        if count:
+            chosen = np.union1d(chosen, np.unique(y, return_index=True)[1])
+        return cls(x[chosen].astype(np.float64), y[chosen], count, len(x), seed)
+
+    def folds(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows to fit and rows to hold out: five folds, or one fifth of many rows; of every class the same share."""
+        from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+
+        if len(self.x) > MOST_ROWS_TO_FOLD:
+            stratified = self.classes and np.bincount(self.y)[np.unique(self.y)].min() > 1
+            once = StratifiedShuffleSplit if stratified else ShuffleSplit
+            yield from once(1, test_size=1 / FOLDS, random_state=self.seed).split(self.x, self.y)
+        elif self.classes:
+            most = min(FOLDS, int(np.bincount(self.y).max()))
+            yield from StratifiedKFold(most, shuffle=True, random_state=self.seed).split(self.x, self.y)
+        else:
+            yield from KFold(min(FOLDS, len(self.x)), shuffle=True, random_state=self.seed).split(self.x)
+
+    @property
+    def how_held_out(self) -> str:
+        return "on a fifth of the rows, held out" if len(self.x) > MOST_ROWS_TO_FOLD else f"in {FOLDS}-fold validation"
+
+    @property
+    def note(self) -> str:
+        """A sentence if there were more rows than were used."""
+        return f" Fitted to {len(self.x):,} of {self.given:,} rows." if len(self.x) < self.given else ""
+
+    def predict_classes(self, probs: Callable[[np.ndarray], np.ndarray], labels: np.ndarray) -> Callable[[Any], Any]:
+        """A predictor, from a model's probabilities of those labels that it has seen."""
+
+        def predictor(x: Any) -> ClassPredictive:
+            all_probs = self.all_classes(probs(flat(x)), labels)
+            return ClassPredictive(Categorical(), np.log(all_probs).astype(np.float32)[None])
+
+        return predictor
+
+    def all_classes(self, probs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """(N, C): a class that the model has not seen has the probability 1 / (rows + C)."""
+        unseen = 1 / (len(self.x) + self.classes)
+        all_probs = np.full((len(probs), self.classes), unseen)
+        seen = np.maximum(probs, SMALLEST)
+        all_probs[:, labels] = seen / seen.sum(axis=1, keepdims=True) * (1 - unseen * (self.classes - len(labels)))
+        return all_probs
+
+    def predict_numbers(self, mean: Callable[[np.ndarray], np.ndarray], spread: float) -> Callable[[Any], Any]:
+        """A predictor, from a model's predictions and the spread of its errors, in the target's units."""
+        scale = float(self.y.std()) or 1.0
+        units = TargetUnits(float(self.y.mean()), scale)
+        likelihood = InUnits(Normal(scale=max(spread / scale, 1e-6)), units.offset, units.scale)
+
+        def predictor(x: Any) -> NumberPredictive:
+            outputs = units.standardise(mean(flat(x))).astype(np.float32)
+            return likelihood.predictive(outputs[None, :, None], {})
+
+        return predictor
+
+
+def flat(x: Any) -> np.ndarray:
+    """Inputs as rows of columns."""
+    x = np.asarray(x)
+    return x.reshape(len(x), -1)
+
+
+def one_target(y: np.ndarray, task: BaselineTask) -> np.ndarray:
+    """(N,): whole numbers for classes, else float64."""
+    if y.size != len(y):
+        raise ValueError(f"y must have one target per row, got shape {y.shape}")
+    if task == "regression":
+        return y.reshape(-1).astype(np.float64)
+    if y.dtype.kind not in "iub" or y.min() < 0:
+        raise TypeError(f"y must be labels 0, 1, ... of a whole-number dtype for a classification, got {y.dtype}")
+    return y.reshape(-1).astype(np.int64)
+
+
 Fitted = tuple[Callable[[Any], Any], str]  # a predictor and its description
 
 
@@ -91,9 +207,9 @@ def _ridge_regression(rows: BaselineRows) -> Fitted:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    make = lambda: make_pipeline(StandardScaler(), RidgeCV(PENALTIES))  # noqa: E731
-    off = [rows.y[held] - make().fit(rows.x[fit], rows.y[fit]).predict(rows.x[held]) for fit, held in rows.folds()]
-    return rows.predict_numbers(make().fit(rows.x, rows.y).predict, _root_mean_square(np.concatenate(off))), (
+    new_model = lambda: make_pipeline(StandardScaler(), RidgeCV(PENALTIES))  # noqa: E731
+    off = [rows.y[held] - new_model().fit(rows.x[fit], rows.y[fit]).predict(rows.x[held]) for fit, held in rows.folds()]
+    return rows.predict_numbers(new_model().fit(rows.x, rows.y).predict, _root_mean_square(np.concatenate(off))), (
         f"Ridge regression on standardised columns; intervals are those of a Normal distribution with the spread of "
         f"its errors {rows.how_held_out}."
     )
@@ -140,8 +256,8 @@ def _boosting_of_classes(rows: BaselineRows) -> Fitted:
         for fit, held in rows.folds() if enough else ():
             model = HistGradientBoostingClassifier(**_boosting_settings(rows, _most_rounds(rows)))
             for k, probs in enumerate(model.fit(rows.x[fit], rows.y[fit]).staged_predict_proba(rows.x[held])):
-                found = rows.all_classes(probs, model.classes_)
-                losses[k] -= np.log(found[np.arange(len(held)), rows.y[held]]).sum()
+                all_probs = rows.all_classes(probs, model.classes_)
+                losses[k] -= np.log(all_probs[np.arange(len(held)), rows.y[held]]).sum()
         rounds = int(losses.argmin()) + 1 if enough else ROUNDS_WITHOUT_FOLDS
         model = HistGradientBoostingClassifier(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
 
@@ -162,8 +278,8 @@ def _boosting_of_numbers(rows: BaselineRows) -> Fitted:
     with _one_thread():
         for fit, held in rows.folds():
             model = HistGradientBoostingRegressor(**_boosting_settings(rows, _most_rounds(rows)))
-            of_held = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
-            staged.append(rows.y[held] - np.stack(list(of_held)))
+            predicted = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
+            staged.append(rows.y[held] - np.stack(list(predicted)))
         errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
         rounds = int(np.square(errors).mean(axis=1).argmin()) + 1
         model = HistGradientBoostingRegressor(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
@@ -179,10 +295,10 @@ def _boosting_of_numbers(rows: BaselineRows) -> Fitted:
 
 
 def _most_rounds(rows: BaselineRows) -> int:
-    return MOST_ROUNDS if rows.x.size <= LARGE else OF_LARGE_DATA
+    return MOST_ROUNDS if rows.x.size <= LARGE else ROUNDS_OF_LARGE_DATA
 
 
-def _one_thread() -> Any:
+def _one_thread() -> AbstractContextManager[object]:
     """A context in which boosting uses one thread: several wait for each other at every split, and if other programs
     use the same cores, that takes up to thirty times as long."""
     from threadpoolctl import threadpool_limits  # comes with scikit-learn

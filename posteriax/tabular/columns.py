@@ -1,15 +1,14 @@
-"""What a column of a table is to the network, as the training rows have it: numbers, dates or categories.
+"""What each column of a table is, and what it is to the network: numbers, dates or categories.
 
-What the cells of a column are: numbers, dates or text. Lines say what was not obvious.
-
-Which columns of a table are used, and as what. Notes say what is left out, and what needs an explanation.
+A column is read (:func:`read_column`), then used as what it holds or left out (:func:`choose_columns`). Notes say what
+is left out, and what was not obvious.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,13 +22,16 @@ from posteriax.tabular.dates import (
     informative_parts,
     is_ambiguous,
 )
-from posteriax.tabular.messages import USUAL, brief, counted, quoted
+from posteriax.tabular.messages import MAJORITY, brief, counted, quoted
 from posteriax.tabular.number_formats import COMMA, PLAIN, NumberFormat
-from posteriax.tabular.settings import DataSettings
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import spread
 
 BOOLEANS = {"true", "false", "none"}  # none: missing
+MOST_CATEGORIES = 50
+FEW_TO_COUNT = 10  # rows that may be numbered by chance
+LONGEST_NAME = 60  # characters on average; longer text is not the name of a row
+ID_NAME = re.compile(r"(?:.*[\s_.-])?(?:id|uuid|guid|index|row)|.*[a-z]I[Dd]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,11 @@ class Category:
 Column = Number | Date | Category
 
 
-def summary(columns: Sequence[Column]) -> str:
+def summarise_columns(columns: Sequence[Column]) -> str:
     """How many columns are used as what.
 
-    >>> summary([Number("height", False), Date("planted", False, "ISO8601"), Category("alive", ("False", "True"))])
+    >>> alive = Category("alive", ("False", "True"))
+    >>> summarise_columns([Number("height", False), Date("planted", False, "ISO8601"), alive])
     '1 as numbers, 1 as dates, 1 as booleans'
     """
 
@@ -141,24 +144,6 @@ def summary(columns: Sequence[Column]) -> str:
         return "dates" if isinstance(column, Date) else "numbers"
 
     return ", ".join(f"{count} as {name}" for name, count in Counter(map(kind, columns)).items())
-
-
-def column_from_plain(plain: dict[str, Any]) -> Column:
-    """The column that `asdict` gave, in this version or an earlier one.
-
-    >>> column_from_plain({"name": "day", "missing": False, "dates": "ISO8601", "mean": 3.0})  # of version 2
-    Date(name='day', missing=False, form='ISO8601', parts=(), trend=True, median=0.0, mean=3.0, ...)
-    """
-    if "categories" in plain:
-        return Category(str(plain["name"]), tuple(plain["categories"]), bool(plain.get("pooled", False)))
-    dates, form = plain.get("dates"), plain.get("form")
-    settings = {name: value for name, value in plain.items() if name not in ("dates", "form")}
-    if dates is None and not isinstance(form, str):
-        return Number(**settings, form=NumberFormat(**form) if form else PLAIN)
-    form = dates or form
-    if form not in DATES:
-        raise ValueError(f"dates in an unknown format: {form!r}")
-    return Date(**settings | {"parts": tuple(plain.get("parts", ()))}, form=form)
 
 
 @dataclass(frozen=True)
@@ -190,7 +175,7 @@ def read_column(table: Table, name: str) -> Reading:
     form, present = table.number_format(name), table.present(name)
     values = table.numbers(name, form)
     is_number = ~np.isnan(values)
-    if is_number.sum() >= USUAL * present.sum():
+    if is_number.sum() >= MAJORITY * present.sum():
         if are_compact_dates(values):
             return _read_dates(table, name, COMPACT)
         return Reading("numbers", number_form=form, notes=_about_numbers(table, name, form))
@@ -198,20 +183,20 @@ def read_column(table: Table, name: str) -> Reading:
     if dates is not None:
         return _read_dates(table, name, dates)
     notes: tuple[str, ...] = ()
-    if is_number.sum() > (1 - USUAL) * present.sum():
+    if is_number.sum() > (1 - MAJORITY) * present.sum():
         number, word = table.first(name, is_number), table.first(name, present & ~is_number)
         notes = (f"column {name!r} mixes numbers and text, such as {number} and {word}: treated as text",)
     return Reading("text", notes=notes)
 
 
-def odd_cells(table: Table, name: str, values: np.ndarray, wanted: str) -> list[str]:
+def odd_cells(table: Table, name: str, values: np.ndarray, kind: str) -> list[str]:
     """A line about cells that are there but could not be read, and one about infinite ones, if there are any."""
     odd = table.present(name) & np.isnan(values)
     notes = []
     if odd.any():
         others = int(odd.sum()) - 1
         are_not = f"and {counted(others, 'other value')} are not" if others else "is not"
-        notes.append(f"column {name!r} holds {wanted}, but {table.first(name, odd)} {are_not}: treated as missing")
+        notes.append(f"column {name!r} holds {kind}, but {table.first(name, odd)} {are_not}: treated as missing")
     infinite = np.isinf(values)
     if infinite.any():
         first = table.place(int(np.argmax(infinite)))
@@ -223,8 +208,8 @@ def odd_cells(table: Table, name: str, values: np.ndarray, wanted: str) -> list[
 def _about_numbers(table: Table, name: str, form: NumberFormat) -> tuple[str, ...]:
     values = table.numbers(name, form)
     notes = []
-    usual = (PLAIN, COMMA) if table.decimal_comma else (PLAIN,)
-    if form not in usual:
+    expected = (PLAIN, COMMA) if table.decimal_comma else (PLAIN,)
+    if form not in expected:
         texts = table.texts(name)
         dressed = texts.notna().to_numpy() & np.isnan(PLAIN.read(texts)) & np.isfinite(values)
         row = int(np.argmax(dressed))
@@ -250,10 +235,13 @@ def _read_dates(table: Table, name: str, form: str) -> Reading:
     return Reading("dates", date_form=form, described=described, notes=tuple(notes))
 
 
-MOST_CATEGORIES = 50
-FEW_TO_COUNT = 10  # rows that may be numbered by chance
-LONGEST_NAME = 60  # characters on average; longer text is not the name of a row
-ID_NAME = re.compile(r"(?:.*[\s_.-])?(?:id|uuid|guid|index|row)|.*[a-z]I[Dd]", re.IGNORECASE)
+class ColumnOptions(Protocol):
+    """What a user says about columns."""
+
+    keep: Sequence[str]
+    categories: Sequence[str]
+    group: str | None
+    time: str | None
 
 
 class Chosen(NamedTuple):
@@ -264,16 +252,16 @@ class Chosen(NamedTuple):
     notes: list[str]
 
 
-def choose_columns(table: Table, names: list[str], train: np.ndarray, settings: DataSettings) -> Chosen:
+def choose_columns(table: Table, names: list[str], train: np.ndarray, options: ColumnOptions) -> Chosen:
     """How each column is used.
 
     Args:
         table: the rows.
         names: of the columns that may be used.
         train: the training rows: a column that is constant or missing throughout these is uninformative.
-        settings: columns to treat as categories, and to use even if they look like IDs.
+        options: columns to treat as categories, to use even if they look like IDs, and that group or order the rows.
     """
-    choices = {name: _Chooser(table, name, train, settings).choose() for name in names}
+    choices = {name: _Chooser(table, name, train, options).choose() for name in names}
     return Chosen(
         [choice.column for choice in choices.values() if choice.column is not None],
         [name for name, choice in choices.items() if choice.is_id],
@@ -294,15 +282,15 @@ class _Chooser:
     table: Table
     name: str
     train: np.ndarray
-    settings: DataSettings
+    options: ColumnOptions
 
     def choose(self) -> _Choice:
-        name, settings = self.name, self.settings
+        name, options = self.name, self.options
         if not self.table.present(name)[self.train].any():
             return _Choice(None, (f"column {name!r} has no values in the training rows: left out",))
-        if name == settings.group and not self._kept:
+        if name == options.group and not self._kept:
             return self._not_used("says which rows belong together: not an input", is_id=True)
-        if name in settings.categories:
+        if name in options.categories:
             return self._category(Reading("text"))
         reading = read_column(self.table, name)
         if reading.kind == "dates":
@@ -311,16 +299,16 @@ class _Chooser:
 
     @property
     def _kept(self) -> bool:
-        return self.name in self.settings.keep
+        return self.name in self.options.keep
 
     @property
     def _orders_rows(self) -> bool:
-        return self.name == self.settings.time and not self._kept
+        return self.name == self.options.time and not self._kept
 
     def _number(self, reading: Reading) -> _Choice:
         everywhere = self.table.numbers(self.name, reading.number_form)
         if self._orders_rows:
-            return self._not_used("says how late a row is: not an input")
+            return self._not_used("orders the rows in time, so it is not used as an input")
         if not self._kept and is_id(self.name, everywhere):
             why = "numbers the rows or is an ID: left out, since it is meaningless for new rows"
             return self._not_used(why, is_id=True)
@@ -333,12 +321,12 @@ class _Chooser:
     def _date(self, reading: Reading) -> _Choice:
         days = self.table.days(self.name, reading.date_form)[self.train]
         statistics, parts = _statistics(days), informative_parts(days)
-        whole_story = reading.date_form in TIMES and bool(parts)  # of a time of day, the days say nothing
-        trend = not self._orders_rows and not whole_story
+        only_parts = reading.date_form in TIMES and bool(parts)  # of a time of day, the days say nothing
+        trend = not self._orders_rows and not only_parts
         if statistics is None:
             return self._constant(np.isfinite(days), reading.notes)
         if not trend and not parts:
-            return self._not_used("says how late a row is: not an input")
+            return self._not_used("orders the rows in time, so it is not used as an input")
         used = [*(["days since 1970"] if trend else []), *parts]
         listed = " and ".join([", ".join(used[:-1]), used[-1]] if len(used) > 1 else used)
         note = f"column {self.name!r} holds {reading.described}: used as {listed}"

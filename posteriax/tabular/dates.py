@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from posteriax.tabular.messages import USUAL
+from posteriax.tabular.messages import MAJORITY
 
 DAYS = {  # formats, with an example; the first that fits is used
     "%d.%m.%Y": "31.1.2024",
@@ -78,7 +78,7 @@ def find_date_format(texts: pd.Series, *, day_first: bool = False) -> str | None
         promising.sort(key=lambda form: form.startswith("%m/%d"))
     shares = {form: _share_read(different, form) for form in promising}
     best = max(promising, key=lambda form: shares[form], default=None)
-    return best if best is not None and _share_read(present, best) >= USUAL else None
+    return best if best is not None and _share_read(present, best) >= MAJORITY else None
 
 
 def is_ambiguous(texts: pd.Series, form: str) -> bool:
@@ -102,8 +102,8 @@ def are_compact_dates(values: np.ndarray) -> bool:
     present = np.unique(values[np.isfinite(values)])
     if len(present) < 5 or (present < CENTURIES[0]).any() or (present > CENTURIES[1]).any():
         return False
-    whole = (present == np.round(present)).all()
-    return bool(whole and np.isfinite(_days(pd.Series(present.astype(np.int64).astype(str)), COMPACT)).all())
+    integers = (present == np.round(present)).all()
+    return bool(integers and np.isfinite(_days(pd.Series(present.astype(np.int64).astype(str)), COMPACT)).all())
 
 
 def informative_parts(days: np.ndarray) -> tuple[str, ...]:
@@ -130,8 +130,8 @@ def cycles(days: np.ndarray, parts: Sequence[str]) -> np.ndarray:
     >>> cycles(np.array([0.0, 0.25, np.nan]), ["time of day"]).round(3).tolist()
     [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
     """
-    whole: dict[str, Callable[[np.ndarray], np.ndarray]] = {"day of week": np.floor}
-    angles = [2 * np.pi * (whole.get(part, lambda d: d)(days) / PERIODS[part] % 1) for part in parts]
+    rounding: dict[str, Callable[[np.ndarray], np.ndarray]] = {"day of week": np.floor}
+    angles = [2 * np.pi * (rounding.get(part, lambda d: d)(days) / PERIODS[part] % 1) for part in parts]
     waves = [wave(angle) for angle in angles for wave in (np.sin, np.cos)]
     return np.nan_to_num(np.stack(waves, axis=1)) if waves else np.zeros((len(days), 0))
 

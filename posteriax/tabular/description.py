@@ -6,13 +6,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import posteriax as px
 from posteriax._internal.atomic_file import whole_file
-from posteriax.tabular.image_preparation import ImagePreparation, images_from_plain
+from posteriax.posterior.file import load
+from posteriax.posterior.posterior import Posterior
+from posteriax.tabular.columns import Category, Column, Date, Number
+from posteriax.tabular.dates import DATES
+from posteriax.tabular.estimators import in_target_units
 from posteriax.tabular.messages import TableError, read_bytes
 from posteriax.tabular.networks import Architecture
-from posteriax.tabular.preparation import Preparation, preparation_from_plain
-from posteriax.tabular.units import in_units_of
+from posteriax.tabular.number_formats import PLAIN, NumberFormat
+from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation
+from posteriax.tabular.targets import Classes, Counts, Quantity, Target
 
 FORMAT = "posteriax description"
 VERSION = 3  # 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs. Both can still be read
@@ -26,11 +30,13 @@ class Description:
         method: by its name.
         architecture: of the network.
         preparation: of new rows.
+        target: what is predicted.
     """
 
     method: str
     architecture: Architecture
-    preparation: Preparation | ImagePreparation
+    preparation: Preparation
+    target: Target
 
 
 def path_beside(posterior: Path) -> Path:
@@ -42,7 +48,7 @@ def path_beside(posterior: Path) -> Path:
     return posterior.with_name(f"{posterior.name}.json")
 
 
-def save_described(posterior: px.Posterior, description: Description, path: Path) -> None:
+def save_described(posterior: Posterior, description: Description, path: Path) -> None:
     """Write a posterior and its description; an existing file is replaced only by a complete one."""
     posterior.save(path)
     plain = {
@@ -51,13 +57,13 @@ def save_described(posterior: px.Posterior, description: Description, path: Path
         "posterior": hashlib.sha256(path.read_bytes()).hexdigest(),  # the two belong together
         "method": description.method,
         "network": asdict(description.architecture),
-        "preparation": asdict(description.preparation),
+        "preparation": preparation_to_plain(description.preparation, description.target),
     }
     with whole_file(path_beside(path)) as file:
         file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())
 
 
-def load_described(path: Path) -> tuple[px.Posterior, Description]:
+def load_described(path: Path) -> tuple[Posterior, Description]:
     """A posterior that predicts in the target's own units, and its description."""
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
@@ -72,9 +78,7 @@ def load_described(path: Path) -> tuple[px.Posterior, Description]:
             )
         network = plain["network"]
         architecture = Architecture(**{**network, "shape": tuple(map(int, network["shape"]))})
-        images = "shape" in plain["preparation"]
-        preparation = (images_from_plain if images else preparation_from_plain)(plain["preparation"])
-        description = Description(str(plain["method"]), architecture, preparation)
+        description = Description(str(plain["method"]), architecture, *preparation_from_plain(plain["preparation"]))
         belongs = plain["posterior"] == hashlib.sha256(content).hexdigest()
     except TableError:
         raise
@@ -82,5 +86,61 @@ def load_described(path: Path) -> tuple[px.Posterior, Description]:
         raise TableError(f"{beside} is damaged, or not the description of a posterior: {error}") from error
     if not belongs:
         raise TableError(f"{beside} describes a different posterior, not {path}: keep both files of a run together")
-    posterior = px.load(path, architecture.build(0))
-    return in_units_of(preparation.target, posterior), description
+    posterior = load(path, architecture.build(0))
+    return in_target_units(posterior, description.target.units), description
+
+
+def preparation_to_plain(preparation: Preparation, target: Target) -> dict[str, Any]:
+    """A preparation and the target as JSON can hold them.
+
+    >>> height, kind = Number("height", missing=False, median=1.0), Classes("kind", ("elm", "oak"))
+    >>> plain = preparation_to_plain(TablePreparation.from_columns([height], ["nr"]), kind)
+    >>> preparation, target = preparation_from_plain(plain)
+    >>> preparation.columns_ == (height,), preparation.ids_, target == kind
+    (True, ('nr',), True)
+    """
+    if isinstance(preparation, ImagePreparation):
+        pixels = {"divide": preparation.divide_, "mean": preparation.mean_, "scale": preparation.scale_}
+        return {"shape": preparation.shape_, **pixels, "target": asdict(target)}
+    columns = [asdict(column) for column in preparation.columns_]
+    return {"columns": columns, "target": asdict(target), "ids": preparation.ids_}
+
+
+def preparation_from_plain(plain: dict[str, Any]) -> tuple[Preparation, Target]:
+    """The preparation and the target that :func:`preparation_to_plain` gave, in this version or an earlier one."""
+    target = target_from_plain(plain["target"])
+    if "shape" in plain:
+        divide, mean, scale = (float(plain[name]) for name in ("divide", "mean", "scale"))
+        return ImagePreparation.from_pixels(tuple(map(int, plain["shape"])), divide, mean, scale), target
+    columns = tuple(map(column_from_plain, plain["columns"]))
+    ids = tuple(map(str, plain.get("ids", ())))
+    return TablePreparation.from_columns(columns, ids, target=target.name), target
+
+
+def column_from_plain(plain: dict[str, Any]) -> Column:
+    """The column that `asdict` gave, in this version or an earlier one.
+
+    >>> column_from_plain({"name": "day", "missing": False, "dates": "ISO8601", "mean": 3.0})  # of version 2
+    Date(name='day', missing=False, form='ISO8601', parts=(), trend=True, median=0.0, mean=3.0, ...)
+    """
+    if "categories" in plain:
+        return Category(str(plain["name"]), tuple(plain["categories"]), bool(plain.get("pooled", False)))
+    dates, form = plain.get("dates"), plain.get("form")
+    settings = {name: value for name, value in plain.items() if name not in ("dates", "form")}
+    if dates is None and not isinstance(form, str):
+        return Number(**settings, form=NumberFormat(**form) if form else PLAIN)
+    form = dates or form
+    if form not in DATES:
+        raise ValueError(f"dates in an unknown format: {form!r}")
+    return Date(**settings | {"parts": tuple(plain.get("parts", ()))}, form=form)
+
+
+def target_from_plain(plain: dict[str, Any]) -> Target:
+    """The target that `asdict` gave."""
+    name = str(plain["name"])
+    if plain["task"] == "classification":
+        return Classes(name, tuple(map(str, plain["labels"])))
+    form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
+    if plain["task"] == "counts":
+        return Counts(name, float(plain["mean"]), form)
+    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form)

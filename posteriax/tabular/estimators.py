@@ -1,16 +1,18 @@
-"""What all estimators have in common: preparing rows, fitting a posterior, keeping it through pickle.
+"""scikit-learn estimators: any posterior behind `fit` and `predict`.
 
-Classifiers.
-
-Regressors.
+Columns are standardised, identical rows are merged into one that counts as several, and a posterior is fitted until it
+has converged. Merging does not change the posterior, and makes weights and repetitions the same, bit for bit.
 """
 
 import warnings
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, compute_class_weight
@@ -19,13 +21,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
+from posteriax.diagnostics.diagnosis import Diagnosis
 from posteriax.evaluation.early_stopping import EarlyStopping
-from posteriax.evaluation.robustness.conformal import conformal
+from posteriax.evaluation.robustness.conformal import Conformal, conformal
 from posteriax.evaluation.run_end import RunEnd
 from posteriax.likelihoods.classes import Categorical
 from posteriax.likelihoods.likelihood import Likelihood
 from posteriax.likelihoods.normal import Normal
-from posteriax.likelihoods.numbers import InUnits
+from posteriax.likelihoods.numbers import InUnits, TargetUnits
 from posteriax.likelihoods.poisson import Poisson
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.likelihoods.student_t import StudentT
@@ -33,29 +36,32 @@ from posteriax.networks.network import Network
 from posteriax.networks.network import network as as_network
 from posteriax.posterior.file import read_bytes, to_bytes
 from posteriax.posterior.posterior import Posterior
+from posteriax.priors.prior import Prior
 from posteriax.problem import Problem
-from posteriax.tabular.fitting import fit_until_converged, points_to_compare
 from posteriax.tabular.networks import make_mlp
-from posteriax.tabular.outcome import MethodFailed, Outcome
-from posteriax.tabular.recipes import Circumstances
+from posteriax.tabular.recipes import Circumstances, MethodOrName
+from posteriax.tabular.until_converged import MethodFailed, fit_until_converged, points_to_compare
 
 FEWEST = 2
-LOOK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
+CHECK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
+STANDARDISED = {"normal": Normal(scale="learned"), "student-t": StudentT(df="learned", scale="learned")}
+LIKELIHOODS: dict[str, Likelihood] = {**STANDARDISED, "poisson": Poisson()}
+
+Seed = int | np.random.RandomState | None
 
 
 class BayesianEstimator(BaseEstimator):
-    """Columns are standardised, identical rows are merged into one that counts as several, and a posterior is fitted.
+    """What classifiers and regressors have in common: preparing rows, fitting, keeping the posterior through pickle."""
 
-    Merging does not change the posterior, and makes weights and repetitions the same, bit for bit.
-    """
-
-    _allow_nd = False  # whether an example may have more than one axis
-    _mode: Outcome | None = None  # see `start_at`
+    _mode: RunEnd | None = None  # see `start_at`
 
     # parameters are those of the subclasses, which scikit-learn reads off their __init__
-    method: Any
-    prior: Any
-    length: Any
+    method: MethodOrName
+    net: object | None
+    hidden_layer_sizes: int | Sequence[int] | None
+    activation: str
+    prior: Prior | Mapping[str, Prior] | str | None
+    length: Mapping[str, int] | None
     budget: float | None
     n_draws: int
     standardize: bool
@@ -63,10 +69,10 @@ class BayesianEstimator(BaseEstimator):
     validation_fraction: float
     calibration_fraction: float
     warm_start: bool
-    random_state: Any
+    random_state: Seed
     verbose: bool
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior.
 
         Args:
@@ -74,16 +80,16 @@ class BayesianEstimator(BaseEstimator):
             y: targets.
             sample_weight: how many examples each row counts as.
         """
-        X, y = self._validated(X, y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        rows, labels = self._validated(X, y)
+        weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         if (weight > 0).sum() < FEWEST:
             raise ValueError(f"at least {FEWEST} rows must have a positive sample_weight")
-        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        targets = self._encode(y, weight)
-        weight = weight * self._class_weights(y, weight)
+        rows, labels, weight = rows[weight > 0], labels[weight > 0], weight[weight > 0]
+        targets = self._encode(labels, weight)
+        weight = weight * self._class_weights(labels, weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        held = self._held_out(len(X), seed)
-        x, t, w = merge_rows(self._prepare(X[~held], weight[~held]), targets[~held], weight[~held])
+        held = self._held_out(len(rows), seed)
+        x, t, w = merge_rows(self._prepare(rows[~held], weight[~held]), targets[~held], weight[~held])
         self._rows = len(x)
         data = (x, t) if (w == 1).all() else (x, t, w)
         outcome = fit_until_converged(
@@ -100,39 +106,77 @@ class BayesianEstimator(BaseEstimator):
         )
         if outcome.posterior is None:
             raise MethodFailed(self.method, outcome)
-        self.posterior_ = self._in_units(outcome.posterior)
-        self._ended = RunEnd(outcome.status, outcome.details, outcome.seconds)
+        self.posterior_ = self._in_target_units(outcome.posterior)
+        self._ended = replace(outcome, posterior=None)  # pickle stores `posterior_` once
         self._looked_at = points_to_compare(x)
-        self._calibration = None
+        self._calibration: tuple[np.ndarray, np.ndarray] | None = None
         if held.any():
-            self._calibration = self._standardised(X[held]), y[held]
+            self._calibration = self._standardised(rows[held]), labels[held]
         self._warn_unless_converged()
         return self
 
-    def start_at(self, mode: Outcome) -> Self:
-        """Where methods start that begin at the most probable weights: at these, of the same rows, without a search."""
+    def start_at(self, mode: RunEnd) -> Self:
+        """Start methods that begin at the most probable weights at these, of the same rows, without a search."""
         self._mode = mode
         return self
 
     @property
-    def diagnosis_(self) -> Any:
+    def diagnosis_(self) -> Diagnosis:
         """Whether the run has converged: a table and a verdict to print."""
         check_is_fitted(self)
         return self.posterior_.diagnose(self._looked_at)
 
     @property
-    def outcome_(self) -> Outcome:
+    def outcome_(self) -> RunEnd:
         """How the run ended ("converged", "stopped at the budget" or "not converged"), what was tried, and how long
         it took."""
         check_is_fitted(self)
-        return Outcome(self._ended.status, self.posterior_, self._ended.details, self._ended.seconds)
+        return replace(self._ended, posterior=self.posterior_)
 
-    def _predictive(self, X: Any) -> Predictive:
+    @abstractmethod
+    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Checked rows and targets."""
+
+    @abstractmethod
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Targets as the network is trained on them."""
+
+    @abstractmethod
+    def _as_targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets as predictions are scored against them."""
+
+    @abstractmethod
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """What each row's weight is multiplied by."""
+
+    @abstractmethod
+    def _likelihood(self) -> Likelihood:
+        """What the network's outputs say about encoded targets."""
+
+    @property
+    @abstractmethod
+    def _outputs(self) -> int:
+        """How many outputs the network has."""
+
+    def _in_target_units(self, posterior: Posterior) -> Posterior:
+        return posterior
+
+    @property
+    def _allow_nd(self) -> bool:
+        """Whether an example may have more than one axis."""
+        return self.net is not None
+
+    def _network(self, inputs: int, rows: int, seed: int) -> object:
+        if self.net is not None:
+            return self.net
+        return make_mlp(inputs, self._outputs, self.hidden_layer_sizes, self.activation, rows, seed)
+
+    def _predictive(self, X: ArrayLike) -> Predictive:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
-        return self.posterior_.predict(self._standardised(X), self.n_draws, key=0)
+        rows = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
+        return self.posterior_.predict(self._standardised(rows), self.n_draws, key=0)
 
-    def _conformal(self, level: float) -> Any:
+    def _conformal(self, level: float) -> Conformal | None:
         if self._calibration is None:
             return None
         x, y = self._calibration
@@ -162,15 +206,15 @@ class BayesianEstimator(BaseEstimator):
 
     def _early_stopping(self, rows: int) -> EarlyStopping:
         per_epoch = Circumstances(rows).steps_per_epoch
-        return EarlyStopping(fraction=self.validation_fraction, every=max(1.0, LOOK_EVERY / per_epoch))
+        return EarlyStopping(fraction=self.validation_fraction, every=max(1.0, CHECK_EVERY / per_epoch))
 
-    def _problem(self, data: Any, seed: int) -> Problem:
+    def _problem(self, data: tuple[np.ndarray, ...], seed: int) -> Problem:
         x = data[0]
         network = as_network(self._network(x.shape[1], len(x), seed), example=x[:2])
         if self.warm_start and hasattr(self, "posterior_"):
             network = _starting_at(network, self.posterior_)
         tuned = isinstance(self.prior, str) and self.prior == "tuned"
-        prior = p.HeNormal() if self.prior is None or tuned else self.prior
+        prior: Any = p.HeNormal() if self.prior is None or tuned else self.prior
         problem = Problem(network, self._likelihood(), prior=prior)
         return p.tune(problem, data, noise="learned", key=seed) if tuned else problem
 
@@ -190,90 +234,14 @@ class BayesianEstimator(BaseEstimator):
             self.posterior_ = read_bytes(stored, self._network(self.n_features_in_, self._rows, 0))
 
 
-def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows in a fixed order, with the sum of the weights of each.
-
-    >>> x, y, weight = merge_rows(np.array([[2.0], [1.0], [2.0]]), np.array([0, 1, 0]), np.ones(3))
-    >>> x.tolist(), y.tolist(), weight.tolist()
-    ([[2.0], [1.0]], [0, 1], [2.0, 1.0])
-    """
-    # adding 0 turns -0 into 0, so that equal rows are equal bytes, which sort much faster than rows of numbers
-    joined = np.column_stack([x.reshape(len(x), -1).astype(np.float64), y.reshape(len(y), -1).astype(np.float64)]) + 0.0
-    as_bytes = joined.view(np.dtype((np.void, joined.itemsize * joined.shape[1])))[:, 0]
-    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
-    total = np.bincount(inverse.reshape(-1), weights=weight, minlength=len(first))
-    return x[first], y[first], total.astype(np.float32)
-
-
-def _starting_at(network: Network, posterior: Posterior) -> Network:
-    mean = posterior.mean
-    return replace(network, params=mean) if describe_leaves(mean) == describe_leaves(network.params) else network
-
-
-class _Classifier(ClassifierMixin, BayesianEstimator):
-    class_weight: Any
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row."""
-        predictive = self._predictive(X)  # first, so that an estimator that is not fitted says so
-        return self.classes_[predictive.point()]
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`."""
-        probs = np.asarray(self._predictive(X).mean, np.float64)
-        return probs / probs.sum(axis=1, keepdims=True)
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """The logarithm of these probabilities."""
-        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-
-    def predict_set(self, X: Any, level: float = 0.9) -> np.ndarray:
-        """Which classes belong to a set that holds the true one with probability `level`, (rows, classes).
-
-        Needs ``calibration_fraction``: the share of the training rows that is held out for this.
-        """
-        found = self._conformal(level) if hasattr(self, "posterior_") else None
-        predictive = self._predictive(X)
-        if found is None:
-            raise ValueError("predict_set needs rows held out from training: set calibration_fraction, such as 0.2")
-        return found.sets(predictive)
-
-    def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd)
-        check_classification_targets(y)
-        return X, y
-
-    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"a classifier needs at least two classes, got one class: {self.classes_[0]!r}")
-        return labels.astype(np.int32)
-
-    def _as_targets(self, y: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.classes_, y)
-
-    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        labels = np.searchsorted(self.classes_, y)
-        if self.class_weight is None:
-            return np.ones(len(y))
-        if self.class_weight == "balanced":  # scikit-learn 1.6 counts rows, whatever their weight
-            counts = np.bincount(labels, weights=weight)
-            return (counts.sum() / (len(counts) * counts))[labels]
-        return compute_class_weight(self.class_weight, classes=self.classes_, y=y)[labels]
-
-    def _likelihood(self) -> Likelihood:
-        return Categorical()
-
-    def _in_units(self, posterior: Posterior) -> Posterior:
-        return posterior
-
-
-class BayesianMLPClassifier(_Classifier):
-    """A Bayesian multilayer perceptron for classification.
+class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
+    """A Bayesian network for classification: a multilayer perceptron, or `net`.
 
     Args:
         method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
             "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
+        net: a network of your own in place of the perceptron, as :func:`px.network` takes it: from one example, which
+            may have several axes, to a logit for each class.
         hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
         prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
@@ -306,24 +274,26 @@ class BayesianMLPClassifier(_Classifier):
 
     def __init__(
         self,
-        method: Any = "mean-field",
+        method: MethodOrName = "mean-field",
         *,
-        hidden_layer_sizes: Any = None,
+        net: object | None = None,
+        hidden_layer_sizes: int | Sequence[int] | None = None,
         activation: str = "tanh",
-        prior: Any = None,
-        length: Any = None,
+        prior: Prior | Mapping[str, Prior] | str | None = None,
+        length: Mapping[str, int] | None = None,
         budget: float | None = None,
         n_draws: int = 100,
         standardize: bool = True,
-        class_weight: Any = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         calibration_fraction: float = 0.0,
         warm_start: bool = False,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
     ):
         self.method = method
+        self.net = net
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.prior = prior
@@ -339,138 +309,70 @@ class BayesianMLPClassifier(_Classifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _network(self, inputs: int, rows: int, seed: int) -> Any:
-        return make_mlp(inputs, len(self.classes_), self.hidden_layer_sizes, self.activation, rows, seed)
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The most probable class of each row."""
+        predictive = self._predictive(X)  # first, so that an estimator that is not fitted says so
+        return self.classes_[predictive.point()]
 
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """The probability of each class, in the order of `classes_`."""
+        probs = np.asarray(self._predictive(X).mean, np.float64)
+        return probs / probs.sum(axis=1, keepdims=True)
 
-class BayesianNetClassifier(_Classifier):
-    """Any JAX network as a classifier: it takes one example and gives one logit for each class.
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+        """The logarithm of these probabilities."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
-    Args:
-        net: the network, as :func:`px.network` takes it.
-        method, prior, length, budget, n_draws, standardize, class_weight, early_stopping, validation_fraction,
-            calibration_fraction, warm_start, random_state, verbose: as in :class:`BayesianMLPClassifier`.
-    """
+    def predict_set(self, X: ArrayLike, level: float = 0.9) -> np.ndarray:
+        """Which classes belong to a set that holds the true one with probability `level`, (rows, classes).
 
-    _allow_nd = True
-
-    def __init__(
-        self,
-        net: Any,
-        method: Any = "mean-field",
-        *,
-        prior: Any = None,
-        length: Any = None,
-        budget: float | None = None,
-        n_draws: int = 100,
-        standardize: bool = True,
-        class_weight: Any = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        calibration_fraction: float = 0.0,
-        warm_start: bool = False,
-        random_state: Any = None,
-        verbose: bool = False,
-    ):
-        self.net = net
-        self.method = method
-        self.prior = prior
-        self.length = length
-        self.budget = budget
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.calibration_fraction = calibration_fraction
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _network(self, inputs: int, rows: int, seed: int) -> Any:
-        return self.net
-
-
-STANDARDISED = {"normal": Normal(scale="learned"), "student-t": StudentT(df="learned", scale="learned")}
-LIKELIHOODS: dict[str, Likelihood] = {**STANDARDISED, "poisson": Poisson()}
-
-
-class _Regressor(RegressorMixin, BayesianEstimator):
-    likelihood: Any
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of each row's target, and with `return_std` its standard deviation, noise included."""
-        predictive = self._predictive(X)
-        mean = np.asarray(predictive.mean, np.float64)[:, 0]
-        return (mean, np.asarray(predictive.std, np.float64)[:, 0]) if return_std else mean
-
-    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
-        """An interval for each target, (rows, 2), that holds it with probability `level`.
-
-        With ``calibration_fraction`` this is a conformal interval: of new rows like those of the training set, a share
-        of `level` lies inside whether or not the posterior is right.
+        Needs ``calibration_fraction``: the share of the training rows that is held out for this.
         """
-        predictive = self._predictive(X)
-        found = self._conformal(level)
-        low, high = predictive.interval(level) if found is None else found.interval(predictive)
-        return np.column_stack([np.asarray(low, np.float64)[:, 0], np.asarray(high, np.float64)[:, 0]])
+        predictive = self._predictive(X)  # first, so that an estimator that is not fitted says so
+        conformal_sets = self._conformal(level)
+        if conformal_sets is None:
+            raise ValueError("predict_set needs rows held out from training: set calibration_fraction, such as 0.2")
+        return conformal_sets.sets(predictive)
 
-    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
-        """Quantiles of each target, (rows, quantiles)."""
-        return np.asarray(self._predictive(X).quantile(np.asarray(quantiles, float)), np.float64)[:, :, 0].T
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draws of each target, (rows, n_samples): column by column, one draw of the weights and new noise."""
-        predictive: Any = self._predictive(X)
-        random, own = check_random_state(random_state), predictive.likelihood
-        chosen = random.randint(len(predictive.outputs), size=n_samples)
-        keys = jax.random.split(jax.random.key(random.randint(2**31 - 1)), n_samples)
-        outputs, latents = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (predictive.outputs, predictive.latents))
-        drawn = jax.vmap(lambda key, o, z: own.distribution(z, o).sample(key))(keys, outputs, latents)
-        return np.asarray(own.units.restore(drawn), np.float64)[:, :, 0].T
-
-    def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd, y_numeric=True
-        )
-        return X, np.asarray(y, np.float64)
+    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd)
+        check_classification_targets(labels)
+        return rows, labels
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        self._y_offset, self._y_scale = 0.0, 1.0
-        if not isinstance(self.likelihood, str) or self.likelihood not in STANDARDISED:
-            return y.astype(np.float32)  # in its own units
-        self._y_offset = float(np.average(y, weights=weight))
-        spread = float(np.sqrt(np.average(np.square(y - self._y_offset), weights=weight)))
-        self._y_scale = spread if spread > 0 else 1.0
-        return ((y - self._y_offset) / self._y_scale).astype(np.float32)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"a classifier needs at least two classes, got one class: {self.classes_[0]!r}")
+        return labels.astype(np.int32)
 
     def _as_targets(self, y: np.ndarray) -> np.ndarray:
-        return y
+        return np.searchsorted(self.classes_, y)
 
     def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        return np.ones(len(y))
+        labels = np.searchsorted(self.classes_, y)
+        if self.class_weight is None:
+            return np.ones(len(y))
+        if self.class_weight == "balanced":  # scikit-learn 1.6 counts rows, whatever their weight
+            counts = np.bincount(labels, weights=weight)
+            return (counts.sum() / (len(counts) * counts))[labels]
+        return compute_class_weight(self.class_weight, classes=self.classes_, y=y)[labels]
 
     def _likelihood(self) -> Likelihood:
-        if isinstance(self.likelihood, Likelihood):
-            return self.likelihood
-        if self.likelihood not in LIKELIHOODS:
-            known = ", ".join(map(repr, LIKELIHOODS))
-            raise ValueError(f"likelihood must be one of {known}, or such as px.Normal(0.1), got {self.likelihood!r}")
-        return LIKELIHOODS[self.likelihood]
+        return Categorical()
 
-    def _in_units(self, posterior: Posterior) -> Posterior:
-        standard: Any = posterior.problem.likelihood
-        if (self._y_offset, self._y_scale) == (0.0, 1.0):
-            return posterior
-        return with_likelihood(posterior, InUnits(standard, self._y_offset, self._y_scale))
+    @property
+    def _outputs(self) -> int:
+        return len(self.classes_)
 
 
-class BayesianMLPRegressor(_Regressor):
-    """A Bayesian multilayer perceptron for regression.
+class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
+    """A Bayesian network for regression: a multilayer perceptron, or `net`.
 
     Args:
         method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
             "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
+        net: a network of your own in place of the perceptron, as :func:`px.network` takes it: from one example, which
+            may have several axes, to one standardised target.
         hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
         likelihood: "normal" (Gaussian noise of a learned size), "student-t" (robust to outliers) or "poisson" (counts);
@@ -503,13 +405,14 @@ class BayesianMLPRegressor(_Regressor):
 
     def __init__(
         self,
-        method: Any = "mean-field",
+        method: MethodOrName = "mean-field",
         *,
-        hidden_layer_sizes: Any = None,
+        net: object | None = None,
+        hidden_layer_sizes: int | Sequence[int] | None = None,
         activation: str = "tanh",
-        likelihood: Any = "normal",
-        prior: Any = None,
-        length: Any = None,
+        likelihood: str | Likelihood = "normal",
+        prior: Prior | Mapping[str, Prior] | str | None = None,
+        length: Mapping[str, int] | None = None,
         budget: float | None = None,
         n_draws: int = 100,
         standardize: bool = True,
@@ -517,10 +420,11 @@ class BayesianMLPRegressor(_Regressor):
         validation_fraction: float = 0.1,
         calibration_fraction: float = 0.0,
         warm_start: bool = False,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
     ):
         self.method = method
+        self.net = net
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.likelihood = likelihood
@@ -536,58 +440,101 @@ class BayesianMLPRegressor(_Regressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _network(self, inputs: int, rows: int, seed: int) -> Any:
-        return make_mlp(inputs, 1, self.hidden_layer_sizes, self.activation, rows, seed)
+    def predict(self, X: ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """The mean of each row's target, and with `return_std` its standard deviation, noise included."""
+        predictive = self._predictive(X)
+        mean = np.asarray(predictive.mean, np.float64)[:, 0]
+        return (mean, np.asarray(predictive.std, np.float64)[:, 0]) if return_std else mean
+
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> np.ndarray:
+        """An interval for each target, (rows, 2), that holds it with probability `level`.
+
+        With ``calibration_fraction`` this is a conformal interval: of new rows like those of the training set, a share
+        of `level` lies inside whether or not the posterior is right.
+        """
+        predictive = self._predictive(X)
+        widened = self._conformal(level)
+        low, high = predictive.interval(level) if widened is None else widened.interval(predictive)
+        return np.column_stack([np.asarray(low, np.float64)[:, 0], np.asarray(high, np.float64)[:, 0]])
+
+    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Quantiles of each target, (rows, quantiles)."""
+        return np.asarray(self._predictive(X).quantile(np.asarray(quantiles, float)), np.float64)[:, :, 0].T
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Seed = 0) -> np.ndarray:
+        """Draws of each target, (rows, n_samples): column by column, one draw of the weights and new noise."""
+        predictive: Any = self._predictive(X)
+        random, likelihood = check_random_state(random_state), predictive.likelihood
+        chosen = random.randint(len(predictive.outputs), size=n_samples)
+        keys = jax.random.split(jax.random.key(random.randint(2**31 - 1)), n_samples)
+        outputs, latents = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (predictive.outputs, predictive.latents))
+        drawn = jax.vmap(lambda key, o, z: likelihood.distribution(z, o).sample(key))(keys, outputs, latents)
+        return np.asarray(likelihood.units.restore(drawn), np.float64)[:, :, 0].T
+
+    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        rows, numbers = validate_data(
+            self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd, y_numeric=True
+        )
+        return rows, np.asarray(numbers, np.float64)
+
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        self._units = TargetUnits()
+        if not isinstance(self.likelihood, str) or self.likelihood not in STANDARDISED:
+            return y.astype(np.float32)  # as it is
+        offset = float(np.average(y, weights=weight))
+        spread = float(np.sqrt(np.average(np.square(y - offset), weights=weight)))
+        self._units = TargetUnits(offset, spread if spread > 0 else 1.0)
+        return self._units.standardise(y).astype(np.float32)
+
+    def _as_targets(self, y: np.ndarray) -> np.ndarray:
+        return y
+
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return np.ones(len(y))
+
+    def _likelihood(self) -> Likelihood:
+        if isinstance(self.likelihood, Likelihood):
+            return self.likelihood
+        if self.likelihood not in LIKELIHOODS:
+            known = ", ".join(map(repr, LIKELIHOODS))
+            raise ValueError(f"likelihood must be one of {known}, or such as px.Normal(0.1), got {self.likelihood!r}")
+        return LIKELIHOODS[self.likelihood]
+
+    def _in_target_units(self, posterior: Posterior) -> Posterior:
+        return in_target_units(posterior, self._units)
+
+    @property
+    def _outputs(self) -> int:
+        return 1
 
 
-class BayesianNetRegressor(_Regressor):
-    """Any JAX network as a regressor: it takes one example and gives one standardised target.
+def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct rows in a fixed order, with the sum of the weights of each.
 
-    Args:
-        net: the network, as :func:`px.network` takes it.
-        method, likelihood, prior, length, budget, n_draws, standardize, early_stopping, validation_fraction,
-            calibration_fraction, warm_start, random_state, verbose: as in :class:`BayesianMLPRegressor`.
+    >>> x, y, weight = merge_rows(np.array([[2.0], [1.0], [2.0]]), np.array([0, 1, 0]), np.ones(3))
+    >>> x.tolist(), y.tolist(), weight.tolist()
+    ([[2.0], [1.0]], [0, 1], [2.0, 1.0])
     """
-
-    _allow_nd = True
-
-    def __init__(
-        self,
-        net: Any,
-        method: Any = "mean-field",
-        *,
-        likelihood: Any = "normal",
-        prior: Any = None,
-        length: Any = None,
-        budget: float | None = None,
-        n_draws: int = 100,
-        standardize: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        calibration_fraction: float = 0.0,
-        warm_start: bool = False,
-        random_state: Any = None,
-        verbose: bool = False,
-    ):
-        self.net = net
-        self.method = method
-        self.likelihood = likelihood
-        self.prior = prior
-        self.length = length
-        self.budget = budget
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.calibration_fraction = calibration_fraction
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _network(self, inputs: int, rows: int, seed: int) -> Any:
-        return self.net
+    # adding 0 turns -0 into 0, so that equal rows are equal bytes, which sort much faster than rows of numbers
+    joined = np.column_stack([x.reshape(len(x), -1).astype(np.float64), y.reshape(len(y), -1).astype(np.float64)]) + 0.0
+    as_bytes = joined.view(np.dtype((np.void, joined.itemsize * joined.shape[1])))[:, 0]
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    total = np.bincount(inverse.reshape(-1), weights=weight, minlength=len(first))
+    return x[first], y[first], total.astype(np.float32)
 
 
-def with_likelihood(posterior: Posterior, likelihood: Likelihood) -> Posterior:
-    """The same posterior of the weights, with targets in other units."""
+def _starting_at(network: Network, posterior: Posterior) -> Network:
+    mean = posterior.mean
+    return replace(network, params=mean) if describe_leaves(mean) == describe_leaves(network.params) else network
+
+
+def in_target_units(posterior: Posterior, units: TargetUnits) -> Posterior:
+    """The posterior of a network that was trained on standardised targets, with predictions in the target's units.
+
+    y = offset + scale f(x, w) + scale sigma xi        xi: standard normal
+    """
+    if units.are_standard:
+        return posterior
+    standard: Any = posterior.problem.likelihood
+    likelihood = InUnits(standard, units.offset, units.scale)
     return replace(posterior, problem=replace(posterior.problem, likelihood=likelihood))

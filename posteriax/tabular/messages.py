@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SHOWN = 12  # names in a message
-USUAL = 0.9  # the share of a column's values that settles what the column is; the others are treated as missing
+MAJORITY = 0.9  # the share of a column's values that settles what the column is; the others are treated as missing
 
 
 class TableError(ValueError):

@@ -1,27 +1,32 @@
 """A network that suits the data: a multilayer perceptron for a table, a small convolutional network for images.
 
-Networks are smooth (tanh, SiLU), as gradient-based samplers need; the prior is N(0, 2 / fan-in) on weights and N(0, 1)
-on biases.
+Networks are smooth (tanh, SiLU), as gradient-based samplers need.
 
-The network of an estimator: a multilayer perceptron by its sizes, or one that the user brings.
+An estimator's perceptron may have layers of different widths. That of the command line is Equinox's own, which files of
+saved posteriors name by width and depth.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-import posteriax as px
-from posteriax import priors as p
-from posteriax.tabular.targets import Target
 from posteriax.zoo.mlp import MLP
 
-MANY_ROWS = 2000  # from which a table's network has two hidden layers, of 64 units each
+MANY_ROWS = 2000  # from which a table's network has two hidden layers
 WIDE = 128  # units of a single hidden layer: chains of fewer settle in different functions (docs/decisions, reference)
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+    "identity": lambda x: x,
+    "logistic": jax.nn.sigmoid,
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Architecture:
     mean: float = 0.0
     scale: float = 1.0
 
-    def build(self, seed: int) -> Any:
+    def build(self, seed: int) -> eqx.Module:
         """The network, with starting weights from the seed."""
         key = jax.random.key(seed)
         if self.kind == "images":
@@ -90,6 +95,15 @@ class ImageNetwork(eqx.Module):
         return self.linear(x.reshape(-1))
 
 
+def hidden_sizes(rows: int) -> tuple[int, ...]:
+    """Units of each hidden layer of a perceptron for a table: one wide layer, or two of 64 units for many rows.
+
+    >>> hidden_sizes(455), hidden_sizes(5000)
+    ((128,), (64, 64))
+    """
+    return (64, 64) if rows >= MANY_ROWS else (WIDE,)
+
+
 def choose_network(
     shape: tuple[int, ...], outputs: int, rows: int, mean: float = 0.0, scale: float = 1.0
 ) -> Architecture:
@@ -98,48 +112,25 @@ def choose_network(
     >>> choose_network((30,), 2, rows=455).width, choose_network((28, 28), 10, rows=3000).depth
     (128, 3)
     """
-    many = rows >= MANY_ROWS
     if len(shape) == 1:
-        return Architecture("table", shape, outputs, width=64 if many else WIDE, depth=2 if many else 1)
+        sizes = hidden_sizes(rows)
+        return Architecture("table", shape, outputs, width=sizes[0], depth=len(sizes))
     halvings = max(1, math.ceil(math.log2(max(shape[:2]) / 4)))  # down to about 4 x 4
     return Architecture(
-        "images", shape, outputs, width=16 if many else 8, depth=min(halvings, 5), mean=mean, scale=scale
+        "images", shape, outputs, width=16 if rows >= MANY_ROWS else 8, depth=min(halvings, 5), mean=mean, scale=scale
     )
 
 
-def make_problem(architecture: Architecture, target: Target, seed: int, prior: Any = p.HeNormal()) -> px.Problem:
-    """The network with its likelihood (for regression with learned noise) and its prior.
-
-    >>> from posteriax.tabular.targets import Classes
-    >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
-    HeNormal(gain=2.0, bias_scale=1.0)
-    """
-    return px.Problem(architecture.build(seed), target.likelihood(), prior=prior)
-
-
-MANY_TABLE_ROWS = 2000  # from which there are two hidden layers, of 64 units each
-WIDE_LAYER = (
-    128  # units of a single hidden layer: chains of fewer settle in different functions (docs/decisions, reference)
-)
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "gelu": jax.nn.gelu,
-    "identity": lambda x: x,
-    "logistic": jax.nn.sigmoid,
-}
-
-
-def make_mlp(inputs: int, outputs: int, hidden: Any, activation: str, rows: int, seed: int) -> MLP:
-    """An MLP; without `hidden`, one layer of 128 units, or two of 64 for many rows.
+def make_mlp(
+    inputs: int, outputs: int, hidden: int | Sequence[int] | None, activation: str, rows: int, seed: int
+) -> MLP:
+    """An MLP of any sizes; without `hidden`, those of :func:`hidden_sizes`.
 
     >>> [layer.weight.shape for layer in make_mlp(4, 3, (8,), "tanh", 100, 0).layers]
     [(4, 8), (8, 3)]
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    if hidden is None:
-        hidden = (64, 64) if rows >= MANY_TABLE_ROWS else (WIDE_LAYER,)
+    hidden = hidden_sizes(rows) if hidden is None else hidden
     sizes = (hidden,) if isinstance(hidden, int) else tuple(hidden)
     return MLP((inputs, *sizes, outputs), activation=ACTIVATIONS[activation], key=jax.random.key(seed))

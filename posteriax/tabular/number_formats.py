@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,19 +52,19 @@ class NumberFormat:
     def _number(self, cell: str) -> float:
         text = cell.translate(UNUSUAL)
         negative = text.startswith("(") and text.endswith(")")  # as accountants write
-        found = self._pattern.fullmatch(text[1:-1] if negative else text)
-        bare = found is not None and self.symbol and not found["before"] and not found["after"]
-        if found is None or (bare and not self._is_currency):
+        match = self._pattern.fullmatch(text[1:-1] if negative else text)
+        bare = match is not None and self.symbol and not match["before"] and not match["after"]
+        if match is None or (bare and not self._is_currency):
             return 0.0 if text == "0" else np.nan
-        digits = found["digits"].replace(self.thousands, "") if self.thousands else found["digits"]
-        value = float(found["sign"] + found["inner"] + digits.replace(self.decimal, "."))
+        digits = match["digits"].replace(self.thousands, "") if self.thousands else match["digits"]
+        value = float(match["sign"] + match["inner"] + digits.replace(self.decimal, "."))
         return -value if negative else value
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         symbol, decimal, thousands = map(re.escape, (self.symbol, self.decimal, self.thousands))
-        whole = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{2,3}})*{thousands}[0-9]{{3}}|[0-9]+" if thousands else "[0-9]+"
-        digits = rf"(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        integer = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{2,3}})*{thousands}[0-9]{{3}}|[0-9]+" if thousands else "[0-9]+"
+        digits = rf"(?:(?:{integer})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
         before, after = rf"(?P<before>{symbol})?", rf"(?P<after>{symbol})?"
         return re.compile(rf"(?P<sign>[+-]?) ?{before} ?(?P<inner>(?<![+-])[+-]?) ?(?P<digits>{digits}) ?{after}")
 
@@ -74,7 +73,7 @@ PLAIN = NumberFormat()
 COMMA = NumberFormat(",", ".")  # as spreadsheets in many countries write numbers
 
 
-def find_format(cells: pd.Series, unread: Any = None, *, decimal_comma: bool = False) -> NumberFormat:
+def find_format(cells: pd.Series, unread: np.ndarray | None = None, *, decimal_comma: bool = False) -> NumberFormat:
     """The format that reads the most values.
 
     Args:
@@ -92,8 +91,8 @@ def find_format(cells: pd.Series, unread: Any = None, *, decimal_comma: bool = F
         return PLAIN
     odd = pd.Series(cells[unread].unique()[:FEW])
     ordinary = pd.Series(cells[~unread & cells.notna().to_numpy()].unique()[:FEW], dtype=odd.dtype)
-    found = (SYMBOL.search(cell.translate(UNUSUAL)) for cell in odd)
-    symbols = Counter(match["before"] or match["after"] for match in found if match)
+    matches = (SYMBOL.search(cell.translate(UNUSUAL)) for cell in odd)
+    symbols = Counter(match["before"] or match["after"] for match in matches if match)
     symbol = symbols.most_common(1)[0][0] if symbols else ""
     marks = ",." if decimal_comma else ".,"
     formats = [NumberFormat(decimal, thousands, symbol) for decimal in marks for thousands in THOUSANDS[decimal]]

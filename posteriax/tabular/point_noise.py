@@ -43,7 +43,8 @@ def underestimates_noise(problem: Problem, rows: int) -> bool:
 def with_settled_noise(
     problem: Problem, data: Any, key: Any, mode: Posterior | None = None
 ) -> tuple[Problem, tuple[str, ...]]:
-    """The problem with the noise under which the data are most probable, if its own would be too small; and a note.
+    """The problem with the noise under which the data are most probable, if that at the mode would be too small; and a
+    note.
 
     A problem that :func:`posteriax.priors.tune` made has had its noise chosen, and so has a `mode` to start at: if its
     noise was learned, it is left to be learned.
@@ -72,7 +73,7 @@ def with_settled_noise(
     return settled, (f"noise {noise:.3g} by the marginal likelihood: there are few rows for the number of weights",)
 
 
-def with_own_noise(posterior: Posterior, problem: Problem) -> Posterior:
+def with_inferred_noise(posterior: Posterior, problem: Problem) -> Posterior:
     """A mode under a given noise as one of the problem in which the noise is inferred, to start there."""
     name, noise = problem.likelihood.log_noise, posterior.problem.likelihood.noise
     if name is None or noise is None or not isinstance(posterior, DrawsPosterior):

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import posteriax as px
-from posteriax.tabular.array_files import is_npz, read_npz, table_of
+from posteriax.evaluation import evaluate
+from posteriax.tabular.data_files import is_npz, read_npz, read_table, table_of
 from posteriax.tabular.description import Description, load_described
-from posteriax.tabular.image_preparation import ImagePreparation
+from posteriax.tabular.folds import known_targets
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.preparation import compare_with_training, known_targets
+from posteriax.tabular.preparation import ImagePreparation, compare_with_training
 from posteriax.tabular.table import Table
-from posteriax.tabular.table_files import read_table
 from posteriax.tabular.targets import Classes, Target
 
 QUANTILES = {"5 %": 0.05, "95 %": 0.95}
@@ -53,11 +52,11 @@ def predict_file(
     loaded, description = load_described(posterior)
     rows = _new_rows(data, description, ids)
     predictive = loaded.predict(rows.x)
-    columns = _columns(predictive, description.preparation.target)
+    columns = _columns(predictive, description.target)
     scores = None
     if rows.known.any():
         scored = predictive if rows.known.all() else loaded.predict(rows.x[rows.known])
-        scores = px.evaluate(scored, rows.y)
+        scores = evaluate(scored, rows.y)
     named = {f"{name} (from the file)" if name in columns else name: cells for name, cells in rows.ids.items()}
     return named | columns, scores, rows.notes
 
@@ -75,7 +74,7 @@ def as_csv(columns: dict[str, Any]) -> str:
     return pd.DataFrame(cells).to_csv(index=False, lineterminator="\n")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: float | np.floating) -> str:
     """All significant digits: seven for a float32; a float64 has been rounded to its significant digits already."""
     return f"{float(value):.{7 if np.asarray(value).dtype == np.float32 else 15}g}"
 
@@ -106,30 +105,30 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
 @dataclass(frozen=True, eq=False)
 class _NewRows:
     x: np.ndarray
-    y: Any  # the known targets, in their own units
+    y: np.ndarray | None  # the known targets, in their own units
     known: np.ndarray  # which rows have one
     notes: list[str]
     ids: dict[str, list[str]]
 
 
 def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewRows:
-    preparation = description.preparation
+    preparation, target = description.preparation, description.target
     if isinstance(preparation, ImagePreparation):
         if not is_npz(data):
             raise TableError(f"{description.method} was trained on images: give an NPZ file with an array x of images")
         arrays = read_npz(data)
         if ids:
             raise TableError(f"{data} holds images, which have no columns for --id")
-        y = None if arrays.y is None else _in_units(preparation.target, arrays.y)
+        y = None if arrays.y is None else _in_units(target, arrays.y)
         known = np.full(len(arrays.x), y is not None)
-        return _NewRows(preparation.inputs(str(data), arrays.x), y, known, [], {})
+        return _NewRows(preparation.transform(arrays), y, known, [], {})
     table = _table(data)
     for name in ids:
         table.require(name)
-    x = preparation.inputs(table)
-    values, known = known_targets(table, preparation.target)
-    y = _in_units(preparation.target, values) if known.any() else None
-    carried = dict.fromkeys([*ids, *(name for name in preparation.ids if name in table.frame)])
+    x = preparation.transform(table)
+    values, known = known_targets(table, target)
+    y = None if values is None or not known.any() else _in_units(target, values)
+    carried = dict.fromkeys([*ids, *(name for name in preparation.ids_ if name in table.frame)])
     notes = [*table.notes, *compare_with_training(preparation, table)]
     return _NewRows(x, y, known, notes, {name: table.texts(name).fillna("").tolist() for name in carried})
 
@@ -143,5 +142,5 @@ def _table(data: Path) -> Table:
     return table_of(str(data), arrays.x, arrays.y)
 
 
-def _in_units(target: Target, values: Any) -> np.ndarray:
+def _in_units(target: Target, values: np.ndarray) -> np.ndarray:
     return target.encode(values) if isinstance(target, Classes) else np.asarray(values, np.float64)

@@ -93,7 +93,7 @@ def along_principal_inputs(problem: Problem, x: Any) -> PrincipalInputs | None:
 
 
 def reads_columns(leaf: Leaf, columns: int) -> bool:
-    """Whether a leaf looks like a dense layer's weights that so many inputs are multiplied by."""
+    """Whether a leaf looks like the weights of a dense layer with `columns` inputs."""
     if leaf.axes is None or leaf.axes.lookup or leaf.axes.positions or len(leaf.axes.inputs) != 1:
         return False
     return leaf.shape[leaf.axes.inputs[0]] == columns

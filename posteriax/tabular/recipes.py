@@ -12,11 +12,14 @@ from posteriax.methods.hmc import HMC
 from posteriax.methods.laplace import Laplace
 from posteriax.methods.map import MAP
 from posteriax.methods.mclmc import MCLMC
+from posteriax.methods.method import Method
 from posteriax.methods.nuts import NUTS
 from posteriax.methods.sgmcmc import SGHMC
 from posteriax.methods.swag import SWAG
 from posteriax.methods.vi import VI
 from posteriax.posterior.posterior import Posterior
+
+MethodOrName = str | Method | Ensemble
 
 MOST_STEPS = 100_000  # of an optimiser whose objective never levels off
 SWAG_RATES = (2e-2, 2e-3, 2e-4, 2e-5)
@@ -66,6 +69,7 @@ class Recipe:
         from_mode: whether it starts there, unless the run's length is given. From a network's own weights, the noise
             of variational inference can drown the signal before weights have grown: the ELBO is level, and far too low.
         is_reference: whether the distances of others to it mean something: it samples the posterior itself.
+        share: of the time of a comparison, relative to that of other methods.
     """
 
     attempts: Callable[[Circumstances, Posterior | None], Sequence[RecipeRun]]
@@ -75,11 +79,18 @@ class Recipe:
     around_mode: bool = False
     from_mode: bool = False
     is_reference: bool = False
+    share: float = 1.0
 
 
-def _optimised(make: Callable[[Circumstances], Any], sentence: str = "", *, at_points: bool = True) -> Recipe:
+def _optimised(
+    make: Callable[[Circumstances], Method | Ensemble],
+    sentence: str = "",
+    *,
+    at_points: bool = True,
+    share: float = 1.0,
+) -> Recipe:
     attempts = lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})]  # noqa: E731
-    return Recipe(attempts, sentence, at_points=at_points)
+    return Recipe(attempts, sentence, at_points=at_points, share=share)
 
 
 def _variational(family: q.Family, sentence: str) -> Recipe:
@@ -91,7 +102,7 @@ def _variational(family: q.Family, sentence: str) -> Recipe:
 
 
 def _sampled(method: Any, sentence: str = "", *, default: bool = False) -> Recipe:
-    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True)
+    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=6.0)
 
 
 def _adam(at: Circumstances) -> optax.GradientTransformation:
@@ -126,7 +137,9 @@ def _sghmc(at: Circumstances, mode: Posterior | None) -> list[RecipeRun]:
 RECIPES: dict[str, Recipe] = {
     "map": _optimised(lambda at: MAP(_adam(at)), "The most probable weights: an ordinary network."),
     "ensemble": _optimised(
-        lambda at: Ensemble(MAP(_adam(at)), 5), "Five ordinary networks, trained from different starts, averaged."
+        lambda at: Ensemble(MAP(_adam(at)), 5),
+        "Five ordinary networks, trained from different starts, averaged.",
+        share=1.5,
     ),
     "laplace": Recipe(
         _laplace,
@@ -154,7 +167,7 @@ RECIPES: dict[str, Recipe] = {
     "nuts": _sampled(NUTS(max_doublings=8), "Draws from the posterior itself, by the No-U-Turn Sampler."),
     "mclmc": _sampled(MCLMC(start="map"), "Draws that are very nearly from the posterior, by microcanonical dynamics."),
     "sghmc": Recipe(
-        _sghmc, "Draws roughly from the posterior, by Hamiltonian dynamics with minibatches.", default=False
+        _sghmc, "Draws roughly from the posterior, by Hamiltonian dynamics with minibatches.", default=False, share=2.0
     ),
 }
 DEFAULT_METHODS = tuple(name for name, recipe in RECIPES.items() if recipe.default)
@@ -162,7 +175,7 @@ OTHER_METHODS = tuple(name for name, recipe in RECIPES.items() if not recipe.def
 REFERENCES = tuple(name for name, recipe in RECIPES.items() if recipe.is_reference)
 
 
-def recipe_of(method: Any) -> Recipe:
+def recipe_of(method: MethodOrName) -> Recipe:
     """The recipe of a method by its name, or one for a given method, with a length that suits its kind.
 
     >>> recipe_of(MAP()).attempts(Circumstances(100), None)[0].arguments
@@ -172,12 +185,13 @@ def recipe_of(method: Any) -> Recipe:
         if method.lower() not in RECIPES:
             raise ValueError(f"unknown method {method!r}; there are {', '.join(RECIPES)}, and objects such as px.VI()")
         return RECIPES[method.lower()]
-    inner = method.method if isinstance(method, Ensemble) else method
+    given: Method | Ensemble = method
+    inner = given.method if isinstance(given, Ensemble) else given
     if inner.samples:
-        return _sampled(method)
+        return _sampled(given)
     at_points = isinstance(inner, MAP | Laplace | SWAG)
     if inner.fixed_length:
         epochs = lambda at: max(40, min(200, 200_000 // at.rows))  # noqa: E731
-        attempts = lambda at, mode: [RecipeRun(method, {"epochs": epochs(at), "batch_size": min(at.rows, 64)})]  # noqa: E731
+        attempts = lambda at, mode: [RecipeRun(given, {"epochs": epochs(at), "batch_size": min(at.rows, 64)})]  # noqa: E731
         return Recipe(attempts, at_points=at_points)
-    return _optimised(lambda at: method, at_points=at_points)
+    return _optimised(lambda at: given, at_points=at_points)

@@ -22,7 +22,7 @@ from posteriax.data.batches import Batch
 from posteriax.diagnostics.chain_agreement import compare_chains, groups_of_chains
 from posteriax.diagnostics.diagnosis import Diagnosis
 from posteriax.diagnostics.sampler import diverges
-from posteriax.evaluation.run_end import Status
+from posteriax.evaluation.run_end import RunEnd, Status
 from posteriax.methods.hmc import HMC
 from posteriax.methods.mclmc import MCLMC
 from posteriax.posterior.posterior import Posterior
@@ -30,7 +30,6 @@ from posteriax.problem import Problem
 from posteriax.run.fitting import fit
 from posteriax.run.layout import members_mesh
 from posteriax.run.until_mixed import UntilMixed
-from posteriax.tabular.outcome import Outcome
 from posteriax.tabular.principal_inputs import along_principal_inputs
 
 CHAINS = 4
@@ -47,12 +46,12 @@ TRIAL_GRADIENTS = 10
 
 def sample_reference(
     problem: Problem, data: Any, x: Any, *, seconds: float, key: Any, method: Any = "auto", progress: bool | None = None
-) -> Outcome:
+) -> RunEnd:
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
-    Four chains start from different weights. If they have not mixed in time, the outcome is what there is, and its
-    details say how far it got and what it would take. The status is that of the posterior's diagnosis at `x`: chains
-    that have mixed but diverged too often are "not converged".
+    Four chains start from different weights. If they have not mixed in time, the draws so far are returned, and the
+    details say how far the run got and how much longer it would take. The status is that of the posterior's diagnosis
+    at `x`: chains that have mixed but diverged too often are "not converged".
 
     Args:
         problem: network, likelihood and prior.
@@ -76,12 +75,14 @@ def sample_reference(
     problem = problem.for_data(data)
     turned = along_principal_inputs(problem, data[0])
     problem = problem if turned is None else turned.problem
-    each = seconds_per_gradient(problem, data) if method == "auto" else 0.0
+    gradient_seconds = seconds_per_gradient(problem, data) if method == "auto" else 0.0
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
     while True:
         left = seconds - (time.monotonic() - began)
-        planned = left / 2 if tried else left  # a second sampler compiles too, on a machine that has kept us waiting
-        sampler = affordable_sampler(_devices() * planned / each, exact=not tried) if method == "auto" else method
+        planned = left / 2 if tried else left  # a second sampler compiles too, and the machine is evidently slow
+        sampler = (
+            affordable_sampler(_devices() * planned / gradient_seconds, exact=not tried) if method == "auto" else method
+        )
         stop = UntilMixed(x, seconds=max(left, 1.0))
         most = fitting(IN_MEMORY_BYTES, CHAINS * weights)
         try:
@@ -90,25 +91,25 @@ def sample_reference(
             tried.append(f"{sampler.name} failed: {error}")
             left = seconds - (time.monotonic() - began)
             if method != "auto" or isinstance(sampler, MCLMC) or left < WORTH_TRYING * seconds:
-                return Outcome("failed", None, tuple(tried), time.monotonic() - began)
+                return RunEnd("failed", tuple(tried), time.monotonic() - began)
             continue
         posterior = posterior if turned is None else turned.in_own_weights(posterior)
         took = time.monotonic() - began
         diagnosis = posterior.diagnose(x)
         status = status_of(diagnosis)
-        details = (*tried, *posterior.trace.notes, _found(sampler.name, posterior, took))
+        details = (*tried, *posterior.trace.notes, _summary(sampler.name, posterior, took))
         if status != "converged":
             details += (diagnosis.verdict.splitlines()[0],)
         if status == "stopped at the budget":
             details += (what_it_takes(posterior, stop, took),)
-        return Outcome(status, posterior, details, took)
+        return RunEnd(status, details, took, posterior)
 
 
 def status_of(diagnosis: Diagnosis) -> Status:
-    """How a run ended that was not cut off by an error.
+    """How a run ended that did not fail.
 
-    More draws do not cure divergences. Where convergence cannot be told, because the run was too short or the gradients
-    too noisy, it is not claimed.
+    More draws do not cure divergences. Where convergence cannot be judged, because the run was too short or the
+    gradients too noisy, it is not claimed.
     """
     if diagnosis.converged:
         return "converged"
@@ -116,23 +117,23 @@ def status_of(diagnosis: Diagnosis) -> Status:
 
 
 def affordable_sampler(gradients: float, *, exact: bool = True) -> HMC | MCLMC:
-    """The sampler for so many gradients of all chains together, with a warm-up that leaves most of them for draws.
+    """The sampler that fits a budget of `gradients`, summed over chains, with a warm-up that leaves most for draws.
 
     >>> affordable_sampler(2e6).name, affordable_sampler(2e6).warmup
     ('HMC', 100)
     >>> affordable_sampler(1e5).name, affordable_sampler(1e5).warmup, affordable_sampler(1e5).thin
     ('MCLMC', 2500, 7)
     """
-    each = gradients / CHAINS
+    per_chain = gradients / CHAINS
     if exact and gradients >= ENOUGH_FOR_HMC:
-        return HMC(warmup=int(np.clip(FOR_WARMUP * each / TRAJECTORY, *HMC_WARMUP)))
-    steps = each / 2
+        return HMC(warmup=int(np.clip(FOR_WARMUP * per_chain / TRAJECTORY, *HMC_WARMUP)))
+    steps = per_chain / 2
     thin = np.clip(FOR_DRAWS * steps / DRAWS, *MCLMC_THIN)
     return MCLMC(start="map", warmup=int(np.clip(FOR_WARMUP * steps, *MCLMC_WARMUP)), thin=int(thin))
 
 
 def seconds_per_gradient(problem: Problem, data: Any) -> float:
-    """How long a gradient of the log joint of the whole data set takes on one device, the machine being as it is."""
+    """How long a gradient of the log joint of the whole data set takes on one device, under the current load."""
     examples = problem.check_weighted(data)
     weight = np.ones(len(examples.y), np.float32) if examples.weight is None else examples.weight
     batch = Batch(jax.tree.map(jnp.asarray, examples.x), jnp.asarray(examples.y), jnp.asarray(weight))
@@ -151,10 +152,10 @@ def seconds_per_gradient(problem: Problem, data: Any) -> float:
 
 
 def what_it_takes(posterior: Posterior, stop: UntilMixed, took: float) -> str:
-    """How much more time would be enough, as far as the looks at the run allow to say so.
+    """Estimate the additional time needed, if the checks so far permit it.
 
     R-hat - 1 of chains that mix falls like 1 / draws. If it has not fallen at least half as fast since a quarter of the
-    draws, it will not do so later either, and nothing can be extrapolated.
+    draws, it is unlikely to later, and nothing can be extrapolated.
     """
     draws, rhats = (np.asarray(posterior.trace[name], float) for name in ("checked_draws", "checked_rhat"))
     rhat, effective = _numbers(posterior)
@@ -179,7 +180,7 @@ def _numbers(posterior: Posterior) -> tuple[float, float]:
     return float(rhat), float(effective)
 
 
-def _found(name: str, posterior: Posterior, took: float) -> str:
+def _summary(name: str, posterior: Posterior, took: float) -> str:
     source: Any = posterior.drawn_from  # a DrawsPosterior
     chains, draws = source.chains, source.draws_per_chain
     cost = took / max(_numbers(posterior)[1], 1.0)

@@ -2,41 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import posteriax as px
+from posteriax.evaluation import (
+    Comparison,
+    Feature,
+    PartialDependence,
+    ReportContext,
+    TableRows,
+    partial_dependence,
+)
+from posteriax.posterior.posterior import Posterior
 from posteriax.tabular.columns import Category, Number
-from posteriax.tabular.outcome import Outcome
-from posteriax.tabular.preparation import Preparation
-from posteriax.tabular.prepared import join_tests
+from posteriax.tabular.fold_fits import FittedFold, PriorByLeaf
+from posteriax.tabular.folds import join_tests
+from posteriax.tabular.preparation import TablePreparation
 from posteriax.tabular.recipes import RECIPES
 
-WORST_FIRST = ("failed", "not converged", "stopped at the budget", "converged")
 
-
-def describe_run(outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, px.RunEnd]:
-    """How each method ended; of several folds, in the one where it ended worst.
-
-    >>> describe_run([{"map": Outcome("converged")}, {"map": Outcome("failed")}])["map"].status
-    'failed'
-    """
-    ends = {}
-    for name in outcomes[0]:
-        own = [fold[name] for fold in outcomes if name in fold]
-        worst = min(own, key=lambda outcome: WORST_FIRST.index(outcome.status))
-        ends[name] = px.RunEnd(worst.status, worst.details, sum(outcome.seconds for outcome in own))
-    return ends
-
-
-def context_of(
+def report_context(
     data: Path,
-    folds: Sequence[Any],
+    folds: Sequence[FittedFold],
     seconds: float,
     files: Mapping[str, str],
     command: str,
     log: str,
-    comparison: px.Comparison,
-) -> px.ReportContext:
+    comparison: Comparison,
+) -> ReportContext:
     """The context of the report.
 
     Args:
@@ -49,28 +40,29 @@ def context_of(
         comparison: whose recommended posterior's columns are examined.
     """
     first = folds[0]
-    prepared, preparation = first.prepared, first.prepared.preparation
-    tests = join_tests([fold.prepared for fold in folds])
-    rows: px.TableRows | None = None
-    effects: Sequence[Any] = ()
-    if tests.cells is not None:
-        columns = [column.name for column in preparation.columns if column.name in tests.cells]
+    fold, preparation = first.data, first.data.preparation
+    tests = join_tests([fitted.data for fitted in folds])
+    rows: TableRows | None = None
+    effects: Sequence[PartialDependence] = ()
+    if tests.cells is not None and isinstance(preparation, TablePreparation):
+        columns = [column.name for column in preparation.columns_ if column.name in tests.cells]
         cells = tests.cells[columns].astype(str).to_numpy()
-        rows = px.TableRows(columns, cells, [int(line) for line in tests.cells.index], data.name)
+        rows = TableRows(columns, cells, [int(line) for line in tests.cells.index], data.name)
     chosen = None if comparison.recommendation is None else comparison.recommendation.posterior
-    if isinstance(preparation, Preparation) and chosen is not None and len(prepared.test[1]):
-        effects = px.partial_dependence(first.rows[chosen], prepared.test[0], features_of(preparation))
+    predictor = None if chosen is None else first.predictors[chosen]
+    if isinstance(preparation, TablePreparation) and isinstance(predictor, Posterior) and len(fold.test[1]):
+        effects = partial_dependence(predictor, fold.test[0], table_features(preparation))
     layers = f"{first.architecture.depth} hidden layer{'s' if first.architecture.depth > 1 else ''}"
     kind = "convolutions" if first.architecture.kind == "images" else f"of {first.architecture.width} units"
     done = {
-        "Rows": f"{len(prepared.train[1])} for training, {len(prepared.test[1])} for testing"
+        "Rows": f"{len(fold.train[1])} for training, {len(fold.test[1])} for testing"
         + (f", in each of {len(folds)} folds" if len(folds) > 1 else ""),
         "Network": f"{layers} {kind}",
         "Prior": _prior_words(first.prior),
         "Time": f"at most {seconds:.0f} s for all methods together",
     }
-    return px.ReportContext(
-        target=prepared.target.name,
+    return ReportContext(
+        target=fold.target.name,
         rows=rows,
         effects=effects,
         methods={name: RECIPES[name].sentence for name in first.outcomes},
@@ -81,23 +73,23 @@ def context_of(
     )
 
 
-def _prior_words(prior: Any) -> str:
+def _prior_words(prior: PriorByLeaf) -> str:
     if isinstance(prior, Mapping):
         return "Normal, with a scale for each leaf that makes the data most probable"
     return repr(prior)
 
 
-def features_of(preparation: Preparation) -> list[px.Feature]:
+def table_features(preparation: TablePreparation) -> list[Feature]:
     """The columns whose effect can be shown: numbers in their own units, and categories."""
     features = []
-    for column in preparation.columns:
-        where = preparation.inputs_of[column.name]
-        inputs = tuple(range(where.start, where.stop))
+    for column in preparation.columns_:
+        span = preparation.inputs_by_column[column.name]
+        inputs = tuple(range(span.start, span.stop))
         if isinstance(column, Number):
-            features.append(px.Feature(column.name, inputs[:1], column.mean, column.scale, marks=inputs[1:]))
+            features.append(Feature(column.name, inputs[:1], column.mean, column.scale, marks=inputs[1:]))
         elif isinstance(column, Category):
             levels = {
                 name: tuple(float(i == k) for k in range(len(inputs))) for i, name in enumerate(column.input_names)
             }
-            features.append(px.Feature(column.name, inputs, levels=levels))
+            features.append(Feature(column.name, inputs, levels=levels))
     return features

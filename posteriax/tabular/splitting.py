@@ -32,8 +32,8 @@ def make_splits(
         rows: how many there are.
         settings: folds, fraction and seed.
         classes: of the rows, numbered, to have the same share of each in every part.
-        groups: of the rows, numbered, that are never torn apart.
-        times: of the rows; rows of the same time are never torn apart, and no training row is as late as a test row.
+        groups: of the rows, numbered; a group is never split.
+        times: of the rows; rows of the same time stay together, and no training row is as late as a test row.
 
     >>> splits = make_splits(100, DataSettings(folds=4))
     >>> [len(test) for _, test in splits], sorted(np.concatenate([test for _, test in splits])) == list(range(100))
@@ -102,8 +102,8 @@ def _in_folds(
     rows: int, folds: int, settings: DataSettings, classes: np.ndarray | None, groups: np.ndarray | None
 ) -> list[Split]:
     if groups is not None and len(np.unique(groups)) < folds:
-        found = counted(len(np.unique(groups)), "group")
-        raise TableError(f"--folds {folds} needs at least as many groups, but {settings.group!r} has {found}")
+        count = counted(len(np.unique(groups)), "group")
+        raise TableError(f"--folds {folds} needs at least as many groups, but {settings.group!r} has {count}")
     kinds = {
         (False, False): KFold,
         (True, False): StratifiedKFold,
@@ -137,7 +137,7 @@ def _by_group(groups: np.ndarray, classes: np.ndarray | None, settings: DataSett
         misses = np.abs(taken - goal).sum(axis=1)
         return misses.min(), order[: int(misses.argmin()) + 1]
 
-    chosen = min((attempt() for _ in range(TRIES)), key=lambda found: found[0])[1]
+    chosen = min((attempt() for _ in range(TRIES)), key=lambda tried: tried[0])[1]
     tested = np.isin(members, chosen)
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 

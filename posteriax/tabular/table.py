@@ -41,6 +41,16 @@ class Table:
     _parsed: dict[tuple[str, NumberFormat | str], np.ndarray] = field(default_factory=dict, repr=False)
     _formats: dict[str, NumberFormat] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def from_frame(cls, name: str, frame: pd.DataFrame) -> "Table":
+        """A data frame as a table: cells cleaned, rows counted from 1.
+
+        >>> Table.from_frame("trees", pd.DataFrame({"kind": [" oak ", "n/a"]})).texts("kind").tolist()
+        ['oak', None]
+        """
+        frame = clean_columns(frame).set_axis(pd.RangeIndex(1, len(frame) + 1, name="row"))
+        return cls(name, frame.set_axis(frame.columns.map(str), axis=1))
+
     @property
     def columns(self) -> list[str]:
         return list(self.frame.columns)
@@ -133,3 +143,8 @@ def clean(cells: pd.Series) -> pd.Series:
         cells = cells.astype(object).map(str, na_action="ignore").astype("str")
     texts = cells.str.strip()
     return texts.mask(texts.str.lower().isin(MISSING))
+
+
+def clean_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Every column as a table has it."""
+    return pd.DataFrame({name: clean(rows[name]) for name in rows}, index=rows.index)

@@ -1,10 +1,8 @@
-"""The target: classes, a quantity or counts; its values as the network sees them, and the likelihood that suits it.
+"""The target: classes, a quantity or counts; what it is, its values as the network sees them, and its likelihood."""
 
-What is to be predicted, as the target's values suggest: classes, counts or a real number.
-"""
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, TypeGuard, get_args
 
 import numpy as np
 
@@ -19,6 +17,14 @@ from posteriax.tabular.number_formats import PLAIN, NumberFormat
 Task = Literal["classification", "regression", "counts"]
 TASKS = get_args(Task)
 MOST_CLASSES = 200
+FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
+FEWEST_COUNTS = 4  # distinct counts; fewer whole numbers are classes in any case
+FEW_COUNTS = 10  # distinct whole numbers that are treated as classes even if they are spread as counts
+LARGEST_MEAN, LARGEST_DISPERSION = 20.0, 5.0  # of numbers that are taken for counts
+FEWEST_TO_TELL = 30  # rows, to tell counts from other whole numbers
+COULD_BE_COUNTS = 1000.0  # the largest mean of counts that a Poisson distribution may describe
+
+TargetValues = np.ndarray | list[str]  # of numbers, or of text; as the file has them
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Classes:
         """What a network's outputs say about encoded targets."""
         return Categorical()
 
-    def encode(self, values: Any) -> np.ndarray:
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """Labels 0 to C - 1."""
         index = {label: i for i, label in enumerate(self.labels)}
         names = [str(value) for value in as_labels(values)]
@@ -99,7 +105,7 @@ class Quantity:
         """What a network's outputs say about encoded targets."""
         return Normal(scale="learned")
 
-    def encode(self, values: Any) -> np.ndarray:
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """Standardised values."""
         return self.units.standardise(values).astype(np.float32)
 
@@ -137,7 +143,7 @@ class Counts:
         """What a network's outputs say about encoded targets."""
         return Poisson(base_rate=self.mean)
 
-    def encode(self, values: Any) -> np.ndarray:
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """The counts as they are."""
         numbers = np.asarray(values, np.float64)
         wrong = numbers[(numbers < 0) | (numbers != np.round(numbers))]
@@ -163,7 +169,7 @@ def spread(numbers: np.ndarray) -> float:
     return scale if scale > 1e-12 * float(np.abs(numbers).max()) else 0.0
 
 
-def make_target(name: str, values: Any, task: Task, train: np.ndarray, form: NumberFormat = PLAIN) -> Target:
+def make_target(name: str, values: TargetValues, task: Task, train: np.ndarray, form: NumberFormat = PLAIN) -> Target:
     """The target of a table: its classes in all rows, or mean and scale in the training rows."""
     if task == "classification":
         different = list(np.unique(np.asarray(values, np.float64))) if is_numbers(values) else sorted(set(values))
@@ -180,7 +186,7 @@ def make_target(name: str, values: Any, task: Task, train: np.ndarray, form: Num
     return target
 
 
-def check_classes(name: str, values: Any) -> np.ndarray:
+def check_classes(name: str, values: TargetValues) -> np.ndarray:
     """The class of every row as a number, for a stratified split; an error if one is too small or alone."""
     labels, classes, counts = np.unique(np.asarray(as_labels(values)), return_inverse=True, return_counts=True)
     if len(labels) == 1:
@@ -189,42 +195,23 @@ def check_classes(name: str, values: Any) -> np.ndarray:
         advice = "choose another target" if not is_numbers(values) else "is it a regression (--task regression)?"
         raise TableError(f"target {name!r} has {len(labels)} different values in {len(classes)} rows: {advice}")
     if counts.min() < 2:
-        alone = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
-        occur = "occurs" if len(alone) == 1 else "occur"
+        single = [str(label) for label, count in zip(labels, counts, strict=True) if count < 2]
+        occur = "occurs" if len(single) == 1 else "occur"
         raise TableError(
-            f"target {name!r}: {shown(alone)} {occur} in one row only, but training and test set need one row each"
+            f"target {name!r}: {shown(single)} {occur} in one row only, but training and test set need one row each"
         )
     return classes
 
 
-def target_from_plain(plain: dict[str, Any]) -> Target:
-    """The target that `asdict` gave."""
-    name = str(plain["name"])
-    if plain["task"] == "classification":
-        return Classes(name, tuple(map(str, plain["labels"])))
-    form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
-    if plain["task"] == "counts":
-        return Counts(name, float(plain["mean"]), form)
-    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form)
-
-
-def is_numbers(values: Any) -> bool:
+def is_numbers(values: TargetValues) -> TypeGuard[np.ndarray]:
     return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
 
 
-def as_labels(values: Any) -> list[str]:
+def as_labels(values: Iterable[str | float]) -> list[str]:
     return [value if isinstance(value, str) else label_of(float(value)) for value in values]
 
 
-FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
-FEWEST_COUNTS = 4  # distinct counts; fewer whole numbers are classes in any case
-FEW_COUNTS = 10  # distinct whole numbers that are treated as classes even if they are spread as counts
-LARGEST_MEAN, LARGEST_DISPERSION = 20.0, 5.0  # of numbers that are taken for counts
-FEWEST_TO_TELL = 30  # rows, to tell counts from other whole numbers
-COULD_BE_COUNTS = 1000.0  # the largest mean of counts that a Poisson distribution may describe
-
-
-def infer_task(name: str, values: Any, task: Task | None) -> Task:
+def infer_task(name: str, values: TargetValues, task: Task | None) -> Task:
     """The given task, or the one that the target's values suggest.
 
     Text and a few distinct whole numbers are classes; more than ten of them, or one that occurs only once, are counts
@@ -243,28 +230,28 @@ def infer_task(name: str, values: Any, task: Task | None) -> Task:
         return "classification"
     numbers = np.asarray(values, np.float64)
     different = np.unique(numbers)
-    whole = bool((different == np.round(different)).all())
+    integers = bool((different == np.round(different)).all())
     few = len(different) <= 2 or (len(different) <= FEW_NUMBERS and 3 * len(different) <= len(numbers))
     if are_counts(numbers) and (len(different) > FEW_COUNTS or np.unique(numbers, return_counts=True)[1].min() == 1):
         return "counts"
-    return "classification" if whole and few else "regression"
+    return "classification" if integers and few else "regression"
 
 
-def about_task(name: str, values: Any, task: Task, told: Task | None) -> list[str]:
+def about_task(name: str, values: TargetValues, task: Task, told: Task | None) -> list[str]:
     """A line about counts: that they were found, or that the target may be counts."""
     if told is not None or not is_numbers(values):
         return []
     numbers = np.asarray(values, np.float64)
     if task == "counts":
-        found = f"whole numbers from 0 to {numbers.max():,.0f}"
+        span = f"whole numbers from 0 to {numbers.max():,.0f}"
         how = "predicted by a Poisson distribution; --task regression treats it as a real number"
-        return [f"target {name!r} looks like counts ({found}): {how}"]
-    whole = bool((numbers >= 0).all() and (numbers == np.round(numbers)).all())
+        return [f"target {name!r} looks like counts ({span}): {how}"]
+    counting = bool((numbers >= 0).all() and (numbers == np.round(numbers)).all())
     several = len(np.unique(numbers)) >= FEWEST_COUNTS and len(numbers) >= FEWEST_TO_TELL
     likely = are_counts(numbers) if task == "classification" else numbers.min() <= 0.05 * numbers.mean()
-    if whole and several and likely and numbers.mean() <= COULD_BE_COUNTS and _skewness(numbers) > 0:
-        found = f"whole numbers from {numbers.min():.0f} to {numbers.max():,.0f}"
-        return [f"target {name!r} holds {found}; if they count something, say --task counts"]
+    if counting and several and likely and numbers.mean() <= COULD_BE_COUNTS and _skewness(numbers) > 0:
+        span = f"whole numbers from {numbers.min():.0f} to {numbers.max():,.0f}"
+        return [f"target {name!r} holds {span}; if they count something, say --task counts"]
     return []
 
 

@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""
     with one_line_errors():
-        from posteriax.tabular.compare_file import CompareSettings, run_compare, seconds_of_option
+        from posteriax.tabular.compare_file import CompareSettings, budget_seconds, compare_file
 
         settings = CompareSettings(
             target=target,
@@ -50,11 +50,11 @@ def command(
             group=group,
             time=time,
             test=test,
-            budget=seconds_of_option(budget),
+            budget=budget_seconds(budget),
             prior=prior,
             baselines=baselines,
             seed=seed,
             quick=quick,
         )
         folder = posteriors or out.with_name(f"{out.stem}_posteriors")
-        run_compare(data, out, folder, settings, console(piped_width=180))
+        compare_file(data, out, folder, settings, console(piped_width=180))

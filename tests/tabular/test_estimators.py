@@ -17,13 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import posteriax as px
+import posteriax.sklearn
 from posteriax import families as q
-from posteriax.tabular.estimators import (
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianNetClassifier,
-    BayesianNetRegressor,
-)
+from posteriax.sklearn import BayesianMLPClassifier, BayesianMLPRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SHORT = {"length": {"steps": 200, "batch_size": 512}, "n_draws": 10, "random_state": 0}
@@ -151,10 +147,19 @@ def test_any_network():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3))
     net = eqx.nn.MLP(3, 1, 8, 1, key=jax.random.key(0))
-    assert BayesianNetRegressor(net, "map", **SHORT).fit(x, x[:, 0]).score(x, x[:, 0]) > 0.8
+    assert BayesianMLPRegressor("map", net=net, **SHORT).fit(x, x[:, 0]).score(x, x[:, 0]) > 0.8
     net = eqx.nn.MLP(3, 2, 8, 1, key=jax.random.key(0))
-    model = BayesianNetClassifier(net, "map", **SHORT).fit(x, x[:, 0] > 0)
+    model = BayesianMLPClassifier("map", net=net, **SHORT).fit(x, x[:, 0] > 0)
     assert model.score(x, x[:, 0] > 0) > 0.9
+
+
+def test_the_former_names_for_networks_of_ones_own_say_the_new_ones():
+    net = eqx.nn.MLP(3, 1, 8, 1, key=jax.random.key(0))
+    for name, estimator in (("Classifier", BayesianMLPClassifier), ("Regressor", BayesianMLPRegressor)):
+        with pytest.warns(DeprecationWarning, match=rf"now BayesianMLP{name}\(net=net"):
+            make = getattr(posteriax.sklearn, f"BayesianNet{name}")
+        model = make(net, "map", n_draws=7)
+        assert isinstance(model, estimator) and (model.net, model.method, model.n_draws) == (net, "map", 7)
 
 
 @pytest.mark.slow
@@ -163,7 +168,7 @@ def test_images_and_counts():
     images = rng.normal(size=(60, 4, 4))
     net = eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), eqx.nn.Linear(16, 2, key=jax.random.key(0))])
     bright = images.mean(axis=(1, 2)) > 0
-    assert BayesianNetClassifier(net, "map", **SHORT).fit(images, bright).score(images, bright) > 0.9
+    assert BayesianMLPClassifier("map", net=net, **SHORT).fit(images, bright).score(images, bright) > 0.9
     x = rng.normal(size=(200, 1))
     y = rng.poisson(np.exp(1 + x[:, 0]))
     model = BayesianMLPRegressor("map", hidden_layer_sizes=(8,), likelihood="poisson", **SHORT).fit(x, y)

@@ -1,4 +1,4 @@
-"""Running a method without supervision: until it has converged, within a time limit, and gentler if it fails."""
+"""Run a method unattended: until it has converged, within a time limit, with gentler settings if it fails."""
 
 import time
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from posteriax.diagnostics.chain_agreement import sample_indices
+from posteriax.evaluation.run_end import RunEnd
 from posteriax.methods.ensemble import Ensemble
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
@@ -17,9 +18,8 @@ from posteriax.problem import Problem
 from posteriax.run.fitting import fit
 from posteriax.run.stopping import StopRule
 from posteriax.run.until_level import UntilLevel
-from posteriax.tabular.outcome import Outcome
-from posteriax.tabular.point_noise import with_own_noise, with_settled_noise
-from posteriax.tabular.recipes import Circumstances, RecipeRun, recipe_of
+from posteriax.tabular.point_noise import with_inferred_noise, with_settled_noise
+from posteriax.tabular.recipes import Circumstances, MethodOrName, RecipeRun, recipe_of
 from posteriax.tabular.reference import sample_reference, status_of
 
 ROWS_TO_CHECK = 500
@@ -30,26 +30,34 @@ WORSE_THAN_MODE = 0.5  # nats per training example by which draws around a mode 
 TIME_TO_SAMPLE = 600.0  # seconds, if no limit is given: a sampler has no natural end
 
 
+class MethodFailed(RuntimeError):
+    """A method failed with all of its settings; `outcome` says how."""
+
+    def __init__(self, method: object, outcome: RunEnd):
+        super().__init__(f"{method} failed: {'; '.join(outcome.details)}")
+        self.outcome = outcome
+
+
 def fit_until_converged(
     problem: Problem,
     data: Any,
-    method: Any,
+    method: MethodOrName,
     *,
     key: Any,
     seconds: float | None = None,
     images: bool = False,
-    mode: Outcome | None = None,
+    mode: RunEnd | None = None,
     length: Mapping[str, Any] | None = None,
     stop: StopRule | None = None,
     progress: bool | None = None,
-) -> Outcome:
-    """Run a method until it has converged or its time is up, and look at what came out.
+) -> RunEnd:
+    """Run a method until it has converged or its time is up, and check the result.
 
     Methods that keep single sets of weights get the noise of the marginal likelihood where the most probable one would
     be too small (point_noise.py), unless `length` or `stop` says when to end.
 
     A run whose values become infinite, or whose predictions of the training rows are worse than those of the untrained
-    network, is repeated with gentler settings where there are any; if that fails too, the outcome is "failed".
+    network, is repeated with gentler settings where there are any; if that fails too, its status is "failed".
 
     Args:
         problem: network, likelihood and prior.
@@ -59,7 +67,7 @@ def fit_until_converged(
         seconds: the time limit; by default none, and ten minutes for samplers. Where it ends a run, the result depends
             on the speed of the machine.
         images: whether examples are images.
-        mode: the outcome of "map" for the same prior and data, for methods that start there; by default it is fitted.
+        mode: the result of "map" for the same prior and data, for methods that start there; by default it is fitted.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
         stop: such as ``px.EarlyStopping(...)``, in place of :class:`px.UntilLevel`.
         progress: show a progress bar; by default if standard error is a terminal.
@@ -74,16 +82,16 @@ def fit_until_converged(
     if stop is None or not stop.holds_out:  # the prior must not depend on rows that are held out
         problem = problem.for_data(data)
     if recipe.is_reference and length is None:
-        some, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds
+        points, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
-        return sample_reference(problem, data, some, seconds=limit, key=key, method=run.method, progress=progress)
-    own_end = length is None and stop is None
+        return sample_reference(problem, data, points, seconds=limit, key=key, method=run.method, progress=progress)
+    until_level = length is None and stop is None
     tried: list[str] = []
-    if recipe.at_points and own_end:
+    if recipe.at_points and until_level:
         problem, notes = with_settled_noise(problem, data, key, None if mode is None else mode.posterior)
         tried += notes
     start = None
-    if recipe.around_mode or (recipe.from_mode and own_end):
+    if recipe.around_mode or (recipe.from_mode and until_level):
         half = None if seconds is None else seconds / 2
         start = mode
         if start is None or start.posterior is None:
@@ -91,13 +99,13 @@ def fit_until_converged(
     around = start if recipe.around_mode else None
     if around is not None and around.posterior is None:
         return replace(around, details=("the most probable weights could not be found", *around.details))
-    begin_at = None if start is None or start.posterior is None else with_own_noise(start.posterior, problem)
+    begin_at = None if start is None or start.posterior is None else with_inferred_noise(start.posterior, problem)
     at_mode = None if around is None else begin_at
     for run in recipe.attempts(Circumstances(len(data[1]), images), begin_at):
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 1.0)
-        how = _arguments(run, left, length, stop)
+        arguments = _arguments(run, left, length, stop)
         try:
-            posterior = fit(problem, data, run.method, key=key, progress=progress, **how)
+            posterior = fit(problem, data, run.method, key=key, progress=progress, **arguments)
         except (FloatingPointError, RuntimeError) as error:
             tried.append(f"failed: {error}")
             continue
@@ -105,10 +113,12 @@ def fit_until_converged(
             tried.append(f"failed: {wrong}")
             continue
         return replace(_ended(posterior, data, around, tried), seconds=time.monotonic() - began)
-    return Outcome("failed", None, tuple(tried), time.monotonic() - began)
+    return RunEnd("failed", tuple(tried), time.monotonic() - began)
 
 
-def _arguments(run: RecipeRun, seconds: float | None, length: Mapping[str, Any] | None, stop: Any) -> dict[str, Any]:
+def _arguments(
+    run: RecipeRun, seconds: float | None, length: Mapping[str, Any] | None, stop: StoppingRule | None
+) -> dict[str, Any]:
     """What `px.fit` is given besides the method."""
     inner = run.method.method if isinstance(run.method, Ensemble) else run.method
     if stop is not None:
@@ -120,24 +130,24 @@ def _arguments(run: RecipeRun, seconds: float | None, length: Mapping[str, Any] 
     return run.arguments | {"stop": UntilLevel(seconds=seconds)}
 
 
-def _ended(posterior: Posterior, data: Any, mode: Outcome | None, tried: list[str]) -> Outcome:
-    """Whether a usable posterior has converged. One around a mode has as far as the search for the mode has."""
+def _ended(posterior: Posterior, data: Any, mode: RunEnd | None, tried: list[str]) -> RunEnd:
+    """Whether a usable posterior has converged. One around a mode has if the search for the mode has."""
     if mode is not None:
         return replace(mode, posterior=posterior, details=(*tried, *posterior.trace.notes))
     diagnosis = posterior.diagnose(points_to_compare(data[0]))
     details = (*tried, *posterior.trace.notes, *diagnosis.verdict.splitlines())
-    return Outcome(status_of(diagnosis), posterior, details)
+    return RunEnd(status_of(diagnosis), details, posterior=posterior)
 
 
 def points_to_compare(x: Any) -> Any:
-    """A seeded sample of rows at which a run is judged, by everyone who judges it: the rule that ends it, the status
-    of the run and the estimators' warning. At other rows they might disagree."""
+    """A seeded sample of rows at which a run is judged: by the rule that ends it, by its status and by the estimators'
+    warning, which might disagree at different rows."""
     rows = sample_indices(jax.tree.leaves(x)[0].shape[0], POINTS_TO_COMPARE)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], x)
 
 
 def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Posterior | None = None) -> str:
-    """Why a posterior must not be shown as a result; empty if nothing speaks against it.
+    """Why a posterior must not be shown as a result; empty if it is usable.
 
     Args:
         posterior: what a method returned.
@@ -149,8 +159,8 @@ def why_unusable(posterior: Posterior, problem: Problem, data: Any, mode: Poster
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(weight))[:ROWS_TO_CHECK]
     x, y = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], data[0]), np.asarray(data[1])[chosen]
 
-    def nll(own: Posterior) -> float:  # in which rows count as they do in training
-        return -float(np.average(own.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight[chosen]))
+    def nll(candidate: Posterior) -> float:  # in which rows count as they do in training
+        return -float(np.average(candidate.predict(x, DRAWS_TO_CHECK).log_prob(y), weights=weight[chosen]))
 
     reached, untrained = nll(posterior), nll(_untrained(problem.for_data(data)))
     if not np.isfinite(reached) or reached > untrained + WORSE_THAN_START:

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import posteriax as px
-from posteriax.tabular import baseline_rows, baselines, fit_baselines
+from posteriax.tabular import baselines, fit_baselines
 from posteriax.tabular.baselines import PENALTIES
 
 TREES = 40
@@ -90,11 +90,11 @@ def test_a_class_that_was_not_seen_has_a_small_probability(iris):
 
 
 def test_large_data_are_sampled_and_every_class_is_kept(monkeypatch):
-    monkeypatch.setattr(baseline_rows, "FEWEST_ROWS", 50)
-    monkeypatch.setattr(baseline_rows, "CELLS", 400)
+    monkeypatch.setattr(baselines, "FEWEST_ROWS", 50)
+    monkeypatch.setattr(baselines, "CELLS", 400)
     x, y = np.random.default_rng(0).normal(size=(1000, 4)), np.zeros(1000, int)
     y[:400], y[999] = 1, 2  # a single row of the last class
-    rows = baseline_rows.BaselineRows.sampled(x, y, "classification", None, 10_000, seed=0)
+    rows = baselines.BaselineRows.sampled(x, y, "classification", None, 10_000, seed=0)
     assert 100 <= len(rows.x) <= 103
     assert set(rows.y) == {0, 1, 2}
     assert rows.note == f" Fitted to {len(rows.x)} of 1,000 rows."

@@ -10,7 +10,15 @@ import optax
 import pytest
 
 import posteriax as px
-from posteriax.tabular import Budget, Circumstances, fit_until_converged, fitting, recipe_of, seconds_of, why_unusable
+from posteriax.tabular import (
+    Budget,
+    Circumstances,
+    fit_until_converged,
+    recipe_of,
+    seconds_of,
+    until_converged,
+    why_unusable,
+)
 from posteriax.tabular.estimators import BayesianMLPRegressor
 from posteriax.tabular.recipes import RECIPES
 
@@ -79,7 +87,9 @@ def test_every_method_has_settings_for_small_and_large_data(name, mode):
 @pytest.mark.parametrize("name", ["mean-field", "k-tied"])
 def test_variational_inference_starts_at_the_mode_unless_its_length_is_given(name, mode, monkeypatch):
     started = []
-    monkeypatch.setattr(fitting, "fit", lambda problem, data, method, **_: started.append(method.start) or fail())
+    monkeypatch.setattr(
+        until_converged, "fit", lambda problem, data, method, **_: started.append(method.start) or fail()
+    )
     for length in (None, {"steps": 2}):
         assert fit_until_converged(PROBLEM, (X, STEEP), name, key=0, mode=mode, length=length).status == "failed"
     assert started == [mode.posterior, "auto"]

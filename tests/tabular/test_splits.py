@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posteriax.tabular.data_files import prepare_folds, read_data
+from posteriax.tabular.data_files import read_data
+from posteriax.tabular.folds import join_tests, prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.prepared import join_tests
 from posteriax.tabular.settings import DataSettings
 from posteriax.tabular.splitting import make_splits, split_rows
 from posteriax.tabular.table import Table
@@ -119,22 +119,22 @@ def test_the_folds_of_a_table_join_to_the_table(tmp_path):
 def test_a_column_that_groups_or_orders_rows_is_no_input_unless_kept():
     data = table(100, patient=np.repeat(np.arange(20), 5), year=np.arange(100) // 4 + 2000)
     (grouped,) = folds_of(data, group="patient")
-    assert "patient" not in grouped.preparation.inputs_of
-    assert grouped.preparation.ids == ("patient",)
+    assert "patient" not in grouped.preparation.inputs_by_column
+    assert grouped.preparation.ids_ == ("patient",)
     assert any("says which rows belong together: not an input. To use it: --keep patient" in n for n in grouped.notes)
     (timed,) = folds_of(data, time="year")
-    assert "year" not in timed.preparation.inputs_of
+    assert "year" not in timed.preparation.inputs_by_column
     assert "tested on the latest rows, those from 2020 on" in timed.notes
     (kept,) = folds_of(data, time="year", keep=["year"])
-    assert "year" in kept.preparation.inputs_of
+    assert "year" in kept.preparation.inputs_by_column
 
 
 def test_of_a_date_that_orders_the_rows_the_season_stays_and_the_trend_goes():
     days = pd.date_range("2022-01-01", periods=200, freq="5D").strftime("%Y-%m-%d")
     (prepared,) = folds_of(table(200, day=days), time="day")
-    (column,) = [column for column in prepared.preparation.columns if column.name == "day"]
+    (column,) = [column for column in prepared.preparation.columns_ if column.name == "day"]
     assert (column.trend, column.parts) == (False, ("day of week", "time of year"))
-    assert len(prepared.preparation.input_names) == prepared.test[0].shape[1] == 1 + 4
+    assert len(prepared.preparation.get_feature_names_out()) == prepared.test[0].shape[1] == 1 + 4
     assert np.abs(prepared.test[0][:, 1:]).max() <= 1  # nothing is extrapolated
     assert any(f"those from {days[160]} on" in note for note in prepared.notes)
 
@@ -170,7 +170,7 @@ def test_a_test_file_may_have_its_columns_in_another_order_and_more_of_them(file
     (prepared,) = folds_of(read_data(train), test=test)
     assert prepared.train[0].shape == (80, 3)
     np.testing.assert_allclose(prepared.y_test, other.age, rtol=1e-4, atol=1e-6)
-    column = prepared.preparation.columns[0]
+    column = prepared.preparation.columns_[0]
     np.testing.assert_allclose(prepared.test[0][:, 0], (other.height - column.mean) / column.scale, rtol=1e-4)
     assert prepared.cells["height"].astype(float).tolist() == pytest.approx(other.height.tolist())
     assert not any("training rows too" in note for note in prepared.notes)

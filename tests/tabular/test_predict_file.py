@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 import posteriax as px
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
-from posteriax.tabular.data_files import prepare_whole, read_data
+from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, load_described, path_beside, save_described
+from posteriax.tabular.fold_fits import make_problem
+from posteriax.tabular.folds import prepare_all_rows
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.networks import choose_network, make_problem
+from posteriax.tabular.networks import choose_network
 from posteriax.tabular.settings import DataSettings
 
 ROWS = 64
@@ -38,10 +40,12 @@ def patients(rows=ROWS, seed=0):
 def posterior(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     patients().to_csv(folder / "patients.csv", index=False)
-    prepared = prepare_whole(read_data(folder / "patients.csv"), DataSettings(target="visits", task="counts"))
+    prepared = prepare_all_rows(read_data(folder / "patients.csv"), DataSettings(target="visits", task="counts"))
     architecture = choose_network(prepared.train[0].shape[1:], prepared.target.outputs, ROWS)
     fitted = px.fit(make_problem(architecture, prepared.target, 0), prepared.train, px.MAP(), steps=2, key=0)
-    save_described(fitted, Description("map", architecture, prepared.preparation), folder / "map.posterior")
+    save_described(
+        fitted, Description("map", architecture, prepared.preparation, prepared.target), folder / "map.posterior"
+    )
     return folder / "map.posterior"
 
 
@@ -65,9 +69,9 @@ def test_counts_are_predicted_by_the_posterior_itself_and_scored(predict, poster
     done, rows = predict(frame)
     assert done.exit_code == 0, done.output
     loaded, description = load_described(posterior)
-    assert loaded.problem.likelihood == description.preparation.target.likelihood()
+    assert loaded.problem.likelihood == description.target.likelihood()
     names = ("age", "weight", "weight is missing", "ward is north", "ward is south")
-    assert description.preparation.input_names == names
+    assert tuple(description.preparation.get_feature_names_out()) == names
     assert list(rows[0]) == ["patient_id", "mean", "std", "5 %", "95 %"]
     assert [row["patient_id"] for row in rows] == frame.patient_id.tolist()  # leading zeros and all
     means, low, high = (np.array([float(row[name]) for row in rows]) for name in ("mean", "5 %", "95 %"))
@@ -178,8 +182,8 @@ def test_descriptions_of_earlier_versions_are_read(posterior, tmp_path):
     path_beside(tmp_path / "old.posterior").write_text(json.dumps(plain | {"version": 2, "preparation": old}))
     (_, new), (_, found) = load_described(posterior), load_described(tmp_path / "old.posterior")
     table = read_data(posterior.with_name("patients.csv"))
-    np.testing.assert_array_equal(found.preparation.inputs(table), new.preparation.inputs(table))
-    assert found.preparation.ids == ()
+    np.testing.assert_array_equal(found.preparation.transform(table), new.preparation.transform(table))
+    assert found.preparation.ids_ == ()
     path_beside(tmp_path / "old.posterior").write_text(json.dumps(plain | {"version": 4}))
     with pytest.raises(TableError, match="has version 4, but this posteriax reads versions up to 3"):
         load_described(tmp_path / "old.posterior")

@@ -2,21 +2,22 @@
 
 import json
 import re
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
-from posteriax.tabular.array_files import joined, read_npz, table_of
 from posteriax.tabular.columns import Category, Number
-from posteriax.tabular.image_preparation import images_from_plain, prepare_images
+from posteriax.tabular.data_files import read_npz, read_table
+from posteriax.tabular.description import preparation_from_plain, preparation_to_plain
+from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.preparation import compare_with_training, preparation_from_plain
+from posteriax.tabular.preparation import TablePreparation, compare_with_training
 from posteriax.tabular.settings import DataSettings
 from posteriax.tabular.table import Table
-from posteriax.tabular.table_files import read_table
-from posteriax.tabular.table_preparation import prepare as prepare_table
 from posteriax.tabular.targets import Classes, Quantity, infer_task
 
 pytestmark = pytest.mark.quick
@@ -32,9 +33,13 @@ def write(tmp_path):
     return file
 
 
-def prepare(table, target, split=None, **settings):
+def prepare(table, target, **settings):
     """In one split: few rows would be tested in folds."""
-    return prepare_table(table, DataSettings(target=target, **{"folds": 1} | settings), split)
+    return prepare_folds(table, DataSettings(target=target, **{"folds": 1} | settings))[0]
+
+
+def prepare_images(arrays):
+    return prepare_folds(arrays, DataSettings())[0]
 
 
 def rows(*, header="height,kind,y", row=lambda i: f"{i * i},{'oak' if i % 3 else 'elm'},{i % 2}", count=20):
@@ -127,7 +132,7 @@ def test_a_format_that_needs_another_package_says_so(write, monkeypatch, reader,
 def test_a_missing_number_is_the_training_median_and_is_marked(write, cell):
     text = rows(header="height,y", row=lambda i: f"{cell if 4 < i < 9 else i * i},{i % 2}")
     prepared = prepare(read_table(write(text)), "y")
-    (column,) = prepared.preparation.columns
+    (column,) = prepared.preparation.columns_
     x = np.concatenate([prepared.train[0], prepared.test[0]])
     assert column.missing
     assert x.shape == (20, 2)
@@ -141,7 +146,7 @@ def test_statistics_are_those_of_the_training_rows(write):
     x, y = prepared.train
     np.testing.assert_allclose([x.mean(), x.std(), y.mean(), y.std()], [0, 1, 0, 1], atol=1e-5)
     assert abs(prepared.test[0].mean()) > 1e-3  # the test rows have other means
-    (column,) = prepared.preparation.columns
+    (column,) = prepared.preparation.columns_
     a = column.mean + column.scale * x[:, 0].astype(np.float64)
     assert column.median == pytest.approx(np.median(a), rel=1e-5)
 
@@ -154,7 +159,7 @@ def test_inputs_are_in_the_order_of_the_columns(write):
     )
     table = read_table(write(text))
     preparation = prepare(table, "y").preparation
-    kind, height, wet, width = preparation.columns
+    kind, height, wet, width = preparation.columns_
     assert kind == Category("kind", ("elm", "oak"))
     assert wet == Category("wet", ("no", None))
     i = np.arange(20.0)
@@ -165,16 +170,16 @@ def test_inputs_are_in_the_order_of_the_columns(write):
         *(i % 5 != 0, i % 5 == 0),
         (i**3 - width.mean) / width.scale,
     ]
-    np.testing.assert_allclose(preparation.inputs(table), np.stack(expected, axis=1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(preparation.transform(table), np.stack(expected, axis=1), rtol=1e-5, atol=1e-6)
 
 
 def test_categories_become_one_input_each_and_unseen_ones_none(write):
     prepared = prepare(read_table(write(rows())), "y")
-    height, kind = prepared.preparation.columns
+    height, kind = prepared.preparation.columns_
     assert isinstance(height, Number)
     assert kind == Category("kind", ("elm", "oak"))
     new = read_table(write("kind,height\nelm,1\npine,2\n", "new.csv"))
-    x = prepared.preparation.inputs(new)
+    x = prepared.preparation.transform(new)
     assert x[:, 1:].tolist() == [[1, 0], [0, 0]]
     (note,) = compare_with_training(prepared.preparation, new)
     assert "not seen in training: 'pine' (1 row of 2" in note
@@ -183,7 +188,7 @@ def test_categories_become_one_input_each_and_unseen_ones_none(write):
 def test_of_many_categories_the_rare_ones_share_an_input(write):
     text = rows(header="city,y", row=lambda i: f"city {i % 300 if i < 300 else i % 30},{i % 2}", count=900)
     prepared = prepare(read_table(write(text)), "y")
-    (column,) = prepared.preparation.columns
+    (column,) = prepared.preparation.columns_
     assert column.pooled
     assert len(column.categories) == 49
     assert {f"city {i}" for i in range(30)} < set(column.categories)  # the frequent ones
@@ -191,7 +196,7 @@ def test_of_many_categories_the_rare_ones_share_an_input(write):
     assert (prepared.train[0].sum(axis=1) == 1).all()
     assert any("has 2" in note and "the 49 most frequent" in note for note in prepared.notes)
     new = read_table(write("city,z\nnowhere,1\ncity 1,2\n,3\n", "new.csv"))
-    x = prepared.preparation.inputs(new)
+    x = prepared.preparation.transform(new)
     assert x[0, -1] == 1
     assert x[1, column.categories.index("city 1")] == 1
     assert not x[2].any()
@@ -202,7 +207,7 @@ def test_of_many_categories_the_rare_ones_share_an_input(write):
 
 def test_missing_text_is_a_category_of_its_own(write):
     text = rows(header="kind,y", row=lambda i: f"{('oak', 'elm', '')[i % 3]},{i % 2}", count=30)
-    (column,) = prepare(read_table(write(text)), "y").preparation.columns
+    (column,) = prepare(read_table(write(text)), "y").preparation.columns_
     assert column.categories == ("elm", "oak", None)
 
 
@@ -231,7 +236,7 @@ LEFT_OUT = {
 @pytest.mark.parametrize(("content", "note"), LEFT_OUT.values(), ids=LEFT_OUT)
 def test_a_column_that_says_nothing_is_left_out_with_a_line(write, content, note):
     prepared = prepare(read_table(write(content)), "y")
-    assert len(prepared.preparation.columns) == 1
+    assert len(prepared.preparation.columns_) == 1
     _, used, line = prepared.notes  # first of all that there are few rows
     assert used.startswith("columns used: 1 ")
     assert re.search(note, line)
@@ -239,11 +244,11 @@ def test_a_column_that_says_nothing_is_left_out_with_a_line(write, content, note
 
 def test_a_year_is_not_taken_for_a_row_number_and_what_is_can_be_kept(write):
     years = rows(header="year,y", row=lambda i: f"{1990 + i},{i % 2}")
-    assert len(prepare(read_table(write(years)), "y").preparation.columns) == 1
+    assert len(prepare(read_table(write(years)), "y").preparation.columns_) == 1
     numbered = read_table(write(rows(header="height,y", row=lambda i: f"{i},{i % 2}")))
     with pytest.raises(TableError, match=r"no usable columns.*numbers the rows.*--keep height"):
         prepare(numbered, "y")
-    (column,) = prepare(numbered, "y", keep=["height"]).preparation.columns
+    (column,) = prepare(numbered, "y", keep=["height"]).preparation.columns_
     assert column.name == "height"
 
 
@@ -256,7 +261,23 @@ def test_a_preparation_of_the_version_before_is_read():
         "target": {"task": "regression", "name": "y", "mean": 0.0, "scale": 1.0},
     }
     table = Table("new.csv", pd.DataFrame({"height": ["7", None], "kind": ["oak", None]}))
-    assert preparation_from_plain(plain).inputs(table).tolist() == [[1, 0, 0, 1, 0], [-0.25, 1, 0, 0, 1]]
+    preparation, _ = preparation_from_plain(plain)
+    assert preparation.transform(table).tolist() == [[1, 0, 0, 1, 0], [-0.25, 1, 0, 0, 1]]
+
+
+def test_a_preparation_is_a_step_of_a_pipeline():
+    """Of a data frame as people keep it."""
+    rng = np.random.default_rng(0)
+    height, kind = rng.normal(10, 3, 90), rng.choice(["oak", "elm"], 90)
+    frame = pd.DataFrame({"nr": range(90), "height": [f"{value:.2f} m" for value in height], "kind": kind})
+    old = np.where(kind == "oak", height > 8, height > 12)
+    model = clone(make_pipeline(TablePreparation(keep=["kind"]), LogisticRegression())).fit(frame[:60], old[:60])
+    assert list(model[:-1].get_feature_names_out()) == ["height", "kind is elm", "kind is oak"]
+    assert model.score(frame[60:], old[60:]) > 0.85
+    with pytest.raises(TableError, match="the table lacks the columns 'kind'"):
+        model.predict(frame.drop(columns="kind"))
+    with pytest.raises(TableError, match=r"no usable columns; column 'nr' numbers the rows"):
+        TablePreparation().fit(frame[["nr"]])
 
 
 POISSON = np.random.default_rng(0).poisson(np.linspace(1, 9, 400))
@@ -284,16 +305,20 @@ def test_the_task_follows_from_the_target(values, task):
 def test_classes_of_numbers_are_in_their_order_and_have_plain_names(write):
     text = rows(header="a,y", row=lambda i: f"{i * i},{(10, 9, 2)[i % 3]}.0", count=30)
     prepared = prepare(read_table(write(text)), "y")
-    assert prepared.preparation.target == Classes("y", ("2", "9", "10"))
+    assert prepared.target == Classes("y", ("2", "9", "10"))
     assert set(prepared.train[1]) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(("target", "kind"), [("y", Quantity), ("kind", Classes)])
 def test_a_preparation_survives_json(write, target, kind):
     text = rows(row=lambda i: f"{i if i % 4 else ''},{('oak', 'elm')[i % 2]},{i * 0.5}")
-    preparation = prepare(read_table(write(text)), target).preparation
-    assert isinstance(preparation.target, kind)
-    assert preparation_from_plain(json.loads(json.dumps(asdict(preparation)))) == preparation
+    prepared = prepare(read_table(write(text)), target)
+    preparation = prepared.preparation
+    assert isinstance(prepared.target, kind)
+    again, again_target = preparation_from_plain(
+        json.loads(json.dumps(preparation_to_plain(preparation, prepared.target)))
+    )
+    assert (again.columns_, again.ids_, again_target) == (preparation.columns_, preparation.ids_, prepared.target)
 
 
 BAD = {
@@ -351,7 +376,7 @@ def test_a_bad_table_is_told_what_is_wrong(write, content, message):
 def test_columns_can_be_left_out_or_made_categories(write):
     text = rows(row=lambda i: f"{i % 4},name {i},{i % 2}")
     prepared = prepare(read_table(write(text)), "y", drop=["kind"], categories=["height"])
-    assert prepared.preparation.columns == (Category("height", ("0", "1", "2", "3")),)
+    assert prepared.preparation.columns_ == (Category("height", ("0", "1", "2", "3")),)
     with pytest.raises(TableError, match="no column 'colour'"):
         prepare(read_table(write(text)), "y", drop=["colour"])
 
@@ -361,10 +386,9 @@ def test_arrays_of_a_table_are_prepared_with_their_own_test_set(tmp_path):
     x, x_test = rng.normal(3, 2, (30, 2)), rng.normal(3, 2, (7, 2))
     x[4, 1] = np.nan
     np.savez(tmp_path / "a.npz", x_train=x, y_train=x[:, 0], x_test=x_test, y_test=x_test[:, 0])
-    x_all, y_all, split = joined(read_npz(tmp_path / "a.npz"))
-    prepared = prepare(table_of("a.npz", x_all, y_all), "y", split=split)
+    prepared = prepare(read_npz(tmp_path / "a.npz"), None)
     assert (prepared.train[0].shape, prepared.test[0].shape) == ((30, 3), (7, 3))
-    target = prepared.preparation.target
+    target = prepared.target
     np.testing.assert_allclose(target.mean + target.scale * prepared.test[1], x_test[:, 0], rtol=1e-5)
 
 
@@ -372,13 +396,15 @@ def test_images_are_fractions_and_survive_json(tmp_path):
     x = np.random.default_rng(0).integers(0, 256, (20, 5, 4, 3), np.uint8)
     np.savez(tmp_path / "a.npz", x=x, y=np.array(["cat", "dog"] * 10))
     prepared = prepare_images(read_npz(tmp_path / "a.npz"))
-    preparation = prepared.preparation
-    assert preparation.target == Classes("y", ("cat", "dog"))
-    np.testing.assert_allclose(preparation.inputs("a", x), x / 255, rtol=1e-6)
+    preparation, target = prepared.preparation, prepared.target
+    assert target == Classes("y", ("cat", "dog"))
+    np.testing.assert_allclose(preparation.transform(x), x / 255, rtol=1e-6)
     np.testing.assert_allclose(
-        [preparation.mean, preparation.scale], [prepared.train[0].mean(), prepared.train[0].std()]
+        [preparation.mean_, preparation.scale_], [prepared.train[0].mean(), prepared.train[0].std()]
     )
-    assert images_from_plain(asdict(preparation)) == preparation
+    again, same = preparation_from_plain(json.loads(json.dumps(preparation_to_plain(preparation, target))))
+    assert same == target
+    assert vars(again) == vars(preparation)
 
 
 Y = np.arange(12) % 2

@@ -18,18 +18,17 @@ from posteriax.cli import environment
 from posteriax.cli.app import make_app
 from posteriax.evaluation.report.page import page
 from posteriax.likelihoods import TargetUnits
-from posteriax.tabular import RECIPES, method_runs
+from posteriax.tabular import RECIPES, fold_fits
 from posteriax.tabular.compare_file import CompareSettings
-from posteriax.tabular.data_files import prepare_folds, read_data
-from posteriax.tabular.description import load_described
+from posteriax.tabular.data_files import read_data, read_table
+from posteriax.tabular.description import load_described, preparation_from_plain
+from posteriax.tabular.estimators import in_target_units
+from posteriax.tabular.fold_fits import check_methods, make_problem
+from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.method_runs import check_methods
-from posteriax.tabular.networks import Architecture, choose_network, make_problem
+from posteriax.tabular.networks import Architecture, choose_network
 from posteriax.tabular.predict_file import _columns, as_csv
-from posteriax.tabular.preparation import preparation_from_plain
-from posteriax.tabular.table_files import read_table
 from posteriax.tabular.targets import Classes, Quantity
-from posteriax.tabular.units import in_units_of
 
 
 @pytest.fixture
@@ -88,17 +87,17 @@ def test_classes_are_compared_and_predicted_as_by_the_posterior_itself(run, tmp_
     found = columns_of(done.stdout)
     # by hand: the posterior's own file, prepared by the JSON beside it
     plain = json.loads((folder / "swag.posterior.json").read_text())
-    preparation = preparation_from_plain(plain["preparation"])
+    preparation, target = preparation_from_plain(plain["preparation"])
     net = Architecture(**{**plain["network"], "shape": tuple(plain["network"]["shape"])}).build(3)
-    predictive = px.load(folder / "swag.posterior", net).predict(preparation.inputs(read_table(new)))
-    assert preparation.target == Classes("old", ("<b>no</b>", "yes"))
-    for i, label in enumerate(preparation.target.labels):
+    predictive = px.load(folder / "swag.posterior", net).predict(preparation.transform(read_table(new)))
+    assert target == Classes("old", ("<b>no</b>", "yes"))
+    for i, label in enumerate(target.labels):
         np.testing.assert_allclose(np.array(found[f"probability {label}"], float), predictive.probs[:, i], rtol=1e-5)
     np.testing.assert_allclose(np.array(found["entropy"], float), predictive.entropy(), rtol=1e-5)
     np.testing.assert_allclose(
         np.array(found["mutual information"], float), predictive.mutual_information(), rtol=1e-4, atol=1e-6
     )
-    assert found["predicted"] == [preparation.target.labels[i] for i in predictive.probs.argmax(axis=1)]
+    assert found["predicted"] == [target.labels[i] for i in predictive.probs.argmax(axis=1)]
     assert "accuracy" in done.stderr
 
 
@@ -129,10 +128,10 @@ def test_a_large_mean_costs_no_digits(tmp_path):
     path = tmp_path / "far.csv"
     path.write_text("\n".join(["x,y", *(f"{a:.6f},{b:.6f}" for a, b in zip(x, y, strict=True))]) + "\n")
     (prepared,) = prepare_folds(read_data(path), CompareSettings(target="y"))
-    target = prepared.preparation.target
+    target = prepared.target
     problem = make_problem(choose_network((1,), 1, 240), target, 0)
     plain = px.fit(problem, prepared.train, px.MAP(optax.adam(1e-2)), steps=500, key=0)
-    posterior, (x_test, y_test) = in_units_of(target, plain), prepared.test
+    posterior, (x_test, y_test) = in_target_units(plain, target.units), prepared.test
     table = px.compare({"far": posterior}, (x_test, TargetUnits(target.mean, target.scale).restore(y_test)))
     standard = px.compare({"near": plain}, prepared.test)
     for score, per_unit in (("rmse", True), ("crps", True), ("coverage_90", False)):
@@ -156,7 +155,7 @@ def test_units_scale_mean_noise_and_density():
     x, y = np.linspace(-1, 1, 20, dtype=np.float32)[:, None], np.linspace(-1, 1, 20, dtype=np.float32)
     problem = make_problem(choose_network((1,), 1, 20), target, 0)
     plain = px.fit(problem, (x, y), px.MAP(), steps=20, key=0)
-    standard, scaled = plain.predict(x), in_units_of(target, plain).predict(x)
+    standard, scaled = plain.predict(x), in_target_units(plain, target.units).predict(x)
     np.testing.assert_allclose(scaled.mean, 50 + 10 * standard.mean, rtol=1e-5)
     np.testing.assert_allclose(scaled.std, 10 * standard.std, rtol=1e-5)
     np.testing.assert_allclose(scaled.log_prob(50 + 10 * y), standard.log_prob(y) - np.log(10), rtol=1e-4)
@@ -170,9 +169,9 @@ class Interrupting:
 
 
 def test_ctrl_c_keeps_what_is_done(run, tmp_path, monkeypatch):
-    real = method_runs.estimator_of
+    real = fold_fits.make_estimator
     chosen = lambda name, *rest: Interrupting() if name == "ensemble" else real(name, *rest)  # noqa: E731
-    monkeypatch.setattr(method_runs, "estimator_of", chosen)
+    monkeypatch.setattr(fold_fits, "make_estimator", chosen)
     result, out, folder = compare(run, write_trees(tmp_path / "trees.csv"), "old", "age", "map,ensemble,rank-1")
     assert "ensemble: interrupted" in result.stdout and "rank-1" not in result.stdout
     assert out.exists() and [path.name for path in folder.glob("*.posterior")] == ["map.posterior"]

@@ -1,7 +1,6 @@
 """Tables as people keep them: each is read as a person would read it, with a line where that was a decision."""
 
 import json
-from dataclasses import asdict
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -9,12 +8,12 @@ import pandas as pd
 import pytest
 
 from posteriax.likelihoods import Categorical, Normal, Poisson
-from posteriax.tabular.array_files import Arrays
 from posteriax.tabular.columns import Date, Number
-from posteriax.tabular.data_files import prepare_folds, prepare_whole, read_data
+from posteriax.tabular.data_files import Arrays, read_data
+from posteriax.tabular.description import preparation_from_plain, preparation_to_plain
+from posteriax.tabular.folds import prepare_all_rows, prepare_folds
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.number_formats import NumberFormat
-from posteriax.tabular.preparation import preparation_from_plain
 from posteriax.tabular.settings import DataSettings
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import Classes, Counts, Quantity
@@ -47,13 +46,19 @@ def prepare(table, target="age", **settings):
     prepared, *_ = prepare_folds(table, DataSettings(target=target, **settings))
     assert np.isfinite(prepared.train[0]).all()
     assert np.isfinite(prepared.train[1]).all()
-    assert len(prepared.preparation.input_names) == prepared.train[0].shape[1]
-    assert list(prepared.preparation.inputs_of) == [column.name for column in prepared.preparation.columns]
+    assert len(prepared.preparation.get_feature_names_out()) == prepared.train[0].shape[1]
+    assert list(prepared.preparation.inputs_by_column) == [column.name for column in prepared.preparation.columns_]
     return prepared
 
 
+def assert_survives_json(prepared):
+    preparation, plain = prepared.preparation, preparation_to_plain(prepared.preparation, prepared.target)
+    again, target = preparation_from_plain(json.loads(json.dumps(plain)))
+    assert (again.columns_, again.ids_, target) == (preparation.columns_, preparation.ids_, prepared.target)
+
+
 def column_of(prepared, name):
-    (column,) = [column for column in prepared.preparation.columns if column.name == name]
+    (column,) = [column for column in prepared.preparation.columns_ if column.name == name]
     return column
 
 
@@ -90,17 +95,16 @@ def test_numbers_are_read_however_they_are_written(read, form, note):
     said(prepared, f"column 'price' holds {note}")
     column = column_of(prepared, "price")
     np.testing.assert_allclose(table.numbers("price", column.form)[:-1], sign * MONEY[:-1])
-    place = prepared.preparation.inputs_of["price"].start
+    place = prepared.preparation.inputs_by_column["price"].start
     values = column.mean + column.scale * np.float64(prepared.test[0][:, place])
     np.testing.assert_allclose(values, np.append(sign * MONEY[:-1], column.median)[prepared.test_rows], rtol=1e-4)
-    again = preparation_from_plain(json.loads(json.dumps(asdict(prepared.preparation))))
-    assert again == prepared.preparation
+    assert_survives_json(prepared)
 
 
 def test_amounts_in_two_currencies_are_not_mixed_up(read):
     prepared = prepare(read(trees(price=[f"{'$€'[i % 2]}{v:.2f}" for i, v in enumerate(MONEY)])))
     assert "'$" in said(prepared, "mixes numbers and text") and "'€" in said(prepared, "mixes numbers and text")
-    assert "price" not in prepared.preparation.inputs_of
+    assert "price" not in prepared.preparation.inputs_by_column
 
 
 def test_a_bare_number_is_no_percentage():
@@ -148,7 +152,7 @@ def test_dates_become_days_and_their_place_in_week_and_year(read, form, note):
     said(prepared, f"column 'day' {note} as days since 1970, {parts}")
     column = column_of(prepared, "day")
     assert column.missing
-    inputs = prepared.test[0][:, prepared.preparation.inputs_of["day"]].astype(np.float64)
+    inputs = prepared.test[0][:, prepared.preparation.inputs_by_column["day"]].astype(np.float64)
     for row, found in zip(prepared.test_rows, inputs, strict=True):
         if row % 9 == 0:
             np.testing.assert_allclose(found[1:], [1.0] + [0.0] * (len(found) - 2))
@@ -231,8 +235,8 @@ def test_odd_cells_are_treated_sensibly_with_a_line(read, frame, note):
 def test_values_that_cannot_be_used_are_marked_as_missing(read):
     table = read(trees(height=["tall", np.inf, *HEIGHT[2:]]))
     prepared = prepare(table)
-    x = prepared.preparation.inputs(table)
-    column, place = column_of(prepared, "height"), prepared.preparation.inputs_of["height"]
+    x = prepared.preparation.transform(table)
+    column, place = column_of(prepared, "height"), prepared.preparation.inputs_by_column["height"]
     np.testing.assert_allclose(x[:2, place], [[(column.median - column.mean) / column.scale, 1.0]] * 2, rtol=1e-5)
     assert not x[2:, place.start + 1].any()
 
@@ -279,8 +283,8 @@ def test_columns_that_name_rows_are_left_out_and_remembered(read):
     )  # fmt: skip
     frame.loc[7, "age"] = np.nan  # a gap in the row numbers
     prepared = prepare(read(frame))
-    assert list(prepared.preparation.inputs_of) == ["height", "kind"]
-    assert prepared.preparation.ids == ("nr", "shuffled", "tree_id", "who")  # an essay is no name
+    assert list(prepared.preparation.inputs_by_column) == ["height", "kind"]
+    assert prepared.preparation.ids_ == ("nr", "shuffled", "tree_id", "who")  # an essay is no name
 
 
 TARGETS = {
@@ -303,7 +307,7 @@ def test_a_target_brings_its_likelihood(read, target, settings, kind, likelihood
     if truth is None:
         truth = (KIND == "oak").astype(int)
     np.testing.assert_allclose(prepared.y_test, np.asarray(truth)[prepared.test_rows], rtol=1e-4, atol=1e-6)
-    assert preparation_from_plain(json.loads(json.dumps(asdict(prepared.preparation)))) == prepared.preparation
+    assert_survives_json(prepared)
 
 
 def test_a_number_among_classes_is_one_of_them(read):
@@ -371,7 +375,7 @@ def test_arrays_with_gaps_are_prepared_like_tables():
     assert len(prepared.train_rows) + len(prepared.test_rows) == 69
     assert said(prepared, "1 infinite value")
     assert said(prepared, "1 row left out")
-    assert prepare_whole(Arrays("a.npz", x, y), DataSettings()).train[0].shape == (69, 4)
+    assert prepare_all_rows(Arrays("a.npz", x, y), DataSettings()).train[0].shape == (69, 4)
 
 
 def test_whole_numbers_beyond_the_precision_of_floats_stay_exact(tmp_path):
@@ -385,9 +389,9 @@ def test_whole_numbers_beyond_the_precision_of_floats_stay_exact(tmp_path):
 def test_input_names_say_which_column_an_input_belongs_to():
     days = [(FIRST + timedelta(days=i)).date().isoformat() for i in range(ROWS)]
     table = Table("t.csv", trees(day=days, height=[np.nan, *HEIGHT[1:]]).astype({"height": str}))
-    preparation = prepare_whole(table, DataSettings(target="age")).preparation
-    assert preparation.input_names == (
+    preparation = prepare_all_rows(table, DataSettings(target="age")).preparation
+    assert tuple(preparation.get_feature_names_out()) == (
         "height", "height is missing", "kind is elm", "kind is oak",
         "day", "day: day of week (sin)", "day: day of week (cos)",
     )  # fmt: skip
-    assert preparation.inputs_of == {"height": slice(0, 2), "kind": slice(2, 4), "day": slice(4, 7)}
+    assert preparation.inputs_by_column == {"height": slice(0, 2), "kind": slice(2, 4), "day": slice(4, 7)}

@@ -12,7 +12,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax.tabular import fit_until_converged
-from posteriax.tabular.point_noise import underestimates_noise, with_own_noise, with_settled_noise
+from posteriax.tabular.point_noise import underestimates_noise, with_inferred_noise, with_settled_noise
 
 NOISE = 0.3
 RNG = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def test_a_length_of_ones_own_leaves_the_noise_to_be_learned():
 
 @pytest.mark.slow
 def test_a_mode_under_a_given_noise_starts_inference_of_the_noise(mode):
-    at_mode = with_own_noise(mode.posterior, PROBLEM)
+    at_mode = with_inferred_noise(mode.posterior, PROBLEM)
     np.testing.assert_allclose(at_mode.predict(TEST[0]).mean, mode.posterior.predict(TEST[0]).mean)
     np.testing.assert_allclose(at_mode.predict(TEST[0]).std, mode.posterior.predict(TEST[0]).std, rtol=1e-6)
     px.fit(PROBLEM, TRAIN, px.VI(q.Normal(), start=at_mode), steps=2, key=0)
