@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import jax
 from jaxtyping import PyTree
 
 from posteriax.diagnostics.chain_agreement import worst_rhat_of_predictions
