@@ -117,7 +117,7 @@ def fit_until_converged(
 
 
 def _arguments(
-    run: RecipeRun, seconds: float | None, length: Mapping[str, Any] | None, stop: StoppingRule | None
+    run: RecipeRun, seconds: float | None, length: Mapping[str, Any] | None, stop: StopRule | None
 ) -> dict[str, Any]:
     """What `px.fit` is given besides the method."""
     inner = run.method.method if isinstance(run.method, Ensemble) else run.method
