@@ -16,7 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from posteriax._internal.checks import as_key, check_count, check_data, check_inputs, check_positive, check_weights
+from posteriax._internal.checks import (
+    KeyLike,
+    as_key,
+    check_count,
+    check_data,
+    check_inputs,
+    check_positive,
+    check_weights,
+)
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax._internal.memory import ChunkPlan, needed_bytes, plan_chunks
 from posteriax.data.batches import Batch, Examples, full_batch
@@ -33,7 +41,7 @@ from posteriax.priors.standard import Normal
 
 Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays
 Data = Any  # (x, y), (x, y, weight) or a Batch
-Key = int | jax.Array  # a seed or a JAX key
+Key = KeyLike  # a seed or a JAX key
 
 
 class Latents(NamedTuple):

@@ -116,7 +116,7 @@ def score_variance(
 def _log_likelihoods(problem: Problem, params: Latents, data: Data) -> jax.Array:
     """The log-likelihood of each example."""
     x, y = data
-    return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), y)
+    return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), jnp.asarray(y))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

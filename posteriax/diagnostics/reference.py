@@ -74,13 +74,13 @@ class ReferenceCheck:
 
 
 def check_reference(
-    name: str, posterior: Posterior | Predictive, x: PyTree, draws: int | None = None
+    name: str, posterior: Posterior | Predictive | None, x: PyTree, draws: int | None = None
 ) -> ReferenceCheck:
     """Compare a reference's chains by their predictions: probabilities of classes, or means.
 
     Args:
         name: of the reference.
-        posterior: the reference, or a predictive, whose draws do not say which chain they came from.
+        posterior: the reference; or a predictive or None, for draws that do not say which chain they came from.
         x: test inputs; at most 2,000 are examined, a seeded sample if there are more.
         draws: how many draws of all chains together to examine; all by default.
     """

@@ -8,7 +8,7 @@ import numpy as np
 
 import posteriax.data as data_sets
 from posteriax.data import DataSet, Scaling
-from posteriax.methods import Method
+from posteriax.methods import Ensemble, Method
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Problem
 from posteriax.run import fit
@@ -50,13 +50,15 @@ class Workbench:
             self._loaded[key] = load_data(name, self.trial, **options)
         return self._loaded[key]
 
-    def fit(self, problem: Problem, data: Any, method: Method, **settings: Any) -> Posterior:
+    def fit(self, problem: Problem, data: Any, method: Method | Ensemble, **settings: Any) -> Posterior:
         """``px.fit`` with a checkpoint in the cell's folder: a killed study resumes within the run."""
         checkpoint = None if self.folder is None else self.folder / f"fit-{self._fits}"
         self._fits += 1
         return fit(problem, data, method, checkpoint=checkpoint, progress=self.progress, **settings)
 
-    def fit_variational(self, problem: Problem, data: Any, method: Method, **settings: Any) -> VariationalPosterior:
+    def fit_variational(
+        self, problem: Problem, data: Any, method: Method | Ensemble, **settings: Any
+    ) -> VariationalPosterior:
         """The same with a method whose posterior is a variational one."""
         posterior = self.fit(problem, data, method, **settings)
         assert isinstance(posterior, VariationalPosterior)

@@ -54,7 +54,7 @@ def predict_file(
     predictive = loaded.predict(rows.x)
     columns = _columns(predictive, description.target)
     scores = None
-    if rows.known.any():
+    if rows.y is not None and rows.known.any():
         scored = predictive if rows.known.all() else loaded.predict(rows.x[rows.known])
         scores = evaluate(scored, rows.y)
     named = {f"{name} (from the file)" if name in columns else name: cells for name, cells in rows.ids.items()}

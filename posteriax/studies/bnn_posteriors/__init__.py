@@ -9,11 +9,12 @@ how close cheaper methods come.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from posteriax.studies.bnn_posteriors import experiments, methods, report, settings
 from posteriax.studies.bnn_posteriors.settings import PosteriorsSettings
 from posteriax.studies.claims import read_paper
-from posteriax.studies.results import Json, Setting
+from posteriax.studies.results import Json
 from posteriax.studies.study import Cell, Study
 from posteriax.studies.workbench import Workbench
 
@@ -34,7 +35,7 @@ def cells(settings: PosteriorsSettings, seeds: int) -> list[Cell]:
     # one setting varies at a time
     sweeps = [(t, mixing.steps[0]) for t in mixing.trajectories] + [(1.0, step) for step in mixing.steps[1:]]
     priors = [("Normal", v) for v in settings.variances] + [(f, varied.prior_variance) for f in settings.families]
-    plan: list[tuple[float, dict[str, Setting]]] = [
+    plan: list[tuple[float, Mapping[str, Any]]] = [
         *((10.0, {"experiment": "methods", "target": target.name}) for target in settings.targets),
         *((3.0, {"experiment": "mixing", "trajectory": t, "step": step}) for t, step in sweeps),
         *(

@@ -170,7 +170,8 @@ def run(cell: Cell, settings: KTiedSettings, bench: Workbench) -> Mapping[str, J
     if family == POINT:
         timed_first_steps(MAP(optax.adam(settings.first_rate)), problem, train, settings, cell.seed, bench)
         return {"parameters": problem.network.num_parameters}
-    early, result = None, {}
+    early: Posterior | None = None
+    result: dict[str, Json] = {}
     if network in (MLP, HE):
         early, result["first_steps"] = first_steps(family, problem, train, settings, cell.seed, bench)
     posterior = fit_to_convergence(network, family, problem, train, training, cell.seed, bench, early)

@@ -107,7 +107,7 @@ def show(values: Values) -> str:
     >>> show([0.1, 0.2]), show([])
     ('0.15 ± 0.05', '-')
     """
-    return format_estimate(Estimate.of_mean(list(values), "seeds")) if len(values) else "-"
+    return format_estimate(Estimate.from_mean(list(values), "seeds")) if len(values) else "-"
 
 
 def _look_up(results: Results, network: str, family: str = MEAN_FIELD, part: str = "") -> Callable[[str], Values]:

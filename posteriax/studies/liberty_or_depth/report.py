@@ -66,10 +66,10 @@ def fall(path: str) -> Measure:
     def by_restart(results: Results) -> dict[int, float]:
         deepest = depths(results, MOONS)[-1]
         falls = [
-            1 - excess(path, name, deepest)(results) / excess(path, name, 1)(results).mean()
+            1 - np.asarray(excess(path, name, deepest)(results)) / np.mean(excess(path, name, 1)(results))
             for name in activations(results)
         ]
-        return dict(enumerate(min(falls, key=lambda values: float(values.mean()))))
+        return dict(enumerate(falls[int(np.argmin([values.mean() for values in falls]))]))
 
     return Measure(by_restart)
 
@@ -89,7 +89,7 @@ def closer_to_linear() -> Measure:
 
         shallow = distance("LeakyReLU 0.95", "ReLU") - distance("LeakyReLU 0.95", "linear")
         sharp = distance("LeakyReLU 0.5", "linear") - distance("LeakyReLU 0.5", "ReLU")
-        return dict(enumerate(min(shallow, sharp, key=lambda values: float(values.mean()))))
+        return dict(enumerate(shallow if shallow.mean() <= sharp.mean() else sharp))
 
     return Measure(by_restart)
 

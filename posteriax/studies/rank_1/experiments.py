@@ -133,7 +133,7 @@ def variational_families(method: str, settings: Rank1Settings) -> dict[str, q.Fa
 
 def build_method(
     method: str, plan: Images | Mortality, settings: Rank1Settings, *, norms: bool, examples: int
-) -> Method:
+) -> Method | Ensemble:
     """What is fitted. `norms` says whether the network has batch normalisations."""
     rate = plan.rate if isinstance(plan, Images) else 0.0
     optimizer = falling_sgd(rate, plan.batch_size, examples, plan.steps) if rate else None
