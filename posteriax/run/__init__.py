@@ -1,5 +1,6 @@
 """Run: one loop drives every method; progress, checkpoints, Ctrl-C, watches and stop rules observe it."""
 
+from posteriax._internal.interruption import Interrupted as Interrupted
 from posteriax.run.checkpoint import CheckpointError as CheckpointError
 from posteriax.run.fitting import fit as fit
 from posteriax.run.gradient_noise import GradientNoise as GradientNoise
