@@ -1,16 +1,15 @@
 """The page of a study, in Markdown, with its figures: all drawn from the file of results, nothing is run again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from posteriax._internal.plot_style import pyplot
 from posteriax.metrics.estimate import format_estimate
 from posteriax.metrics.score import Estimate
 from posteriax.studies.claims import CONFIDENCE, FAILS, HOLDS, UNDECIDED, Verdict
-from posteriax.studies.results import Results, read_results
-from posteriax.studies.running import verdicts
-from posteriax.studies.study import Study, Table
+from posteriax.studies.results import Json, Results, read_results
+from posteriax.studies.study import Study, verdicts
+from posteriax.studies.tables import PageTable, markdown
 
 DPI = 120
 FRONT_TITLE = "What the papers claim, and what holds here"
@@ -28,13 +27,13 @@ def write_page(study: Study, folder: Path) -> Results:
 def page(study: Study, results: Results) -> str:
     """The text of the page; without tables and figures while the study is not finished."""
     judged = verdicts(study, results)
-    parts = [f"# {study.title}", study.summary, f"Paper: {study.paper}", _provenance(results)]
+    parts = [f"# {study.title}", study.paper.summary, f"Paper: {study.paper.citation}", _provenance(results)]
     if not results.complete:
         parts.append("**Not complete**: some cells have not run yet. The same command runs them.")
-    parts += ["## Claims", counts_of(judged.values()), _table(_claims_table(study, judged))]
+    parts += ["## Claims", count_verdicts(judged.values()), markdown(_claims_table(study, judged))]
     parts += [f"**{claim.name}.** {claim.remark}" for claim in study.claims if claim.remark]
     if results.complete:
-        parts += ["## Results", *(f"{table.caption}\n\n{_table(table)}" for table in study.tables(results))]
+        parts += ["## Results", *(f"{table.caption}\n\n{markdown(table)}" for table in study.tables(results))]
         parts += [f"![{name.replace('_', ' ')}]({name}.png)" for name in study.figures]
     parts += ["## Settings", _settings(results.settings)]
     return "\n\n".join(parts) + "\n"
@@ -46,23 +45,26 @@ def front_page(pages: Mapping[str, tuple[Study, Results]]) -> str:
     Args:
         pages: study and results by the folder that holds its page, relative to the front page.
     """
-    judged = {place: verdicts(study, results) for place, (study, results) in pages.items()}
-    words = [verdict for found in judged.values() for verdict in found.values()]
-    parts = [f"# {FRONT_TITLE}", f"{_number(len(pages), 'paper')}. {counts_of(words)}", _MEANING]
-    for place, (study, results) in pages.items():
-        parts += [f"## [{study.title}]({place}/README.md)", f"{study.paper} {counts_of(judged[place].values())}"]
+    judged = {folder: verdicts(study, results) for folder, (study, results) in pages.items()}
+    every = [verdict for by_claim in judged.values() for verdict in by_claim.values()]
+    parts = [f"# {FRONT_TITLE}", f"{_number(len(pages), 'paper')}. {count_verdicts(every)}", _MEANING]
+    for folder, (study, results) in pages.items():
+        parts += [
+            f"## [{study.title}]({folder}/README.md)",
+            f"{study.paper.citation} {count_verdicts(judged[folder].values())}",
+        ]
         parts.append(f"Scale: {results.scale}, {_number(results.seeds, 'seed')}.")
-        parts.append(_table(_claims_table(study, judged[place])))
+        parts.append(markdown(_claims_table(study, judged[folder])))
     return "\n\n".join(parts) + "\n"
 
 
-def counts_of(found: Any) -> str:
+def count_verdicts(judged: Iterable[Verdict]) -> str:
     """How many claims hold, in words.
 
-    >>> counts_of([Verdict(HOLDS, 1.0, 0.1, 3, ""), Verdict(FAILS, 1.0, 0.1, 3, "")])
+    >>> count_verdicts([Verdict(HOLDS, 1.0, 0.1, 3, ""), Verdict(FAILS, 1.0, 0.1, 3, "")])
     '2 claims: 1 holds, 1 does not hold, 0 not decidable at this scale.'
     """
-    words = [verdict.word for verdict in found]
+    words = [verdict.word for verdict in judged]
     hold, fail = words.count(HOLDS), words.count(FAILS)
     return (
         f"{_number(len(words), 'claim')}: {hold} {'holds' if hold == 1 else 'hold'}, {fail} "
@@ -77,7 +79,7 @@ _MEANING = (
 )
 
 
-def _claims_table(study: Study, judged: Mapping[str, Verdict]) -> Table:
+def _claims_table(study: Study, judged: Mapping[str, Verdict]) -> PageTable:
     rows = []
     for claim in study.claims:
         verdict = judged[claim.name]
@@ -86,8 +88,8 @@ def _claims_table(study: Study, judged: Mapping[str, Verdict]) -> Table:
             if verdict.values == 0
             else f"{format_estimate(Estimate(verdict.effect, verdict.error))} (n = {verdict.values})"
         )
-        rows.append((claim.sentence, claim.paper, claim.quantity, verdict.rule, here, f"**{verdict.word}**"))
-    return Table("", ("claim", "the paper", "measured here", "holds if", "result", "verdict"), rows)
+        rows.append((claim.sentence, claim.reported, claim.quantity, verdict.rule, here, f"**{verdict.word}**"))
+    return PageTable("", ("claim", "the paper", "measured here", "holds if", "result", "verdict"), rows)
 
 
 def _provenance(results: Results) -> str:
@@ -102,15 +104,8 @@ def _provenance(results: Results) -> str:
     return "\n\n".join(lines)
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
-    return _table(Table("", ("setting", "value"), [(name, str(value)) for name, value in settings.items()]))
-
-
-def _table(table: Table) -> str:
-    rows = [table.headings, ["---"] * len(table.headings), *table.rows]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows
-    )
+def _settings(settings: Mapping[str, Json]) -> str:
+    return markdown(PageTable("", ("setting", "value"), [(name, str(value)) for name, value in settings.items()]))
 
 
 def _number(count: int, what: str) -> str:

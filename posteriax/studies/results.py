@@ -1,8 +1,9 @@
-"""Results of a study: read from its file, checked, and looked up by setting."""
+"""Results of a study: read from its file and checked, looked up by setting, and measured seed by seed."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 FORMAT, VERSION = "posteriax study results", 1
 # what a file of results must have, with its type (docs/studies.md describes it)
-FIELDS: dict[str, type | tuple[type, ...]] = {
+FIELDS: dict[str, type] = {
     "study": str,
     "scale": str,
     "seeds": int,
@@ -22,7 +23,10 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "times": dict,
     "made_by": dict,
 }
-CELL_FIELDS: dict[str, type | tuple[type, ...]] = {"name": str, "settings": dict, "seed": int, "result": dict}
+CELL_FIELDS: dict[str, type] = {"name": str, "settings": dict, "seed": int, "result": dict}
+
+Setting = str | int | float  # what tells a cell from the others
+Json = Any  # nested dicts and lists of numbers and text; None is a number that is not finite
 
 
 class ResultsError(ValueError):
@@ -35,7 +39,7 @@ class CellResult:
 
     settings: Mapping[str, Any]
     seed: int
-    result: Mapping[str, Any]
+    result: Mapping[str, Json]
 
 
 @dataclass(frozen=True)
@@ -56,57 +60,145 @@ class Results:
     study: str
     scale: str
     seeds: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Json]
     cells: Sequence[CellResult]
-    times: Mapping[str, Any]
-    made_by: Mapping[str, Any]
+    times: Mapping[str, Mapping[str, float]]
+    made_by: Mapping[str, str]
     complete: bool
 
-    def of(self, **settings: Any) -> list[CellResult]:
+    def select(self, **settings: Setting) -> list[CellResult]:
         """The cells with these settings, by seed.
 
         >>> cells = [CellResult({"family": "k-tied 2"}, seed, {"nll": 0.1 * seed}) for seed in (0, 1)]
         >>> results = Results("k-tied", "smoke", 2, {}, cells, {}, {}, True)
-        >>> results.of(family="k-tied 2")[1].seed, results.values("nll", family="k-tied 2").tolist()
+        >>> results.select(family="k-tied 2")[1].seed, results.values("nll", family="k-tied 2").tolist()
         (1, [0.0, 0.1])
         """
         missing = object()
-        found = [c for c in self.cells if all(c.settings.get(n, missing) == v for n, v in settings.items())]
-        return sorted(found, key=lambda cell: cell.seed)
+        selected = [c for c in self.cells if all(c.settings.get(n, missing) == v for n, v in settings.items())]
+        return sorted(selected, key=lambda cell: cell.seed)
 
-    def values(self, path: str, **settings: Any) -> np.ndarray:
-        """One entry of the results of these cells, by seed: "truncation.1.nll" looks into nested dicts; None is NaN."""
-        return np.array([look_up(cell.result, path) for cell in self.of(**settings)], dtype=np.float64)
+    def values(self, path: str, **settings: Setting) -> np.ndarray:
+        """One entry of the results of these cells, by seed; :func:`look_up` says what a path is."""
+        return np.array([look_up(cell.result, path) for cell in self.select(**settings)], dtype=np.float64)
+
+    def distinct(self, name: str, **settings: Setting) -> list[Any]:
+        """The values that a setting has among these cells, in the order of the study."""
+        return list(dict.fromkeys(cell.settings[name] for cell in self.select(**settings)))
 
 
-def look_up(result: Mapping[str, Any], path: str) -> Any:
-    """An entry of nested dicts by its path; None stands for a number that is not finite, and is NaN.
+def look_up(result: Mapping[str, Json], path: str) -> Json:
+    """An entry of nested dicts and lists by its path; None stands for a number that is not finite, and is NaN.
 
-    >>> look_up({"truncation": {"1": {"nll": 0.7}}}, "truncation.1.nll")
+    >>> look_up({"truncation": {"1": {"nll": 0.7}}, "curve": [3, 2, 1]}, "truncation.1.nll")
     0.7
     """
-    found: Any = result
+    entry: Json = result
     for name in path.split("."):
-        found = found[name]
-    return math.nan if found is None else found
+        entry = entry[int(name) if isinstance(entry, list | tuple) else name]
+    return math.nan if entry is None else entry
 
 
-def plain(value: Any) -> Any:
+def has(cell: CellResult, path: str) -> bool:
+    """Whether a cell's results have an entry."""
+    try:
+        look_up(cell.result, path)
+    except KeyError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number for every seed (or restart, or split), computed from the results alone.
+
+    Measures are subtracted and divided seed by seed, for the seeds that both have.
+
+    >>> runs = (("a", 0, 1.0), ("a", 1, 3.0), ("b", 1, 2.0))
+    >>> cells = [CellResult({"method": method}, seed, {"nll": nll}) for method, seed, nll in runs]
+    >>> results = Results("", "smoke", 2, {}, cells, {}, {}, True)
+    >>> (entry("nll", method="a") - entry("nll", method="b"))(results).tolist()
+    [1.0]
+    """
+
+    by_seed: Callable[[Results], Mapping[int, float]]
+
+    def __call__(self, results: Results) -> np.ndarray:
+        values = self.by_seed(results)
+        return np.array([values[seed] for seed in sorted(values)], dtype=np.float64)
+
+    def __sub__(self, other: "Measure") -> "Measure":
+        return combine(operator.sub, self, other)
+
+    def __truediv__(self, other: "Measure") -> "Measure":
+        return combine(operator.truediv, self, other)
+
+
+def entry(path: str, **settings: Setting) -> Measure:
+    """An entry of the results of the cells with these settings."""
+    return per_cell(lambda cell: look_up(cell.result, path), **settings)
+
+
+def per_cell(number: Callable[[CellResult], float], **settings: Setting) -> Measure:
+    """A number computed from each of the cells with these settings."""
+    return Measure(lambda results: {cell.seed: number(cell) for cell in results.select(**settings)})
+
+
+def combine(function: Callable[..., float], *measures: Measure) -> Measure:
+    """A function of several measures, for the seeds that all of them have."""
+
+    def by_seed(results: Results) -> dict[int, float]:
+        values = [measure.by_seed(results) for measure in measures]
+        shared = [seed for seed in values[0] if all(seed in other for other in values[1:])] if values else []
+        return {seed: function(*(numbers[seed] for numbers in values)) for seed in shared}
+
+    return Measure(by_seed)
+
+
+def depending(choose: Callable[[Results], Measure]) -> Measure:
+    """A measure that depends on what is in the results, such as a mean over all depths that were run."""
+    return Measure(lambda results: choose(results).by_seed(results))
+
+
+def least(*measures: Measure) -> Measure:
+    """The smallest of these, seed by seed; those without any value, which were not run, are left out."""
+    return _combine_those_run(min, measures)
+
+
+def most(*measures: Measure) -> Measure:
+    """The largest of these, seed by seed; those without any value, which were not run, are left out."""
+    return _combine_those_run(max, measures)
+
+
+def mean(*measures: Measure) -> Measure:
+    """The mean of these, seed by seed."""
+    return combine(lambda *values: float(np.mean(values)), *measures)
+
+
+def _combine_those_run(function: Callable[[Sequence[float]], float], measures: Sequence[Measure]) -> Measure:
+    def choose(results: Results) -> Measure:
+        ran = [measure for measure in measures if measure.by_seed(results)]
+        return combine(lambda *values: function(values), *ran)
+
+    return depending(choose)
+
+
+def plain(value: Any) -> Json:
     """Numbers, arrays, dicts and sequences as JSON has them; numbers that are not finite become None.
 
     >>> plain({"a": np.float32(0.5), "b": [np.inf, 1]})
     {'a': 0.5, 'b': [None, 1]}
     """
     if isinstance(value, Mapping):
-        return {str(name): plain(entry) for name, entry in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, str | bool | int):
         return value
-    found = np.asarray(value)
-    if found.ndim:
-        return [plain(entry) for entry in found.tolist()]
-    number = found.item()
+    array = np.asarray(value)
+    if array.ndim:
+        return [plain(item) for item in array.tolist()]
+    number = array.item()
     return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
@@ -130,16 +222,21 @@ def read_results(path: Path) -> Results:
     _check_fields(path, "the file", stored, FIELDS)
     for i, cell in enumerate(stored["cells"]):
         _check_fields(path, f"cell {i}", cell, CELL_FIELDS)
+    return from_json(stored)
+
+
+def from_json(stored: Mapping[str, Json]) -> Results:
+    """The results in the content of a file."""
     cells = [CellResult(cell["settings"], cell["seed"], cell["result"]) for cell in stored["cells"]]
     names = ("study", "scale", "seeds", "settings", "times", "made_by", "complete")
     return Results(cells=cells, **{name: stored[name] for name in names})
 
 
-def _check_fields(path: Path, what: str, found: Any, fields: Mapping[str, Any]) -> None:
-    if not isinstance(found, dict):
-        raise ResultsError(f"{path}: {what} must be an object, got {type(found).__name__}")
+def _check_fields(path: Path, what: str, stored: Json, fields: Mapping[str, type]) -> None:
+    if not isinstance(stored, dict):
+        raise ResultsError(f"{path}: {what} must be an object, got {type(stored).__name__}")
     for name, kind in fields.items():
-        if name not in found:
+        if name not in stored:
             raise ResultsError(f"{path}: {what} has no {name!r}")
-        if not isinstance(found[name], kind) or (kind is int and isinstance(found[name], bool)):
-            raise ResultsError(f"{path}: {name!r} of {what} is {type(found[name]).__name__}, not {kind}")
+        if not isinstance(stored[name], kind) or (kind is int and isinstance(stored[name], bool)):
+            raise ResultsError(f"{path}: {name!r} of {what} is {type(stored[name]).__name__}, not {kind}")

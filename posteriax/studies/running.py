@@ -1,11 +1,9 @@
-"""The folder of a study: what is finished stays, whatever happens to the process.
+"""Running a study: every cell once, in order, resumable at any moment.
 
 folder/study.json          study, scale and settings: another study is refused
 folder/cells/NAME.json     one finished cell each, written at once or not at all
 folder/running/            checkpoints of the cell that is running
 folder/results.json        all finished cells and the verdicts (docs/studies.md)
-
-Running a study: every cell once, in order, resumable at any moment.
 """
 
 import contextlib
@@ -17,19 +15,17 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from posteriax.__about__ import __version__
 from posteriax._internal.atomic_file import whole_file
-from posteriax.data.sets.fetching import DataError
-from posteriax.studies.claims import Verdict, judge
-from posteriax.studies.results import FORMAT, VERSION, CellResult, Results, ResultsError, plain, read_results
-from posteriax.studies.study import SCALES, Cell, Study
+from posteriax.data import DataError, DataSet
+from posteriax.studies.results import FORMAT, VERSION, Json, Results, ResultsError, from_json, plain, read_results
+from posteriax.studies.study import SCALES, Cell, Study, verdicts
 from posteriax.studies.workbench import Workbench, load_data
 
 
@@ -40,9 +36,9 @@ class StudyFolder:
         self.path = path
         self.running = path / "running"
 
-    def finished(self, cell: Cell) -> dict[str, Any] | None:
+    def finished(self, cell: Cell) -> dict[str, Json] | None:
         """What a cell gave, with its times; None if it is not finished."""
-        path = self._path_of(cell)
+        path = self._cell_file(cell)
         try:
             stored = json.loads(path.read_text())
         except FileNotFoundError:
@@ -53,25 +49,25 @@ class StudyFolder:
             raise ResultsError(f"{path} does not hold the result of a cell: delete it, and the cell runs again")
         return stored
 
-    def keep(self, cell: Cell, result: Mapping[str, Any], times: Mapping[str, float]) -> None:
+    def keep(self, cell: Cell, result: Mapping[str, Json], times: Mapping[str, float]) -> None:
         """Store what a cell gave; its checkpoints are no longer needed."""
-        write_json(self._path_of(cell), {"cell": cell.name, "result": plain(result), "times": plain(times)})
+        write_json(self._cell_file(cell), {"cell": cell.name, "result": plain(result), "times": plain(times)})
         shutil.rmtree(self.running, ignore_errors=True)
 
-    def place_for(self, cell: Cell) -> Path:
+    def checkpoints(self, cell: Cell) -> Path:
         """Where a cell's runs keep their checkpoints; those of other cells are removed."""
-        place = self.running / _file_name(cell)
+        folder = self.running / _file_name(cell)
         for other in self.running.glob("*"):
-            if other != place:
+            if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
-        return place
+        return folder
 
-    def _path_of(self, cell: Cell) -> Path:
+    def _cell_file(self, cell: Cell) -> Path:
         return self.path / "cells" / f"{_file_name(cell)}.json"
 
 
 @contextlib.contextmanager
-def open_folder(path: Path, identity: Mapping[str, Any]) -> Iterator[StudyFolder]:
+def open_folder(path: Path, identity: Mapping[str, Json]) -> Iterator[StudyFolder]:
     """Create the folder if necessary, and hold its lock.
 
     Args:
@@ -94,13 +90,13 @@ def open_folder(path: Path, identity: Mapping[str, Any]) -> Iterator[StudyFolder
         os.close(lock)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Json) -> None:
     """The same content gives the same bytes."""
     with whole_file(path) as file:
         file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
 
-def _check_identity(path: Path, identity: dict[str, Any]) -> None:
+def _check_identity(path: Path, identity: dict[str, Json]) -> None:
     if not path.exists():
         write_json(path, identity)
         return
@@ -168,7 +164,7 @@ def run_study(
         seeds = 1 if trial else settings.seeds
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    loaded: dict[Any, Any] = {}
+    loaded: dict[Hashable, DataSet] = {}
     if not trial:
         check_data(settings.data)
     scale = f"{scale}, trial" if trial else scale
@@ -183,7 +179,7 @@ def run_study(
                 clock.skip(cell)
                 continue
             clock.announce(number, cell)
-            bench = Workbench(folder.place_for(cell), trial=trial, progress=progress, loaded=loaded)
+            bench = Workbench(folder.checkpoints(cell), trial=trial, progress=progress, loaded=loaded)
             began = time.monotonic()
             result = study.run(cell, settings, bench)
             seconds = time.monotonic() - began
@@ -205,16 +201,7 @@ def check_data(names: tuple[str, ...]) -> None:
         raise MissingData(messages)
 
 
-def verdicts(study: Study, results: Results) -> dict[str, Verdict]:
-    """The verdict on every claim, by its name; an unfinished study decides nothing."""
-    decides = results.complete and results.scale in ("laptop", "paper")
-    return {
-        claim.name: judge(claim.measure(results) if results.complete else [], claim.above, claim.below, decides)
-        for claim in study.claims
-    }
-
-
-def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: Mapping[str, Any]) -> None:
+def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: Mapping[str, Json]) -> None:
     """Write what is finished so far."""
     done = [(cell, stored) for cell in cells if (stored := folder.finished(cell))]
     content = {
@@ -228,16 +215,12 @@ def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: 
         ],
         "times": {cell.name: stored["times"] for cell, stored in done},
     }
-    results = Results(
-        cells=[CellResult(cell["settings"], cell["seed"], cell["result"]) for cell in content["cells"]],
-        **{name: content[name] for name in ("study", "scale", "seeds", "settings", "times", "made_by", "complete")},
-    )
-    judged = verdicts(study, results)
+    judged = verdicts(study, from_json(content))
     content["verdicts"] = [{"claim": name, **plain(asdict(verdict))} for name, verdict in judged.items()]
     write_json(folder.path / "results.json", content)
 
 
-def made_by(command: str) -> dict[str, Any]:
+def made_by(command: str) -> dict[str, Json]:
     """What produced a file of results, for whoever wants to produce it again."""
     return {
         "command": command,

@@ -1,24 +1,93 @@
-"""Made-up examples of a data set's shape, for tests and trials that must not need the data.
+"""What a cell works with: data by name or made-up data of the same shape, fits that survive a kill, and its times."""
 
-What a cell works with: data by name, fits that survive a kill, and a place for times.
-"""
-
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import posteriax.data as data_sets
-from posteriax.data.sets.data_set import DataSet, Scaling, load
-from posteriax.posterior.posterior import Posterior
-from posteriax.run.fitting import fit
+from posteriax.data import DataSet, Scaling
+from posteriax.methods import Ensemble, Method
+from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.problem import Problem
+from posteriax.run import fit
 
-TRAIN, TEST = 64, 32  # examples
-RECORD = (48, 37)  # hours and variables of a clinical record
-COLUMNS = 8  # of a regression
+Examples = tuple[np.ndarray, np.ndarray]  # x and y
+TRAIN, TEST = 64, 32  # made-up examples
+RECORD = (48, 37)  # hours and variables of a made-up clinical record
+COLUMNS = 8  # of a made-up regression
 
 
-class Shape(NamedTuple):
+class Workbench:
+    """Data sets, fits and times of one cell.
+
+    Args:
+        folder: where the cell's runs keep their checkpoints; None keeps none.
+        trial: whether every data set is replaced by a few made-up examples of its shape.
+        progress: as for ``px.fit``.
+        loaded: data sets by name that other cells have loaded; shared among the cells of a study.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        trial: bool = False,
+        progress: bool | None = None,
+        loaded: dict[Hashable, DataSet] | None = None,
+    ):
+        self.folder, self.trial, self.progress = folder, trial, progress
+        self.times: dict[str, float] = {}
+        self._loaded: dict[Hashable, DataSet] = {} if loaded is None else loaded
+        self._fits = 0
+
+    def load(self, name: str, **options: Any) -> DataSet:
+        """``px.data.load(name, **options)``, read once for all cells; "made-up/NAME" is a few random examples of the
+        same shape, and "fashion_small" the part of Fashion-MNIST that ships with the package."""
+        key = (name, *sorted(options.items()))
+        if key not in self._loaded:
+            self._loaded[key] = load_data(name, self.trial, **options)
+        return self._loaded[key]
+
+    def fit(self, problem: Problem, data: Any, method: Method | Ensemble, **settings: Any) -> Posterior:
+        """``px.fit`` with a checkpoint in the cell's folder: a killed study resumes within the run."""
+        checkpoint = None if self.folder is None else self.folder / f"fit-{self._fits}"
+        self._fits += 1
+        return fit(problem, data, method, checkpoint=checkpoint, progress=self.progress, **settings)
+
+    def fit_variational(
+        self, problem: Problem, data: Any, method: Method | Ensemble, **settings: Any
+    ) -> VariationalPosterior:
+        """The same with a method whose posterior is a variational one."""
+        posterior = self.fit(problem, data, method, **settings)
+        assert isinstance(posterior, VariationalPosterior)
+        return posterior
+
+
+def load_data(name: str, trial: bool = False, **options: Any) -> DataSet:
+    """A data set for a study, or its stand-in."""
+    real = name.removeprefix("made-up/")
+    if trial or real != name:
+        return stand_in(real)
+    if name == "fashion_small":
+        train, test = data_sets.fashion_small()
+        return DataSet(name, train, test, tuple(map(str, range(10))))
+    return data_sets.load(name, **options)
+
+
+def average_pixels(images: np.ndarray, pool: int) -> np.ndarray:
+    """Images, (N, height, width) or with channels last, averaged over squares of `pool` pixels.
+
+    >>> average_pixels(np.arange(16.0).reshape(1, 4, 4), 2)[0].tolist()
+    [[2.5, 4.5], [10.5, 12.5]]
+    """
+    count, height, width = images.shape[:3]
+    squares = images.reshape(count, height // pool, pool, width // pool, pool, *images.shape[3:])
+    return squares.mean(axis=(2, 4), dtype=images.dtype)
+
+
+class InputShape(NamedTuple):
     """Shape of one input, number of classes, and the number of words if inputs are words."""
 
     inputs: tuple[int, ...]
@@ -27,12 +96,12 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "mnist": Shape((28, 28), 10),
-    "fashion_mnist": Shape((28, 28), 10),
-    "fashion_small": Shape((28, 28), 10),
-    "cifar10": Shape((32, 32, 3), 10),
-    "cifar100": Shape((32, 32, 3), 100),
-    "imdb": Shape((100,), 2, words=20_000),
+    "mnist": InputShape((28, 28), 10),
+    "fashion_mnist": InputShape((28, 28), 10),
+    "fashion_small": InputShape((28, 28), 10),
+    "cifar10": InputShape((32, 32, 3), 10),
+    "cifar100": InputShape((32, 32, 3), 100),
+    "imdb": InputShape((100,), 2, words=20_000),
 }
 
 
@@ -47,7 +116,7 @@ def stand_in(name: str) -> DataSet:
     if name.startswith("uci/"):
         return _regression(name)
     if name not in SHAPES:
-        return load(name)  # one of the small sets that need no files
+        return data_sets.load(name)  # one of the small sets that need no files
     shape, rng = SHAPES[name], np.random.default_rng(0)
     y = rng.integers(0, shape.classes, TRAIN + TEST)
     if shape.words:
@@ -71,8 +140,8 @@ def _records() -> DataSet:
     observed = (rng.random((len(y), *RECORD)) < 0.2).astype(np.float32)
     values = observed * (rng.normal(size=observed.shape) + y[:, None, None]).astype(np.float32)
     x = {"values": values, "observed": observed, "static": rng.normal(size=(len(y), 4)).astype(np.float32)}
-    parts: list[Any] = [({name: a[own] for name, a in x.items()}, y[own]) for own in (slice(TRAIN), slice(TRAIN, None))]
-    return DataSet("made-up/physionet2012", parts[0], parts[1], ("survived", "died"))
+    train, test = (({name: a[rows] for name, a in x.items()}, y[rows]) for rows in (slice(TRAIN), slice(TRAIN, None)))
+    return DataSet("made-up/physionet2012", train, test, ("survived", "died"))
 
 
 def _regression(name: str) -> DataSet:
@@ -84,52 +153,3 @@ def _regression(name: str) -> DataSet:
     x, y = scaling.apply(x), target_scaling.apply(y)
     train, test = (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:])
     return DataSet(f"made-up/{name}", train, test, scaling=scaling, target_scaling=target_scaling)
-
-
-class Workbench:
-    """Data sets, fits and times of one cell.
-
-    Args:
-        folder: where the cell's runs keep their checkpoints; None keeps none.
-        trial: whether every data set is replaced by a few made-up examples of its shape.
-        progress: as for ``px.fit``.
-        loaded: data sets by name that other cells have loaded; shared among the cells of a study.
-    """
-
-    def __init__(
-        self,
-        folder: Path | None = None,
-        *,
-        trial: bool = False,
-        progress: bool | None = None,
-        loaded: dict[Any, DataSet] | None = None,
-    ):
-        self.folder, self.trial, self.progress = folder, trial, progress
-        self.times: dict[str, float] = {}
-        self._loaded: dict[Any, DataSet] = {} if loaded is None else loaded
-        self._fits = 0
-
-    def load(self, name: str, **options: Any) -> DataSet:
-        """``px.data.load(name, **options)``, read once for all cells; "made-up/NAME" is a few random examples of the
-        same shape, and "fashion_small" the part of Fashion-MNIST that ships with the package."""
-        key = (name, *sorted(options.items()))
-        if key not in self._loaded:
-            self._loaded[key] = load_data(name, self.trial, **options)
-        return self._loaded[key]
-
-    def fit(self, problem: Any, data: Any, method: Any, **settings: Any) -> Posterior:
-        """``px.fit`` with a checkpoint in the cell's folder: a killed study resumes within the run."""
-        checkpoint = None if self.folder is None else self.folder / f"fit-{self._fits}"
-        self._fits += 1
-        return fit(problem, data, method, checkpoint=checkpoint, progress=self.progress, **settings)
-
-
-def load_data(name: str, trial: bool = False, **options: Any) -> DataSet:
-    """A data set for a study, or its stand-in."""
-    real = name.removeprefix("made-up/")
-    if trial or real != name:
-        return stand_in(real)
-    if name == "fashion_small":
-        train, test = data_sets.fashion_small()
-        return DataSet(name, train, test, tuple(map(str, range(10))))
-    return data_sets.load(name, **options)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.studies.bnn_posteriors import STUDY, experiments, measures, methods, networks
-from posteriax.studies.bnn_posteriors.experiments import prior_of, quarter_period
+from posteriax.studies.bnn_posteriors import STUDY, experiments, methods, networks, report
+from posteriax.studies.bnn_posteriors.experiments import prior_with_variance, quarter_period
 from posteriax.studies.bnn_posteriors.networks import SmallCNN, SmallCNNLSTM
 from posteriax.studies.bnn_posteriors.settings import LAPTOP, PAPER, SMOKE, TINY
 from posteriax.studies.results import CellResult, Results, plain
@@ -101,9 +101,9 @@ def test_energies_of_large_networks_are_in_double_precision(monkeypatch, large):
 
 def test_mixing_statistics_tell_chains_that_agree_from_chains_that_do_not():
     values = np.random.default_rng(0).normal(size=(4, 200, 3))
-    assert methods.mixing_of(values)["rhat_far"] == 0.0
+    assert methods.chain_mixing(values)["rhat_far"] == 0.0
     values[0, :, 2] += 5
-    found = methods.mixing_of(values)
+    found = methods.chain_mixing(values)
     assert found["rhat_far"] == pytest.approx(1 / 3) and found["plain"] > 2
 
 
@@ -111,7 +111,7 @@ def test_a_prior_of_any_family_has_the_variance_asked_for():
     from posteriax.networks.leaf import Leaf
 
     for family in ("Normal", *LAPTOP.families):
-        distribution = prior_of(family, 0.3).distribution(Leaf("w", (2, 3)))
+        distribution = prior_with_variance(family, 0.3).distribution(Leaf("w", (2, 3)))
         assert np.allclose(distribution.variance, 0.3, rtol=1e-5), family
 
 
@@ -143,9 +143,9 @@ def test_the_order_is_measured_on_every_network_and_averaged():
     cells = cells_of("methods", [found(1), found(2)], target="a") + cells_of(
         "methods", [found(0), found(0)], target="b"
     )
-    measured = measures.difference("deep ensemble", "SG-MCMC", "total_variation")(results_of(cells))
+    measured = report.difference("deep ensemble", "SG-MCMC", "total_variation")(results_of(cells))
     np.testing.assert_allclose(measured, [(0.2 + 0.3) / 2, (0.1 + 0.3) / 2])
-    assert measures.difference("deep ensemble", "SG-MCMC", "corrupted.nll")(results_of(cells)).size == 0
+    assert report.difference("deep ensemble", "SG-MCMC", "corrupted.nll")(results_of(cells)).size == 0
 
 
 def test_the_best_colder_temperature_is_compared_with_1():
@@ -155,7 +155,7 @@ def test_the_best_colder_temperature_is_compared_with_1():
         for t, each in nlls.items()
         for cell in cells_of("temperature", [{"nll": v} for v in each], target="a", temperature=t)
     ]
-    found = measures.colder(results_of(cells), experiment="temperature", target="a")
+    found = report.colder(experiment="temperature", target="a")(results_of(cells))
     np.testing.assert_allclose(found, [-0.05, -0.15])
 
 
@@ -163,8 +163,8 @@ def test_noise_is_averaged_over_its_levels():
     rows = {"MAP": {"noise 0": 1.0, "noise 0_5": 0.8, "noise 1": 0.6}}
     rows["HMC"] = {"noise 0": 0.9, "noise 0_5": 0.6, "noise 1": 0.2}
     results = results_of(cells_of("shift", [rows]), noises=[0.0, 0.5, 1.0])
-    assert measures.under_noise("MAP", "HMC", noisy=True)(results) == pytest.approx([0.3])
-    assert measures.under_noise("MAP", "HMC", noisy=False)(results) == pytest.approx([0.1])
+    assert report.under_noise("MAP", "HMC", noisy=True)(results) == pytest.approx([0.3])
+    assert report.under_noise("MAP", "HMC", noisy=False)(results) == pytest.approx([0.1])
     assert experiments.noise_name(0.5) == "noise 0_5"
 
 
@@ -178,7 +178,7 @@ def test_a_cell_gives_the_same_result_twice():
 def test_empcov_is_the_prior_of_the_incoming_weights_of_each_unit():
     chosen = networks.load_examples(Workbench(), TINY, 0)
     prior = {"**": px.priors.Normal(0.3), experiments.FIRST_LAYER: px.priors.EmpCov(chosen.train[0], 0.3)}
-    problem = networks.problem_of(TINY, chosen, prior=prior)
+    problem = networks.build_problem(TINY, chosen, prior=prior)
     first = problem.priors.network.layers[0].weight
     assert first.event_shape == (49, 4)
     variances = np.asarray(first.variance)

@@ -11,9 +11,9 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax.studies import Cell, Workbench, read_results
-from posteriax.studies.k_tied import PAPER, STUDY, cells, measuring, networks, run
-from posteriax.studies.k_tied.claims import late_elbo_ratio, signal_converges, signal_ratio, truncation_ratio
-from posteriax.studies.k_tied.networks import HE, LENET, LSTM, MEAN_FIELD, MLP, TIED
+from posteriax.studies.k_tied import STUDY, experiments
+from posteriax.studies.k_tied.experiments import HE, LENET, LSTM, MEAN_FIELD, MLP, PAPER, TIED, cells, run
+from posteriax.studies.k_tied.report import late_elbo_ratio, signal_ratio, truncation_ratio
 from posteriax.studies.results import CellResult, Results, plain
 
 
@@ -52,14 +52,14 @@ def test_claims_on_first_steps_compare_the_worst_rank_with_mean_field_seed_by_se
         }
     )
     assert signal_ratio(1)(found) == [10.0]
-    assert signal_converges(found) == [0.2]
-    assert late_elbo_ratio(found) == [3.0]
+    assert STUDY.claim("MLP: signal late").measure(found) == [0.2]
+    assert late_elbo_ratio()(found) == [3.0]
 
 
 def test_truncation_ratio_is_relative_to_the_posterior_as_trained():
     result = {"scores": {"nll": 0.1}, "truncation": {"1": {"nll": 0.7}}}
     found = Results("", "smoke", 1, {}, [CellResult({"network": MLP, "family": MEAN_FIELD}, 0, result)], {}, {}, True)
-    np.testing.assert_allclose(truncation_ratio("nll", 1, MLP)(found), [7.0])
+    np.testing.assert_allclose(truncation_ratio(MLP, 1, "nll")(found), [7.0])
 
 
 def linear_posterior(family, steps=3):
@@ -73,8 +73,8 @@ def linear_posterior(family, steps=3):
 @pytest.mark.slow
 def test_negative_elbo_is_that_of_the_analysis_on_the_same_examples():
     posterior, train, _ = linear_posterior(q.Normal())
-    found = measuring.scores(posterior, train, len(train[1]), draws=50)
-    expected = -px.analysis.elbo(posterior, train, 50, key=measuring.EVALUATION_KEY) / len(train[1])
+    found = experiments.scores(posterior, train, len(train[1]), draws=50)
+    expected = -px.analysis.elbo(posterior, train, 50, key=experiments.EVALUATION_KEY) / len(train[1])
     assert found["negative_elbo"] == pytest.approx(expected, rel=1e-5)
 
 
@@ -83,32 +83,32 @@ def test_point_estimates_have_no_kl():
     own = {name: np.asarray(value[0], np.float64) for name, value in posterior.variational["layers/0/weight"].items()}
     scale = np.exp(own["log_scale"])
     kl = np.log(0.2 / scale) + (scale**2 + own["mean"] ** 2) / (2 * 0.2**2) - 0.5
-    assert measuring.kl_of_random(posterior) == pytest.approx(kl.sum(), rel=1e-5)
+    assert experiments.random_kl(posterior) == pytest.approx(kl.sum(), rel=1e-5)
 
 
 @pytest.mark.slow
 def test_untied_is_the_same_distribution():
     posterior, *_ = linear_posterior(q.KTied(1))
-    same = measuring.untied(posterior)
+    same = experiments.untied(posterior)
     assert type(same.families["layers/0/weight"]) is q.Normal
     for name, found in px.analysis.spectra(posterior).items():
         np.testing.assert_allclose(px.analysis.spectra(same)[name].scale, found.scale, rtol=1e-5)
-    assert measuring.kl_of_random(same) == pytest.approx(measuring.kl_of_random(posterior), rel=1e-5)
+    assert experiments.random_kl(same) == pytest.approx(experiments.random_kl(posterior), rel=1e-5)
 
 
 def test_expected_nll_averages_over_draws_and_examples():
     predictive = px.ClassPredictive(px.Categorical(), np.log([[[0.5, 0.5], [0.25, 0.75]], [[0.1, 0.9], [0.5, 0.5]]]))
     expected = -np.log([0.5, 0.75, 0.1, 0.5]).mean()
-    assert measuring.expected_nll(predictive, np.array([0, 1])) == pytest.approx(expected, rel=1e-6)
+    assert experiments.expected_nll(predictive, np.array([0, 1])) == pytest.approx(expected, rel=1e-6)
 
 
 def test_data_are_prepared_as_the_networks_take_them():
     bench = Workbench(trial=True)
     for network, shape in ((MLP, (28, 28)), (HE, (28, 28)), (LENET, (32, 32, 3)), (LSTM, (80,))):
         training = {MLP: PAPER.mlp, HE: PAPER.mlp, LENET: PAPER.lenet, LSTM: PAPER.lstm}[network]
-        _, (x, y), _ = networks.load_parts(network, training, PAPER.sizes, bench)
+        _, (x, y), _ = experiments.load_parts(network, training, PAPER.sizes, bench)
         assert x.shape[1:] == shape and len(x) == len(y)
-    x = networks.load_parts(MLP, PAPER.mlp, PAPER.sizes, bench)[1][0]
+    x = experiments.load_parts(MLP, PAPER.mlp, PAPER.sizes, bench)[1][0]
     assert x.min() < -0.5 and x.min() >= -1 and 0.5 < x.max() <= 1
 
 

@@ -17,6 +17,7 @@ from posteriax.studies.liberty_or_depth import (
     STUDY,
     iris,
     product_matrices,
+    report,
     swag,
     two_moons,
 )
@@ -33,7 +34,7 @@ def smoke(smoke_folder):
 def test_a_cell_gives_the_same_result_twice(smoke):
     cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == iris.NAME)
     again = json.loads(json.dumps(plain(STUDY.run(cell, SMOKE, Workbench()))))
-    assert again == smoke.of(**cell.settings)[0].result
+    assert again == smoke.select(**cell.settings)[0].result
 
 
 @pytest.mark.slow
@@ -73,7 +74,7 @@ def test_swag_diag_from_the_snapshots_of_swag_is_swag_diag():
     (x, y), _ = px.data.two_moons(train=64)
     problem = px.Problem(px.zoo.MLP((2, 4, 2), key=jax.random.key(0)), px.Categorical())
     low_rank, diagonal = (px.fit(problem, (x, y), px.SWAG(rank=rank), epochs=8, key=0) for rank in (3, 0))
-    found = swag.diagonal_of(low_rank)
+    found = swag.swag_diagonal(low_rank)
     assert found.families == diagonal.families
     for path, expected in diagonal.variational.items():
         for name, value in expected.items():
@@ -96,15 +97,15 @@ def moons_cells(costs):
 def test_the_fall_is_that_of_the_activation_that_falls_least():
     same = [[4.0, 4.0], [2.0, 2.0], [1.0, 1.0]]
     results = moons_cells(dict.fromkeys(two_moons.SLOPES, same) | {"linear": [[4.0, 4.0], [3.0, 3.0], [2.0, 3.0]]})
-    np.testing.assert_allclose(two_moons.fall(results, "kl"), [0.5, 0.25])
+    np.testing.assert_allclose(report.fall("kl")(results), [0.5, 0.25])
 
 
 def test_shallow_kinks_are_compared_with_both_kinds():
     linear, sharp = [[4.0, 4.0], [2.0, 2.0]], [[8.0, 8.0], [6.0, 6.0]]
     close = {"linear": linear, "LeakyReLU 0.95": linear, "LeakyReLU 0.5": sharp, "ReLU": sharp}
-    np.testing.assert_allclose(two_moons.closer_to_linear(moons_cells(close)), [4.0, 4.0])
+    np.testing.assert_allclose(report.closer_to_linear()(moons_cells(close)), [4.0, 4.0])
     swapped = close | {"LeakyReLU 0.95": sharp}
-    np.testing.assert_allclose(two_moons.closer_to_linear(moons_cells(swapped)), [-4.0, -4.0])
+    np.testing.assert_allclose(report.closer_to_linear()(moons_cells(swapped)), [-4.0, -4.0])
 
 
 def test_more_seeds_are_more_restarts_and_splits():

@@ -13,9 +13,7 @@ import posteriax as px
 from posteriax import zoo
 from posteriax.studies.rank_1 import STUDY
 from posteriax.studies.rank_1 import settings as n
-from posteriax.studies.rank_1.comparisons import by_seed, less, parameter_ratio
 from posteriax.studies.rank_1.experiments import (
-    average_pixels,
     by_kind,
     by_severity,
     clinical_scores,
@@ -26,17 +24,18 @@ from posteriax.studies.rank_1.experiments import (
     scores,
 )
 from posteriax.studies.rank_1.networks import (
-    layers_of,
     lstm_layers,
     mlp_layers,
+    network_layers,
     parameters,
     wide_resnet_layers,
     widths_for,
 )
+from posteriax.studies.rank_1.report import cifar10, parameter_ratio
 from posteriax.studies.rank_1.settings import LAPTOP, PAPER, SMOKE
 from posteriax.studies.results import CellResult, Results
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Workbench, load_data
+from posteriax.studies.workbench import Workbench, average_pixels, load_data
 
 matplotlib.use("Agg")
 
@@ -76,8 +75,8 @@ def test_methods_have_the_same_number_of_parameters_within_1_per_cent(method, pl
         plan, classes = LAPTOP.tables[place], 10
         side = {"cifar10": 32, "fashion_mnist": 28}[plan.data] // plan.pool
         shape, own = (side, side, 3) if plan.data == "cifar10" else (side, side), plan.widths
-    target = parameters(layers_of(plan, shape, own, classes), components=4, per_factor=2)
-    layers = layers_of(plan, shape, widths_for(method, plan, LAPTOP, shape, classes), classes)
+    target = parameters(network_layers(plan, shape, own, classes), components=4, per_factor=2)
+    layers = network_layers(plan, shape, widths_for(method, plan, LAPTOP, shape, classes), classes)
     mixture = {"components": 4, "per_factor": 1} if method == n.BATCH_ENSEMBLE else {}
     total = (4 if method == n.EQUAL else 1) * parameters(layers, **mixture)
     assert abs(total / target - 1) < 0.01
@@ -147,8 +146,9 @@ def test_the_deterministic_baseline_is_the_mean_over_an_ensembles_members():
         for method, result in ((n.DEEP, deep), (n.GAUSSIAN, own))
     ]
     results = Results("rank-1", "laptop", 1, {"members": 4}, cells, {}, {}, True)
-    assert by_seed(results, "cifar10", n.DETERMINISTIC, "clean.nll") == {3: 2.0}
-    assert less("cifar10", n.GAUSSIAN, n.DETERMINISTIC, "clean.nll")(results) == [-1.5]
+    gaussian, deterministic = (cifar10(method, "clean.nll") for method in (n.GAUSSIAN, n.DETERMINISTIC))
+    assert deterministic.by_seed(results) == {3: 2.0}
+    assert (gaussian - deterministic)(results) == [-1.5]
     assert parameter_ratio("cifar10", n.GAUSSIAN, n.DETERMINISTIC)(results) == [1.1]
 
 

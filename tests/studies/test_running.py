@@ -162,3 +162,52 @@ def test_an_unfinished_study_decides_nothing(tmp_path):
     assert not results.complete
     assert {verdict.word for verdict in studies.verdicts(STUDY, results).values()} == {UNDECIDED}
     assert "**Not complete**" in (tmp_path / "README.md").read_text()
+
+
+PAPER = """# A title
+
+Paper: Nobody (2026).
+
+What is done here.
+
+## Claims
+
+| name | claim | place | the paper | measured here | holds if | measure | kind |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| better | It is better. | figure 3 | 1 and 2 | - | between -0.5 and 0 | `nll("map") - nll("mean-field")` | paper |
+| small | It is small. | | 0 | NLL | below 1e-6 | `nll("map")` | sanity |
+
+**small.** It is not,
+as one sees.
+"""
+
+
+def read(tmp_path, text):
+    (tmp_path / "paper.md").write_text(text)
+    return studies.read_paper(tmp_path / "paper.md", {"nll": lambda method: studies.entry("nll", method=method)})
+
+
+def test_claims_are_the_rows_of_a_table(folder, tmp_path):
+    paper = read(tmp_path, PAPER)
+    assert (paper.title, paper.citation, paper.summary) == ("A title", "Nobody (2026).", "What is done here.")
+    better, small = paper.claims
+    assert (better.above, better.below, better.reported, better.kind) == (-0.5, 0.0, "figure 3: 1 and 2", "paper")
+    assert (small.below, small.reported, small.kind, small.remark) == (1e-6, "0", "sanity", "It is not, as one sees.")
+    results = studies.read_results(folder)
+    expected = results.values("nll", method="map") - results.values("nll", method="mean-field")
+    np.testing.assert_array_equal(better.measure(results), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("`nll(", "`loss("), "the claim 'better' cannot be read: name 'loss' is not defined"),
+        (("below 1e-6", "under 1e-6"), "the claim 'small' cannot be read: a rule is"),
+        (("sanity", "guess"), "the kind must be one of"),
+        (("**small.**", "**smaller.**"), "no claim has the name of this remark"),
+        (("| place |", "| where |"), "the table of claims has columns"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, PAPER.replace(*change))

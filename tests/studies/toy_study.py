@@ -67,25 +67,26 @@ def figure(results):
     from posteriax._internal.plot_style import subplots
 
     drawn, axes = subplots(1, 1, 4, 3)
-    axes[0, 0].plot(results.of(method="map")[0].result["curve"])
+    axes[0, 0].plot(results.select(method="map")[0].result["curve"])
     return drawn
 
 
 def tables(results):
     rows = [(name, f"{results.values('nll', method=name).mean():.3f}") for name in ("map", "mean-field")]
-    return [studies.Table("Scores on the test set.", ("method", "nll"), rows)]
+    return [studies.PageTable("Scores on the test set.", ("method", "nll"), rows)]
 
 
+NLL = studies.entry("nll", method="map")
 STUDY = studies.Study(
     name="toy",
-    title="Two methods on two moons",
-    paper="Nobody (2026).",
-    summary="A small one.",
-    claims=(
-        studies.Claim(
-            "beats chance", "MAP beats chance", "0.1", "nll", lambda r: r.values("nll", method="map"), below=0.69
+    paper=studies.Paper(
+        title="Two methods on two moons",
+        citation="Nobody (2026).",
+        summary="A small one.",
+        claims=(
+            studies.Claim("beats chance", "MAP beats chance", "0.1", "nll", NLL, below=0.69),
+            studies.Claim("perfect", "MAP is perfect", "0", "nll", NLL, below=1e-6),
         ),
-        studies.Claim("perfect", "MAP is perfect", "0", "nll", lambda r: r.values("nll", method="map"), below=1e-6),
     ),
     scales={"smoke": Settings(60, 1), "laptop": Settings(200, 2), "paper": Settings(10**6, 20)},
     one_step=lambda settings: replace(settings, steps=2),

@@ -114,8 +114,8 @@ def _print_verdicts(study: Any, results: Any) -> None:
 
     from posteriax.metrics.estimate import format_estimate
     from posteriax.metrics.score import Estimate
-    from posteriax.studies.page import counts_of
-    from posteriax.studies.running import verdicts
+    from posteriax.studies.page import count_verdicts
+    from posteriax.studies.study import verdicts
 
     judged = verdicts(study, results)
     table = Table("claim", "measured", "holds if", "result", "verdict", title=f"{study.title} ({results.scale})")
@@ -124,4 +124,4 @@ def _print_verdicts(study: Any, results: Any) -> None:
         shown = format_estimate(Estimate(found.effect, found.error)) if found.values else "-"
         table.add_row(claim.sentence, claim.quantity, found.rule, shown, found.word)
     console().print(table)
-    console().print(counts_of(judged.values()), highlight=False)
+    console().print(count_verdicts(judged.values()), highlight=False)

@@ -1,14 +1,11 @@
-"""HMC with other temperatures and other priors, and SGHMC with and without augmentation.
+"""The experiments beside the comparison of methods: temperatures, priors, mixing, shift and regression.
 
-HMC with unit masses and fixed step size, as the paper has it: trajectory length, step size, burn-in.
-
-HMC on noisy pixels, and EmpCov, the prior that remedies it.
-
-Pixels that are black in all training images leave their weights at the prior: under the posterior they are as wide as
-before, at the MAP solution they are 0. Noise on such pixels then reaches the draws of HMC, but not MAP. (Izmailov,
-Nicholson, Lotfi and Wilson 2021)
-
-UCI regression over standard splits: HMC beside a deep ensemble, mean-field VI, SGLD and MAP.
+- HMC at other temperatures and with other priors, and SGHMC with and without augmentation.
+- HMC with unit masses and fixed step size, as the paper has it: trajectory length, step size, burn-in.
+- HMC on noisy pixels, and EmpCov, the prior that remedies it. Pixels that are black in all training images leave their
+  weights at the prior: under the posterior they are as wide as before, at the MAP solution they are 0. Noise on such
+  pixels then reaches the draws of HMC, but not MAP. (Izmailov, Nicholson, Lotfi and Wilson 2021)
+- UCI regression over standard splits: HMC beside a deep ensemble, mean-field VI, SGLD and MAP.
 """
 
 import math
@@ -20,13 +17,11 @@ import numpy as np
 
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.data.augmentation import RandomCrop, RandomFlip
-from posteriax.data.corruptions.corrupt import corrupt
-from posteriax.data.sets.data_set import DataSet
-from posteriax.evaluation.evaluate import evaluate
-from posteriax.likelihoods.normal import Normal
-from posteriax.methods.hmc import HMC
-from posteriax.posterior.posterior import Posterior
+from posteriax.data import DataSet, RandomCrop, RandomFlip, corrupt
+from posteriax.evaluation import evaluate
+from posteriax.likelihoods import Normal
+from posteriax.methods import HMC
+from posteriax.posterior import Posterior
 from posteriax.problem import Problem
 from posteriax.studies.bnn_posteriors.methods import (
     ENSEMBLE_ROW,
@@ -34,69 +29,78 @@ from posteriax.studies.bnn_posteriors.methods import (
     MAP_ROW,
     VI_DRAWS,
     VI_ROW,
-    chains_of,
+    class_scores,
     fit_ensemble,
     fit_mean_field,
     fit_sg_mcmc,
-    mean_of,
-    nll_of,
+    mean_entries,
+    mean_nll,
     probabilities,
     quality,
     sample,
-    scores_of,
+    split_chains,
 )
-from posteriax.studies.bnn_posteriors.networks import TargetExamples, load_examples, prepare, problem_of
+from posteriax.studies.bnn_posteriors.networks import TargetExamples, build_problem, load_examples, prepare
 from posteriax.studies.bnn_posteriors.settings import Mixing, PosteriorsSettings, Regression, Target
+from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.workbench import Examples, Workbench
 
 CROP = 1  # pixels around an image
 AUGMENTATIONS = ("none", "crop and flip")
+ATTEMPTS, AGAIN = 5, 1000  # with a large step size, and what is added to the key of the next
+FIRST_LAYER = "layers/0/weight"
+SEVERITY = 5
+SHIFT_ROWS = ("HMC", "HMC, EmpCov", "MAP", "deep ensemble")
+REGRESSION_ROWS = (HMC_ROW, "SGLD", ENSEMBLE_ROW, VI_ROW, MAP_ROW)
 
 
-def run_temperature(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_temperature(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """HMC on p(D | w)^(1/T) p(w)^(1/T)."""
-    (target,) = (target for target in settings.tempered if target.name == cell.settings["target"])
+    (target,) = (target for target in settings.tempered if target.name == cell["target"])
     examples = load_examples(bench, target, cell.seed)
-    problem = problem_of(target, examples, temperature=float(cell.settings["temperature"]))
+    problem = build_problem(target, examples, temperature=float(cell["temperature"]))
     posterior = sample(bench, problem, examples.train, settings.short, cell.seed)
     return sampled_scores(posterior, examples.test)
 
 
-def run_augmentation(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_augmentation(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """SGHMC at a temperature, with or without augmentation."""
     target = settings.augmented
     examples = load_examples(bench, target, cell.seed)
-    problem = problem_of(target, examples, temperature=float(cell.settings["temperature"]))
-    augment = [RandomCrop(CROP), RandomFlip()] if cell.settings["augmentation"] != AUGMENTATIONS[0] else None
+    problem = build_problem(target, examples, temperature=float(cell["temperature"]))
+    augment = [RandomCrop(CROP), RandomFlip()] if cell["augmentation"] != AUGMENTATIONS[0] else None
     posterior = fit_sg_mcmc(bench, "SGHMC", problem, examples.train, target.recipe, cell.seed, augment=augment)
-    return scores_of(probabilities(posterior, examples.test[0]).mean(axis=(0, 1)), examples.test[1], None)
+    return class_scores(probabilities(posterior, examples.test[0]).mean(axis=(0, 1)), examples.test[1], None)
 
 
-def run_prior(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_prior(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """HMC under a prior of some family and variance."""
     target = settings.varied
     examples = load_examples(bench, target, cell.seed)
-    prior = prior_of(str(cell.settings["family"]), float(cell.settings["variance"]))
-    problem = problem_of(target, examples, prior=prior)
+    prior = prior_with_variance(cell["family"], float(cell["variance"]))
+    problem = build_problem(target, examples, prior=prior)
     posterior = sample(bench, problem, examples.train, settings.short, cell.seed)
     return sampled_scores(posterior, examples.test)
 
 
-def prior_of(family: str, variance: float) -> p.Prior:
+def prior_with_variance(family: str, variance: float) -> p.Prior:
     """One prior for all weights.
 
-    >>> prior_of("Normal", 0.25)
+    >>> prior_with_variance("Normal", 0.25)
     Normal(scale=0.5, loc=0.0)
     """
     (prior,) = p.scale_sweep([variance], family).values()
     return prior
 
 
-def sampled_scores(posterior: Posterior, test: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+def sampled_scores(posterior: Posterior, test: Examples) -> dict[str, Json]:
     """Scores of the average over HMC's draws, and how well they were sampled."""
-    each = probabilities(posterior, test[0])
-    return {"quality": quality(posterior, each), **scores_of(each.mean(axis=(0, 1), dtype=np.float64), test[1], None)}
+    draws = probabilities(posterior, test[0])
+    return {
+        "quality": quality(posterior, draws),
+        **class_scores(draws.mean(axis=(0, 1), dtype=np.float64), test[1], None),
+    }
 
 
 def quarter_period(variance: float) -> float:
@@ -108,16 +112,13 @@ def quarter_period(variance: float) -> float:
     return math.pi / 2 * math.sqrt(variance)
 
 
-ATTEMPTS, AGAIN = 5, 1000  # with a large step size, and what is added to the key of the next
-
-
-def run_mixing(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_mixing(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """Chains from initial weights, for one trajectory length and step size."""
     mixing, target = settings.mixing, settings.mixing.target
     examples = load_examples(bench, target, cell.seed)
-    problem = problem_of(target, examples)
-    trajectory = float(cell.settings["trajectory"]) * quarter_period(target.prior_variance)
-    step_size = min(float(cell.settings["step"]) * mixing.step_size, trajectory)
+    problem = build_problem(target, examples)
+    trajectory = float(cell["trajectory"]) * quarter_period(target.prior_variance)
+    step_size = min(float(cell["step"]) * mixing.step_size, trajectory)
     method = HMC(
         step_size=step_size,
         trajectory=trajectory,
@@ -128,17 +129,17 @@ def run_mixing(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> di
     )
     posterior = _fit(bench, problem, examples.train, method, mixing, cell.seed)
     x, y = examples.test
-    each = probabilities(posterior, x)
-    nll = [[nll_of(probs, y) for probs in chain] for chain in each]
+    draws = probabilities(posterior, x)
+    nll = [[mean_nll(probs, y) for probs in chain] for chain in draws]
     return {
-        "quality": quality(posterior, each),
+        "quality": quality(posterior, draws),
         "log_joint": np.atleast_2d(posterior.trace["log_joint"]).mean(axis=0),
         "draw_nll": np.mean(nll, axis=0),  # of single draws, by iteration after the burn-in
-        **scores_of(each.mean(axis=(0, 1), dtype=np.float64), y, None),
+        **class_scores(draws.mean(axis=(0, 1), dtype=np.float64), y, None),
     }
 
 
-def _fit(bench: Workbench, problem: Problem, train: Any, method: HMC, mixing: Mixing, key: int) -> Posterior:
+def _fit(bench: Workbench, problem: Problem, train: Examples, method: HMC, mixing: Mixing, key: int) -> Posterior:
     """The chains; if one of them has not moved by the end of the burn-in, all start again from other weights."""
     for attempt in range(ATTEMPTS):
         try:
@@ -151,18 +152,13 @@ def _fit(bench: Workbench, problem: Problem, train: Any, method: HMC, mixing: Mi
     raise AssertionError("the last attempt returns or raises")
 
 
-FIRST_LAYER = "layers/0/weight"
-SEVERITY = 5
-SHIFT_ROWS = ("HMC", "HMC, EmpCov", "MAP", "deep ensemble")
-
-
-def run_shift(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_shift(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """Accuracies by noise and corruption of HMC under both priors, of MAP and of a deep ensemble."""
     target = settings.shifted
     examples = load_examples(bench, target, cell.seed)
     scale = math.sqrt(target.prior_variance)
     empirical = {"**": p.Normal(scale), FIRST_LAYER: p.EmpCov(examples.train[0], scale)}
-    problems = [problem_of(target, examples, prior=prior) for prior in (None, empirical)]
+    problems = [build_problem(target, examples, prior=prior) for prior in (None, empirical)]
     plain, remedied = (
         sample(bench, problem, examples.train, sampling, cell.seed)
         for problem, sampling in zip(problems, (settings.short, settings.remedied), strict=True)
@@ -170,15 +166,15 @@ def run_shift(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dic
     ensemble = fit_ensemble(bench, problems[0], examples.train, target.recipe, cell.seed)
     sets = shifted_sets(target, examples, settings, cell.seed)
     x, y = np.concatenate(list(sets.values())), examples.test[1]
-    found: dict[str, Any] = {}
+    scored: dict[str, Json] = {}
     for row, posterior in (("HMC", plain), ("HMC, EmpCov", remedied), ("deep ensemble", ensemble)):
         predictive: Any = posterior.predict(x, reduce=True)
-        found[row] = accuracies(predictive.probs, y, sets)
-    members = [chain.predict(x, reduce=True) for chain in chains_of(ensemble)]
-    found["MAP"] = mean_of([accuracies(one.probs, y, sets) for one in members])  # type: ignore[attr-defined]
+        scored[row] = accuracies(predictive.probs, y, sets)
+    members = [chain.predict(x, reduce=True) for chain in split_chains(ensemble)]
+    scored["MAP"] = mean_entries([accuracies(member.probs, y, sets) for member in members])  # type: ignore[attr-defined]
     tests = [probabilities(posterior, examples.test[0]) for posterior in (plain, remedied)]
     return {
-        **found,
+        **scored,
         "quality": quality(plain, tests[0]),
         "quality_empcov": quality(remedied, tests[1]),
         "unlit": unlit_weights(plain, ensemble, examples.train[0], scale),
@@ -227,34 +223,31 @@ def _first_layer(posterior: Posterior) -> np.ndarray:
     return leaf.reshape(-1, *leaf.shape[2:])
 
 
-REGRESSION_ROWS = (HMC_ROW, "SGLD", ENSEMBLE_ROW, VI_ROW, MAP_ROW)
-
-
-def run_regression(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_regression(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """All methods on one split of one set."""
-    name = str(cell.settings["data"])
-    chosen, data = settings.regression.of_set(name), bench.load(name, split=cell.seed)
+    name = cell["data"]
+    chosen, data = settings.regression.for_set(name), bench.load(name, split=cell.seed)
     train = training_rows(data.train, chosen.rows, cell.seed)
     return {"rows": len(train[1]), **fit_all(bench, chosen, train, data, cell.seed)}
 
 
-def fit_all(bench: Workbench, chosen: Regression, train: Any, data: DataSet, seed: int) -> dict[str, Any]:
+def fit_all(bench: Workbench, chosen: Regression, train: Examples, data: DataSet, seed: int) -> dict[str, Json]:
     """The scores of every method on `data.test`, in the units of the data, from training on `train`."""
     problem = regression_problem(chosen, train[0].shape[1])
     ensemble = fit_ensemble(bench, problem, train, chosen.recipe, seed)
     longer = replace(chosen.recipe, epochs=chosen.start_epochs, members=chosen.sampling.chains)
     start = fit_ensemble(bench, problem, train, longer, seed) if chosen.start_epochs else ensemble
     truth = sample(bench, problem, train, chosen.sampling, seed, start=start)
-    found = {
+    scored = {
         HMC_ROW: scores_in_units(truth, data),
         ENSEMBLE_ROW: scores_in_units(ensemble, data),
         MAP_ROW: single_members(ensemble, data),
         VI_ROW: scores_in_units(fit_mean_field(bench, problem, train, chosen.recipe, seed, ensemble), data),
         "SGLD": scores_in_units(fit_sg_mcmc(bench, "SGLD", problem, train, chosen.recipe, seed), data),
     }
-    chains, each = chosen.sampling.chains, chosen.sampling.draws
-    means = truth.predict(data.test[0]).per_draw().reshape(chains, each, -1)
-    return {**found, "quality": quality(truth, means)}
+    shape = (chosen.sampling.chains, chosen.sampling.draws, -1)
+    means = truth.predict(data.test[0]).per_draw().reshape(shape)
+    return {**scored, "quality": quality(truth, means)}
 
 
 def regression_problem(chosen: Regression, inputs: int) -> Problem:
@@ -263,7 +256,7 @@ def regression_problem(chosen: Regression, inputs: int) -> Problem:
     return Problem(net, Normal(scale=chosen.scale), p.Normal(math.sqrt(chosen.prior_variance)))
 
 
-def training_rows(train: Any, most: int, seed: int) -> Any:
+def training_rows(train: Examples, most: int, seed: int) -> Examples:
     """All training rows, or a random part of them."""
     x, y = train
     rows = np.sort(np.random.default_rng((seed, 6)).permutation(len(y))[:most])
@@ -278,10 +271,10 @@ def scores_in_units(posterior: Posterior, data: DataSet) -> dict[str, float]:
 
 def single_members(ensemble: Posterior, data: DataSet) -> dict[str, float]:
     """The same for single members of an ensemble, on average."""
-    return mean_of([scores_in_units(member, data) for member in chains_of(ensemble)])
+    return mean_entries([scores_in_units(member, data) for member in split_chains(ensemble)])
 
 
-def _in_units(found: dict[str, float], data: DataSet) -> dict[str, float]:
+def _in_units(scored: dict[str, float], data: DataSet) -> dict[str, float]:
     assert data.target_scaling is not None
     unit = float(np.asarray(data.target_scaling.scale).reshape(-1)[0])
-    return {"rmse": found["rmse"] * unit, "log_likelihood": -found["nll"] - math.log(unit)}
+    return {"rmse": scored["rmse"] * unit, "log_likelihood": -scored["nll"] - math.log(unit)}

@@ -1,6 +1,7 @@
-"""HMC, with what every figure from it must state: acceptance, R-hat and effective draws.
+"""HMC, with what every figure from it must state, and all methods on one target beside it.
 
-All methods on one target, beside HMC: how well they predict, and how close they are to it.
+HMC comes with its acceptance, R-hat and effective draws. The others are scored by how well they predict, and by how
+close they are to HMC.
 """
 
 import math
@@ -14,35 +15,41 @@ import numpy as np
 import optax
 
 from posteriax import families as q
-from posteriax.data.corruptions.corrupt import corrupt
-from posteriax.diagnostics.chains import ess_bulk, rhat, rhat_between
-from posteriax.methods.ensemble import Ensemble
-from posteriax.methods.hmc import HMC
-from posteriax.methods.map import MAP
-from posteriax.methods.mclmc import MCLMC
-from posteriax.methods.sgmcmc import SGHMC, SGLD
-from posteriax.methods.vi import VI
-from posteriax.metrics.calibration import ece_equal_mass
-from posteriax.metrics.fidelity import agreement, total_variation
-from posteriax.metrics.ranking import auroc
-from posteriax.posterior.draws import DrawsPosterior
-from posteriax.posterior.posterior import Posterior
-from posteriax.priors.empirical_covariance import CorrelatedNormal
+from posteriax.data import corrupt
+from posteriax.diagnostics import ess_bulk, rhat, rhat_between
+from posteriax.methods import HMC, MAP, MCLMC, SGHMC, SGLD, VI, Ensemble
+from posteriax.metrics import agreement, auroc, ece_equal_mass, total_variation
+from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.priors import CorrelatedNormal
 from posteriax.problem import Problem
-from posteriax.studies.bnn_posteriors.networks import TargetExamples, load_examples, load_outside, prepare, problem_of
-from posteriax.studies.bnn_posteriors.settings import PosteriorsSettings, Sampling, Target, TrainingRecipe
+from posteriax.studies.bnn_posteriors.networks import (
+    TargetExamples,
+    build_problem,
+    load_examples,
+    load_outside,
+    prepare,
+)
+from posteriax.studies.bnn_posteriors.settings import SG_MCMC, PosteriorsSettings, Sampling, Target, TrainingRecipe
+from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.workbench import Examples, Workbench
 
+HMC_ROW, ENSEMBLE_ROW, MAP_ROW, VI_ROW, MCLMC_ROW = "HMC", "deep ensemble", "MAP", "mean-field VI", "MCLMC"
+METHODS = (HMC_ROW, MCLMC_ROW, *SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW)
+VI_DRAWS = 100
+SPACED = 5  # every fifth draw of HMC alone
+BINS = 20  # of equal mass, as the paper has it
+SMALLEST = 1e-30  # probability
 FAR = 1.1  # R-hat above it: chains disagree
 EXAMINED = 2000  # weights
 POINTS = 200  # test points
 LONGEST = 200_000  # leapfrogs of a trajectory with a fixed step size
+RECORDED = ("acceptance", "divergent", "leapfrogs", "step_size")  # of every transition
 LARGE = 100_000  # weights: energies in float32 are then too coarse to accept or reject by
 
 
 def sample(
-    bench: Workbench, problem: Problem, train: Any, sampling: Sampling, key: int, start: Posterior | None = None
+    bench: Workbench, problem: Problem, train: Examples, sampling: Sampling, key: int, start: Posterior | None = None
 ) -> Posterior:
     """Draws of HMC; chains start at random weights, or at draws of a posterior. Fixed step sizes are those of T = 1.
 
@@ -71,13 +78,13 @@ def correlated(problem: Problem) -> bool:
 
 def probabilities(posterior: Posterior, x: Any) -> np.ndarray:
     """What every draw predicts, (chains, draws, examples, classes)."""
-    chains, each = jax.tree.leaves(posterior.draws)[0].shape[:2]  # type: ignore[attr-defined]
+    chains, draws = jax.tree.leaves(posterior.draws)[0].shape[:2]  # type: ignore[attr-defined]
     predictive: Any = posterior.predict(x)
     probs = np.exp(np.asarray(predictive.log_probs_per_draw))
-    return probs.reshape(chains, each, *probs.shape[1:])
+    return probs.reshape(chains, draws, *probs.shape[1:])
 
 
-def quality(posterior: Posterior, predicted: np.ndarray) -> dict[str, Any]:
+def quality(posterior: Posterior, predicted: np.ndarray) -> dict[str, Json]:
     """How well chains sampled and mixed, in predictions and in weights.
 
     R-hat of predictions is that of every number that is predicted at every test point: "rhat" is the largest
@@ -88,28 +95,24 @@ def quality(posterior: Posterior, predicted: np.ndarray) -> dict[str, Any]:
         posterior: of HMC.
         predicted: by every draw, (chains, draws, examples, ...).
     """
-    draws = posterior.draws  # type: ignore[attr-defined]
-    chains, each = predicted.shape[:2]
-    functions = predicted[:, :, :POINTS].reshape(chains, each, -1).astype(np.float64)
+    weights = sample_weights(posterior.draws)  # type: ignore[attr-defined]
+    chains, draws = predicted.shape[:2]
+    functions = predicted[:, :, :POINTS].reshape(chains, draws, -1).astype(np.float64)
     trace = {name: np.atleast_2d(np.asarray(posterior.trace[name], np.float64)) for name in RECORDED}
     after = {name: values[:, posterior.trace.warmup :] for name, values in trace.items()}
-    found = {f"function_{name}": value for name, value in mixing_of(functions).items()}
-    found |= {f"weight_{name}": value for name, value in mixing_of(some_weights(draws)).items()}
     return {
-        **found,
+        **{f"function_{name}": value for name, value in chain_mixing(functions).items()},
+        **{f"weight_{name}": value for name, value in chain_mixing(weights).items()},
         "acceptance": after["acceptance"].mean(),
         "divergent": after["divergent"].mean(),
         "leapfrogs": after["leapfrogs"].mean(),
         "step_size": np.median(after["step_size"]),
         "chains": chains,
-        "draws": each,
+        "draws": draws,
     }
 
 
-RECORDED = ("acceptance", "divergent", "leapfrogs", "step_size")
-
-
-def mixing_of(values: np.ndarray) -> dict[str, float]:
+def chain_mixing(values: np.ndarray) -> dict[str, float]:
     """R-hat and effective draws of columns, (chains, draws, columns)."""
     ranked, plain, effective = rhat(values), rhat_between(values), ess_bulk(values)
     return {
@@ -124,22 +127,13 @@ def mixing_of(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def some_weights(draws: Any) -> np.ndarray:
+def sample_weights(draws: Any) -> np.ndarray:
     """A seeded sample of all weights, (chains, draws, weights)."""
     leaves = [np.asarray(leaf).reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(draws)]
-    whole = np.concatenate(leaves, axis=2)
-    count = whole.shape[2]
+    weights = np.concatenate(leaves, axis=2)
+    count = weights.shape[2]
     chosen = np.random.default_rng(0).permutation(count)[:EXAMINED]
-    return whole[:, :, np.sort(chosen)].astype(np.float64)
-
-
-HMC_ROW, ENSEMBLE_ROW, MAP_ROW, VI_ROW, MCLMC_ROW = "HMC", "deep ensemble", "MAP", "mean-field VI", "MCLMC"
-SG_MCMC = ("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC")
-METHODS = (HMC_ROW, MCLMC_ROW, *SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW)
-VI_DRAWS = 100
-SPACED = 5  # every fifth draw of HMC alone
-BINS = 20  # of equal mass, as the paper has it
-SMALLEST = 1e-30  # probability
+    return weights[:, :, np.sort(chosen)].astype(np.float64)
 
 
 class Inputs(NamedTuple):
@@ -150,34 +144,34 @@ class Inputs(NamedTuple):
     outside: np.ndarray | None
 
 
-def run_methods(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Any]:
+def run_methods(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """HMC and every approximation on one target."""
-    (target,) = (target for target in settings.targets if target.name == cell.settings["target"])
+    (target,) = (target for target in settings.targets if target.name == cell["target"])
     examples = load_examples(bench, target, cell.seed)
-    problem = problem_of(target, examples)
+    problem = build_problem(target, examples)
     corrupted = corrupt_all(target, examples, settings, cell.seed)
     inputs = Inputs(examples.test, corrupted, load_outside(bench, target, cell.seed))
     ensemble = fit_ensemble(bench, problem, examples.train, target.recipe, cell.seed)
     start = ensemble if target.start == "ensemble" else None
     truth = sample(bench, problem, examples.train, target.sampling, cell.seed, start)
-    each = probabilities(truth, examples.test[0])
-    single = mean_of(
-        [scores_of(probs, examples.test[1], None) for probs in each[:, ::SPACED].reshape(-1, *each.shape[2:])]
+    draws = probabilities(truth, examples.test[0])
+    single = mean_entries(
+        [class_scores(probs, examples.test[1], None) for probs in draws[:, ::SPACED].reshape(-1, *draws.shape[2:])]
     )
     reference = predict_chains(truth, inputs)
-    found: dict[str, Any] = {"quality": quality(truth, each), "single": single}
-    found[HMC_ROW] = score_reference(reference, inputs)
-    whole = average(reference)
+    result: dict[str, Json] = {"quality": quality(truth, draws), "single": single}
+    result[HMC_ROW] = score_reference(reference, inputs)
+    reference_mean = average(reference)
     for name, posterior in approximations(bench, problem, examples.train, target, cell.seed, ensemble):
         members = predict_chains(posterior, inputs)
-        found[name] = score(average(members), inputs, whole)
+        result[name] = score(average(members), inputs, reference_mean)
         if name == ENSEMBLE_ROW:
-            found[MAP_ROW] = mean_of([score(member, inputs, whole) for member in members])
-    return found
+            result[MAP_ROW] = mean_entries([score(member, inputs, reference_mean) for member in members])
+    return result
 
 
 def approximations(
-    bench: Workbench, problem: Problem, train: Any, target: Target, key: int, ensemble: Posterior
+    bench: Workbench, problem: Problem, train: Examples, target: Target, key: int, ensemble: Posterior
 ) -> Iterator[tuple[str, Posterior]]:
     """Posteriors by name, one after the other; VI and MCLMC start at members of the ensemble."""
     recipe = target.recipe
@@ -191,13 +185,13 @@ def approximations(
             yield name, fit_sg_mcmc(bench, name, problem, train, recipe, key)
 
 
-def fit_ensemble(bench: Workbench, problem: Problem, train: Any, recipe: TrainingRecipe, key: int) -> Posterior:
+def fit_ensemble(bench: Workbench, problem: Problem, train: Examples, recipe: TrainingRecipe, key: int) -> Posterior:
     method = Ensemble(MAP(falling_adam(recipe.rate, recipe.epochs, train, recipe)), recipe.members)
     return bench.fit(problem, train, method, epochs=recipe.epochs, batch_size=batch_size(train, recipe), key=key)
 
 
 def fit_mean_field(
-    bench: Workbench, problem: Problem, train: Any, recipe: TrainingRecipe, key: int, start: Posterior
+    bench: Workbench, problem: Problem, train: Examples, recipe: TrainingRecipe, key: int, start: Posterior
 ) -> Posterior:
     optimizer = falling_adam(recipe.vi_rate, recipe.vi_epochs, train, recipe)
     method = VI(q.Normal(), optimizer=optimizer, start=start)
@@ -205,10 +199,10 @@ def fit_mean_field(
 
 
 def fit_sg_mcmc(
-    bench: Workbench, name: str, problem: Problem, train: Any, recipe: TrainingRecipe, key: int, **settings: Any
+    bench: Workbench, name: str, problem: Problem, train: Examples, recipe: TrainingRecipe, key: int, **settings: Any
 ) -> Posterior:
     """SGLD and its relatives; step sizes are those of T = 1, times T."""
-    common: dict[str, Any] = {"warmup_epochs": recipe.warmup_epochs, "epochs_per_draw": recipe.epochs_per_draw}
+    common: dict[str, Json] = {"warmup_epochs": recipe.warmup_epochs, "epochs_per_draw": recipe.epochs_per_draw}
     kinds: dict[str, Callable[[], SGHMC]] = {
         "SGLD": lambda: SGLD(recipe.sgld * problem.temperature, **common),
         "SGHMC": lambda: SGHMC(recipe.sghmc * problem.temperature, **common),
@@ -221,11 +215,11 @@ def fit_sg_mcmc(
     return bench.fit(problem, train, kinds[name](), key=key, **length, **settings)
 
 
-def batch_size(train: Any, recipe: TrainingRecipe) -> int:
+def batch_size(train: Examples, recipe: TrainingRecipe) -> int:
     return min(recipe.batch_size, len(train[1]))
 
 
-def falling_adam(rate: float, epochs: int, train: Any, recipe: TrainingRecipe) -> Any:
+def falling_adam(rate: float, epochs: int, train: Examples, recipe: TrainingRecipe) -> optax.GradientTransformation:
     """Adam, with a rate that falls to 0 along a cosine."""
     steps = epochs * -(-len(train[1]) // batch_size(train, recipe))
     return optax.adam(optax.cosine_decay_schedule(rate, steps))
@@ -259,15 +253,15 @@ def predict_chains(posterior: Posterior, inputs: Inputs) -> list[Predicted]:
     given = [inputs.test[0], None if inputs.corrupted is None else inputs.corrupted[0], inputs.outside]
     x = np.concatenate([part for part in given if part is not None])
     ends = np.cumsum([0 if part is None else len(part) for part in given])[:-1]
-    found = []
-    for chain in chains_of(posterior):
+    predicted = []
+    for chain in split_chains(posterior):
         predictive: Any = chain.predict(x, None if chain.support else VI_DRAWS, reduce=True)
         parts = np.split(np.asarray(predictive.probs, np.float64), ends)
-        found.append(Predicted(*(part if len(part) else None for part in parts)))  # type: ignore[arg-type]
-    return found
+        predicted.append(Predicted(*(part if len(part) else None for part in parts)))  # type: ignore[arg-type]
+    return predicted
 
 
-def chains_of(posterior: Posterior) -> list[Posterior]:
+def split_chains(posterior: Posterior) -> list[Posterior]:
     """Each chain, or member, as a posterior of its own; a variational posterior is one."""
     if not isinstance(posterior, DrawsPosterior):
         return [posterior]
@@ -280,45 +274,45 @@ def average(members: list[Predicted]) -> Predicted:
     return Predicted(*(None if part[0] is None else np.mean(part, axis=0) for part in zip(*members, strict=True)))  # type: ignore[arg-type]
 
 
-def score(predicted: Predicted, inputs: Inputs, reference: Predicted) -> dict[str, Any]:
+def score(predicted: Predicted, inputs: Inputs, reference: Predicted) -> dict[str, Json]:
     """Scores on test examples, the same on corrupted ones, and the detection of inputs from elsewhere."""
-    found: dict[str, Any] = scores_of(predicted.test, inputs.test[1], reference.test)
+    scored: dict[str, Json] = class_scores(predicted.test, inputs.test[1], reference.test)
     if inputs.corrupted is not None and predicted.corrupted is not None:
-        found["corrupted"] = scores_of(predicted.corrupted, inputs.corrupted[1], reference.corrupted)
+        scored["corrupted"] = class_scores(predicted.corrupted, inputs.corrupted[1], reference.corrupted)
     if predicted.outside is not None:
-        found["auroc"] = detection(predicted.test, predicted.outside)
-    return found
+        scored["auroc"] = detection(predicted.test, predicted.outside)
+    return scored
 
 
-def score_reference(chains: list[Predicted], inputs: Inputs) -> dict[str, Any]:
+def score_reference(chains: list[Predicted], inputs: Inputs) -> dict[str, Json]:
     """All chains together; their agreement and total variation are those of one chain with the others, on average."""
-    whole = average(chains)
-    found = score(whole, inputs, whole)
+    together = average(chains)
+    scored = score(together, inputs, together)
     others = [average([*chains[:i], *chains[i + 1 :]]) for i in range(len(chains))]
-    apart = mean_of([score(chain, inputs, other) for chain, other in zip(chains, others, strict=True)])
-    for place, source in ((found, apart), (found.get("corrupted", {}), apart.get("corrupted", {}))):
-        place |= {name: source[name] for name in ("agreement", "total_variation") if name in source}
-        place |= {f"one_chain_{name}": source[name] for name in ("accuracy", "nll") if name in source}
-    return found
+    single = mean_entries([score(chain, inputs, other) for chain, other in zip(chains, others, strict=True)])
+    for target, source in ((scored, single), (scored.get("corrupted", {}), single.get("corrupted", {}))):
+        target |= {name: source[name] for name in ("agreement", "total_variation") if name in source}
+        target |= {f"one_chain_{name}": source[name] for name in ("accuracy", "nll") if name in source}
+    return scored
 
 
-def scores_of(probs: np.ndarray, y: np.ndarray, reference: np.ndarray | None) -> dict[str, float]:
-    found = {
+def class_scores(probs: np.ndarray, y: np.ndarray, reference: np.ndarray | None) -> dict[str, float]:
+    scored = {
         "accuracy": float((probs.argmax(axis=-1) == y).mean()),
-        "nll": nll_of(probs, y),
+        "nll": mean_nll(probs, y),
         "ece": float(ece_equal_mass(probs, y, bins=BINS)),
         "confidence": float(probs.max(axis=-1).mean()),
     }
     if reference is not None:
-        found["agreement"] = float(agreement(probs, reference))
-        found["total_variation"] = float(total_variation(probs, reference))
-    return found
+        scored["agreement"] = float(agreement(probs, reference))
+        scored["total_variation"] = float(total_variation(probs, reference))
+    return scored
 
 
-def nll_of(probs: np.ndarray, y: np.ndarray) -> float:
+def mean_nll(probs: np.ndarray, y: np.ndarray) -> float:
     """Mean negative log probability of the labels.
 
-    >>> nll_of(np.array([[0.5, 0.5]]), np.array([1])).__round__(3)
+    >>> mean_nll(np.array([[0.5, 0.5]]), np.array([1])).__round__(3)
     0.693
     """
     return float(-np.log(np.maximum(probs[np.arange(len(y)), y], SMALLEST)).mean())
@@ -330,15 +324,15 @@ def detection(inside: np.ndarray, outside: np.ndarray) -> float:
     return float(auroc(doubt, np.repeat([0, 1], [len(inside), len(outside)])))
 
 
-def mean_of(found: list[dict[str, Any]]) -> dict[str, Any]:
+def mean_entries(several: list[dict[str, Json]]) -> dict[str, Json]:
     """The mean of every entry of nested dicts.
 
-    >>> mean_of([{"a": 1.0, "b": {"c": 0.0}}, {"a": 2.0, "b": {"c": 1.0}}])
+    >>> mean_entries([{"a": 1.0, "b": {"c": 0.0}}, {"a": 2.0, "b": {"c": 1.0}}])
     {'a': 1.5, 'b': {'c': 0.5}}
     """
     return {
-        name: mean_of([one[name] for one in found])
+        name: mean_entries([entries[name] for entries in several])
         if isinstance(value, dict)
-        else float(np.mean([one[name] for one in found]))
-        for name, value in found[0].items()
+        else float(np.mean([entries[name] for entries in several]))
+        for name, value in several[0].items()
     }

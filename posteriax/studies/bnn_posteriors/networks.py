@@ -1,22 +1,19 @@
-"""A convolutional network that is cheap on a CPU, where gradients of general convolutions are slow.
+"""Networks and examples of a target.
+
+Two networks are cheap on a CPU. The CNN, because its convolutions are matrix products with patches: gradients of
+general convolutions are slow.
 
     14 x 14    4 x 4 kernels, stride 2    6 x 6    2 x 2 kernels, stride 2    3 x 3    dense
 
-Both convolutions are matrix products with patches: those of the first are slices of the image, those of the second do
-not overlap.
-
-A CNN-LSTM that is cheap on a CPU when there are more words in the batch than in the vocabulary.
+The CNN-LSTM, where there are more words in the batch than in the vocabulary, because it multiplies every row of the
+vocabulary by the kernels, once, instead of every word of every review; the rest is looking up rows:
 
     conv(embedding)[i] = sum_j  embedding[word[i + j]] K[j]  =  sum_j  (embedding K[j])[word[i + j]]
 
-The right-hand side multiplies every row of the vocabulary by the kernels, once, instead of every word of every review;
-the rest is looking up rows. Full-batch gradients of 500 reviews of 100 words out of 1,000 take half the time.
-
-Networks and examples of a target.
+Full-batch gradients of 500 reviews of 100 words out of 1,000 take half the time.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -26,14 +23,12 @@ import numpy as np
 
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.likelihoods.classes import Categorical
-from posteriax.networks.network import network as with_example
+from posteriax.likelihoods import Categorical
+from posteriax.networks import network as with_example
 from posteriax.problem import Problem
 from posteriax.studies.bnn_posteriors.settings import Target
-from posteriax.studies.workbench import Workbench
-from posteriax.zoo.lstm import CNNLSTM
-from posteriax.zoo.parts.convolution import max_pool
-from posteriax.zoo.parts.dense import Dense
+from posteriax.studies.workbench import Examples, Workbench, average_pixels
+from posteriax.zoo import CNNLSTM, Dense, max_pool
 
 KERNEL, STRIDE = 4, 2
 
@@ -103,18 +98,18 @@ OUTSIDE = {"fashion_mnist": "mnist", "cifar10": "cifar100", "fashion_small": "ma
 class TargetExamples(NamedTuple):
     """Training and test examples of one seed, as the network takes them, and the test images as they were."""
 
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
+    train: Examples
+    test: Examples
     images: np.ndarray
 
 
 def load_examples(bench: Workbench, target: Target, seed: int, *, held_out: bool = False) -> TargetExamples:
-    """A random part of the data set, another one for every seed.
+    """A random subset of the data set, different for each seed.
 
     Args:
         bench: has the data.
         target: which data, and how many.
-        seed: of the random part.
+        seed: of the random subset.
         held_out: whether to take the test examples from the rest of the training set, for choosing recipes.
     """
     data = bench.load(target.data)
@@ -141,52 +136,23 @@ def prepare(target: Target, x: np.ndarray) -> np.ndarray:
     if target.words:
         last = x[:, -target.length :]
         return np.where(last < target.words, last, UNKNOWN).astype(np.int32)
-    return ((average_down(x, target.pixels) - target.centre) / target.spread).astype(np.float32)
+    return ((average_pixels(x, x.shape[1] // target.pixels) - target.centre) / target.spread).astype(np.float32)
 
 
-def average_down(images: np.ndarray, pixels: int) -> np.ndarray:
-    """Images with so many pixels a side, each the average of a block.
-
-    >>> average_down(np.arange(16.0).reshape(1, 4, 4), 2).tolist()
-    [[[2.5, 4.5], [10.5, 12.5]]]
-    """
-    side = images.shape[1] // pixels
-    blocks = images.reshape(len(images), pixels, side, pixels, side, *images.shape[3:])
-    return np.asarray(blocks.mean(axis=(2, 4)))
-
-
-def _mlp(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
-    return zoo.MLP((math.prod(shape), *target.widths, classes), key=key)
-
-
-def _cnn(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
-    return SmallCNN(shape[0], (target.widths[0], target.widths[1]), classes, key=key)
-
-
-def _cnn_lstm(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
+def build_network(target: Target, shape: tuple[int, ...], classes: int, key: jax.Array) -> Any:
+    """The network of a target, for inputs of this shape."""
+    if target.network == "MLP":
+        return zoo.MLP((math.prod(shape), *target.widths, classes), key=key)
+    if target.network == "CNN":
+        return SmallCNN(shape[0], (target.widths[0], target.widths[1]), classes, key=key)
+    if target.network == "ResNet-20":
+        return zoo.resnet20(classes=classes, key=key)
     features, channels, units = target.widths
-    return zoo.CNNLSTM(target.words, features, channels, units, classes, key=key)
+    kind = {"CNN-LSTM": CNNLSTM, "small CNN-LSTM": SmallCNNLSTM}[target.network]
+    return kind(target.words, features, channels, units, classes, key=key)
 
 
-def _small_cnn_lstm(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
-    features, channels, units = target.widths
-    return SmallCNNLSTM(target.words, features, channels, units, classes, key=key)
-
-
-def _resnet(target: Target, shape: tuple[int, ...], classes: int, key: Any) -> Any:
-    return zoo.resnet20(classes=classes, key=key)
-
-
-NETWORKS: dict[str, Callable[[Target, tuple[int, ...], int, Any], Any]] = {
-    "MLP": _mlp,
-    "CNN": _cnn,
-    "CNN-LSTM": _cnn_lstm,
-    "small CNN-LSTM": _small_cnn_lstm,
-    "ResNet-20": _resnet,
-}
-
-
-def problem_of(
+def build_problem(
     target: Target,
     examples: TargetExamples,
     *,
@@ -199,7 +165,7 @@ def problem_of(
     of an ensemble, and chains, start at shuffled ones.
     """
     classes = 2 if target.words else 10
-    net = NETWORKS[target.network](target, examples.train[0].shape[1:], classes, jax.random.key(0))
+    net = build_network(target, examples.train[0].shape[1:], classes, jax.random.key(0))
     if isinstance(prior, dict):
         net = with_example(net, example=examples.train[0][:1])  # EmpCov must know which axis is the inputs'
     return Problem(net, Categorical(), prior or p.Normal(math.sqrt(target.prior_variance)), temperature)

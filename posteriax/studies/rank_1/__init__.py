@@ -14,68 +14,41 @@ One deep ensemble gives two rows of a table: its average, and the mean over its 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
-from posteriax.studies.rank_1.claims import CLAIMS as CLAIMS
-from posteriax.studies.rank_1.experiments import run_images as run_images
-from posteriax.studies.rank_1.experiments import run_mortality as run_mortality
-from posteriax.studies.rank_1.page import FIGURES as FIGURES
-from posteriax.studies.rank_1.page import tables as tables
-from posteriax.studies.rank_1.remarks import SUMMARY as SUMMARY
-from posteriax.studies.rank_1.settings import (
-    LAPTOP as LAPTOP,
-)
-from posteriax.studies.rank_1.settings import (
-    PAPER as PAPER,
-)
-from posteriax.studies.rank_1.settings import (
-    SMOKE as SMOKE,
-)
-from posteriax.studies.rank_1.settings import (
-    Rank1Settings as Rank1Settings,
-)
-from posteriax.studies.rank_1.settings import (
-    one_step as one_step,
-)
-from posteriax.studies.rank_1.settings import size_name as size_name
-from posteriax.studies.study import Cell as Cell
-from posteriax.studies.study import Study as Study
-from posteriax.studies.workbench import Workbench as Workbench
+from posteriax.studies.claims import read_paper
+from posteriax.studies.rank_1 import report, settings
+from posteriax.studies.rank_1.experiments import run_images, run_mortality
+from posteriax.studies.rank_1.settings import Rank1Settings, size_name
+from posteriax.studies.results import Json
+from posteriax.studies.study import Cell, Study
+from posteriax.studies.workbench import Workbench
 
 
 def cells(settings: Rank1Settings, seeds: int) -> list[Cell]:
     """All cells, seed by seed: a run that is cut short has whole repetitions. Costs are seconds at laptop scale."""
-    last = settings.tables[-1]
-    plan = [
-        ("table", one.data, method, 20.0 if one is not last else 8.0)
-        for one in settings.tables
-        for method in one.methods
-    ]
+    last, records = settings.tables[-1], settings.mortality
+    costs = [(table, 8.0 if table is last else 20.0) for table in settings.tables]
+    plan = [("table", table.data, method, cost) for table, cost in costs for method in table.methods]
     variants = (*settings.variants, *map(size_name, settings.sizes))
     plan += [("ablation", last.data, method, 8.0) for method in variants]
-    plan += [("mortality", settings.mortality.data, method, 10.0) for method in settings.mortality.methods]
+    plan += [("mortality", records.data, method, 10.0) for method in records.methods]
     names = ("experiment", "data", "method")
-    return [Cell(dict(zip(names, own, strict=True)), seed, cost) for seed in range(seeds) for *own, cost in plan]
+    return [Cell(dict(zip(names, values, strict=True)), seed, cost) for seed in range(seeds) for *values, cost in plan]
 
 
-def run(cell: Cell, settings: Rank1Settings, bench: Workbench) -> Mapping[str, Any]:
+def run(cell: Cell, settings: Rank1Settings, bench: Workbench) -> Mapping[str, Json]:
     """Train one method, and measure it."""
-    return (run_mortality if cell.settings["experiment"] == "mortality" else run_images)(cell, settings, bench)
+    return (run_mortality if cell["experiment"] == "mortality" else run_images)(cell, settings, bench)
 
 
 STUDY = Study(
     name="rank-1",
-    title="Rank-1 factors: an ensemble at the price of one network",
-    paper=(
-        "M. W. Dusenberry, G. Jerfel, Y. Wen, Y. Ma, J. Snoek, K. Heller, B. Lakshminarayanan, D. Tran (2020). "
-        "Efficient and Scalable Bayesian Neural Nets with Rank-1 Factors. ICML."
-    ),
-    summary=SUMMARY,
-    claims=CLAIMS,
-    scales={"smoke": SMOKE, "laptop": LAPTOP, "paper": PAPER},
-    one_step=one_step,
+    paper=read_paper(Path(__file__).with_name("paper.md"), vars(report)),
+    scales={"smoke": settings.SMOKE, "laptop": settings.LAPTOP, "paper": settings.PAPER},
+    one_step=settings.one_step,
     cells=cells,
     run=run,
-    tables=tables,
-    figures=FIGURES,
+    tables=report.tables,
+    figures=report.FIGURES,
 )

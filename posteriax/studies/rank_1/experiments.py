@@ -1,11 +1,4 @@
-"""Images for training and testing, clean and corrupted, as the networks take them.
-
-Every kind of corruption is applied to five groups of test images, one for each severity. Images are corrupted
-at full resolution; averaging pixels, where a network takes fewer, comes after.
-
-How each method is built: families by path, mixtures, ensembles, and the optimiser.
-
-Training, and what is measured of a trained posterior.
+"""The experiments: images, clean and corrupted, and clinical records; how methods are built, trained and measured.
 
 predictions     log p(y | x, w_s), s = 1..S, (S, examples, classes): S draws, spread evenly over the components
 NLL             -log 1/S sum_s p(y | x, w_s): the mixture, whatever the training objective was
@@ -14,11 +7,12 @@ cNLL, cA, cECE  the same on corrupted images: means over the 15 kinds, of severi
 members         means of the scores of single draws
 diversity       pairs of members that predict different classes, divided by the error rate of their mean
 
-Death in hospital, predicted from two days of intensive care: an LSTM over measurements, most of them missing.
+Every kind of corruption is applied to five groups of test images, one for each severity. Images are corrupted
+at full resolution; averaging pixels, where a network takes fewer, comes after.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -28,15 +22,11 @@ from scipy.special import logsumexp
 
 from posteriax import families as q
 from posteriax import metrics
-from posteriax.data.corruptions.corrupt import corrupt
-from posteriax.data.sets.data_set import DataSet
-from posteriax.methods.ensemble import Ensemble
-from posteriax.methods.map import MAP
-from posteriax.methods.vi import VI
-from posteriax.posterior.batch_statistics import with_batch_statistics
-from posteriax.posterior.posterior import Posterior
+from posteriax.data import DataSet, corrupt
+from posteriax.methods import MAP, VI, Ensemble, Method
+from posteriax.posterior import Posterior, with_batch_statistics
 from posteriax.problem import Problem
-from posteriax.run.watch import Watch
+from posteriax.run import Watch
 from posteriax.studies.rank_1.networks import WRN, image_problem, mortality_problem
 from posteriax.studies.rank_1.settings import (
     BATCH_ENSEMBLE,
@@ -55,18 +45,19 @@ from posteriax.studies.rank_1.settings import (
     Mortality,
     Rank1Settings,
 )
+from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.workbench import Examples, Workbench, average_pixels
 
-_corrupted: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # the same for all cells
+_corrupted: dict[Hashable, Examples] = {}  # the same for all cells
 
 
 class ImageParts(NamedTuple):
     """Training and test examples; the corrupted ones by kind and severity, (kinds x severities x images, ...)."""
 
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
-    corrupted: tuple[np.ndarray, np.ndarray]
+    train: Examples
+    test: Examples
+    corrupted: Examples
     classes: int
 
 
@@ -87,7 +78,7 @@ def load_images(plan: Images, bench: Workbench) -> ImageParts:
     )
 
 
-def corrupted_images(data: DataSet, plan: Images) -> tuple[np.ndarray, np.ndarray]:
+def corrupted_images(data: DataSet, plan: Images) -> Examples:
     """The first test images, so many for every severity, in all kinds of corruption."""
     count, kinds, severities = plan.corrupted, plan.kinds, plan.severities
     key = (data.name, count, kinds, severities)
@@ -104,17 +95,6 @@ def corrupted_images(data: DataSet, plan: Images) -> tuple[np.ndarray, np.ndarra
     return _corrupted[key]
 
 
-def average_pixels(images: np.ndarray, pool: int) -> np.ndarray:
-    """Images, (N, height, width) or with channels last, averaged over squares of `pool` pixels.
-
-    >>> average_pixels(np.arange(16.0).reshape(1, 4, 4), 2)[0].tolist()
-    [[2.5, 4.5], [10.5, 12.5]]
-    """
-    count, height, width = images.shape[:3]
-    squares = images.reshape(count, height // pool, pool, width // pool, pool, *images.shape[3:])
-    return squares.mean(axis=(2, 4), dtype=images.dtype)
-
-
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     GAUSSIAN: {},
     BATCH_ENSEMBLE: {"noise": "point"},
@@ -128,39 +108,38 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
 NORMS = "**/norm/*"
 
 
-def components_of(method: str, settings: Rank1Settings) -> int:
+def component_count(method: str, settings: Rank1Settings) -> int:
     """Components of a mixture or members of an ensemble; 1 for one network with random weights."""
     if method in (DROPOUT, MEAN_FIELD):
         return 1
     return int(method.removeprefix("K = ")) if method.startswith("K = ") else settings.members
 
 
-def family_of(method: str, settings: Rank1Settings) -> dict[str, q.Family]:
+def variational_families(method: str, settings: Rank1Settings) -> dict[str, q.Family]:
     """The variational families, by path; batch normalisations are point estimates that all components share."""
-    own: q.Family
     if method == DROPOUT:
-        own = q.Dropout(settings.dropout)
-    elif method == MEAN_FIELD:
-        own = q.Normal()
-    else:
-        scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
-        own_prior: Any = {} if method == HALF_CAUCHY else {"prior_scale": scale}
-        # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
-        around = "normal" if method == BATCH_ENSEMBLE else settings.start
-        start: Any = {"start": around, "start_value": settings.start_value}
-        changes = CHANGES.get(method, {})
-        positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for
-        own = q.Rank1(components_of(method, settings), **({} if positive else start), **own_prior, **changes)
-    return {"**": own}
+        return {"**": q.Dropout(settings.dropout)}
+    if method == MEAN_FIELD:
+        return {"**": q.Normal()}
+    scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
+    prior: dict[str, Any] = {} if method == HALF_CAUCHY else {"prior_scale": scale}
+    # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
+    around = "normal" if method == BATCH_ENSEMBLE else settings.start
+    changes = CHANGES.get(method, {})
+    positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for
+    start: dict[str, Any] = {} if positive else {"start": around, "start_value": settings.start_value}
+    return {"**": q.Rank1(component_count(method, settings), **start, **prior, **changes)}
 
 
-def build_method(method: str, plan: Images | Mortality, settings: Rank1Settings, *, norms: bool, examples: int) -> Any:
+def build_method(
+    method: str, plan: Images | Mortality, settings: Rank1Settings, *, norms: bool, examples: int
+) -> Method | Ensemble:
     """What is fitted. `norms` says whether the network has batch normalisations."""
     rate = plan.rate if isinstance(plan, Images) else 0.0
     optimizer = falling_sgd(rate, plan.batch_size, examples, plan.steps) if rate else None
     if method in (DEEP, EQUAL):
         return Ensemble(MAP(optimizer), settings.members)
-    families = family_of(method, settings) | ({NORMS: q.Point()} if norms else {})
+    families = variational_families(method, settings) | ({NORMS: q.Point()} if norms else {})
     ramp = max(1.0, plan.annealing * plan.steps)
     annealed = method not in (BATCH_ENSEMBLE, DROPOUT)  # these have no KL, only weight decay
     return VI(
@@ -189,14 +168,14 @@ EVALUATION_KEY = 1
 CLOCKED = 4  # parts of a run whose time is taken
 
 
-def run_images(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Any]:
+def run_images(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Json]:
     """Train one method on images, and measure it."""
-    plan = next(one for one in settings.tables if one.data == cell.settings["data"])
-    method, parts = str(cell.settings["method"]), load_images(plan, bench)
+    plan = next(plan for plan in settings.tables if plan.data == cell["data"])
+    method, parts = cell["method"], load_images(plan, bench)
     problem = image_problem(method, plan, settings, parts.train[0].shape[1:], parts.classes, cell.seed)
     norms = plan.network == WRN
     posterior = train(method, problem, parts.train, plan, settings, bench, cell.seed, norms=norms)
-    result = {"parameters": number_of_parameters(posterior)}
+    result = {"parameters": stored_parameters(posterior)}
     if norms:
         few = parts.train[0][: settings.statistics]
         posterior = with_batch_statistics(posterior, few, batch_size=min(plan.batch_size, len(few)))
@@ -236,7 +215,7 @@ def train(
 
 def images_per_step(method: str, plan: Images | Mortality, settings: Rank1Settings) -> int:
     """New examples per step: a mixture of another size than the usual K sees as many rows, its components together."""
-    components = components_of(method, settings) if method.startswith("K = ") else settings.members
+    components = component_count(method, settings) if method.startswith("K = ") else settings.members
     return max(1, plan.batch_size * settings.members // components)
 
 
@@ -244,20 +223,20 @@ def _clocks(posterior: Posterior) -> dict[str, float]:
     return {"seconds": time.monotonic(), "processor_seconds": time.process_time()}
 
 
-def number_of_parameters(posterior: Any) -> int:
+def stored_parameters(posterior: Any) -> int:
     """Those that are stored, of all members together."""
     if hasattr(posterior, "num_parameters"):
         return int(posterior.num_parameters)
     return int(posterior.problem.network.num_parameters * posterior.members)
 
 
-def draws_of(method: str, settings: Rank1Settings) -> int:
+def draw_count(method: str, settings: Rank1Settings) -> int:
     """Draws for predictions: one of each member of a deep ensemble, as many for all others."""
     if method in (DEEP, EQUAL):
         return settings.members
-    components = components_of(method, settings)
+    components = component_count(method, settings)
     # one network with random weights gets as many draws as the mixture
-    return settings.draws * (components_of(GAUSSIAN, settings) if components == 1 else components)
+    return settings.draws * (component_count(GAUSSIAN, settings) if components == 1 else components)
 
 
 def predict(posterior: Posterior, x: Any, draws: int) -> np.ndarray:
@@ -268,20 +247,20 @@ def predict(posterior: Posterior, x: Any, draws: int) -> np.ndarray:
 
 def measure(
     posterior: Posterior, parts: ImageParts, method: str, plan: Images, settings: Rank1Settings
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Scores on clean and corrupted images, of the average and of single draws, and the diversity of these."""
-    draws, kinds = draws_of(method, settings), len(plan.kinds)
-    components = max(2, components_of(method, settings))
+    draws, kinds = draw_count(method, settings), len(plan.kinds)
+    components = max(2, component_count(method, settings))
     (x, y), (x_worse, y_worse) = parts.test, parts.corrupted
     clean, worse = predict(posterior, x, draws), predict(posterior, x_worse, draws)
     single = clean[: min(components, draws)]
-    result: dict[str, Any] = {
+    result: dict[str, Json] = {
         "clean": scores(clean, y),
         "corrupted": by_kind(worse, y_worse, kinds),
         "severity": by_severity(worse, y_worse, kinds, len(plan.severities)),
         "member": {
-            "clean": mean_scores([scores(one[None], y) for one in single]),
-            "corrupted": mean_scores([by_kind(one[None], y_worse, kinds) for one in worse[: len(single)]]),
+            "clean": mean_scores([scores(draw[None], y) for draw in single]),
+            "corrupted": mean_scores([by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]]),
         },
     }
     if len(single) > 1:
@@ -294,8 +273,8 @@ def measure(
 def scores(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """NLL in nats, accuracy and ECE of the average over draws.
 
-    >>> found = scores(np.log([[[0.9, 0.1]], [[0.7, 0.3]]]), np.array([0]))
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> scored = scores(np.log([[[0.9, 0.1]], [[0.7, 0.3]]]), np.array([0]))
+    >>> {name: round(value, 3) for name, value in scored.items()}
     {'nll': 0.223, 'accuracy': 1.0, 'ece': 0.2}
     """
     mean = logsumexp(log_probs, axis=0) - np.log(len(log_probs))
@@ -310,48 +289,50 @@ def scores(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
 def by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> dict[str, float]:
     """Scores of each kind of corruption, all severities together; their means over kinds."""
     parts = zip(np.split(log_probs, kinds, axis=1), np.split(y, kinds), strict=True)
-    return mean_scores([scores(own, labels) for own, labels in parts])
+    return mean_scores([scores(kind, labels) for kind, labels in parts])
 
 
 def by_severity(log_probs: np.ndarray, y: np.ndarray, kinds: int, severities: int) -> dict[str, list[float]]:
     """Scores by severity, all kinds together."""
     rows = np.arange(len(y)).reshape(kinds, severities, -1)
-    found = [scores(log_probs[:, own.ravel()], y[own.ravel()]) for own in np.moveaxis(rows, 1, 0)]
-    return {name: [one[name] for one in found] for name in found[0]}
+    groups = [rows.ravel() for rows in np.moveaxis(rows, 1, 0)]
+    by_group = [scores(log_probs[:, group], y[group]) for group in groups]
+    return {name: [group[name] for group in by_group] for name in by_group[0]}
 
 
-def mean_scores(found: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+def mean_scores(several: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([scored[name] for scored in several])) for name in several[0]}
 
 
 Records = dict[str, np.ndarray]
+ClinicalRecords = tuple[Records, np.ndarray]  # x and y
 
 
-def run_mortality(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Any]:
+def run_mortality(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Json]:
     """Train one method on the records, and measure it on those of other patients, as they are and with more missing."""
-    plan, method = settings.mortality, str(cell.settings["method"])
+    plan, method = settings.mortality, cell["method"]
     data = bench.load(plan.data)
     x, y = select(data.train, plan.examples, plan)
     x_test, y_test = select(data.test, plan.tests, plan)
     shape = x["values"].shape[-1], x["static"].shape[-1]
     problem = mortality_problem(method, plan, settings, shape, cell.seed)
     posterior = train(method, problem, (x, y), plan, settings, bench, cell.seed)
-    draws = draws_of(method, settings)
-    found, fewer = predict(posterior, x_test, draws), predict(posterior, remove(x_test, plan.removed), draws)
-    single = found[: settings.members]
+    draws = draw_count(method, settings)
+    clean, fewer = predict(posterior, x_test, draws), predict(posterior, remove(x_test, plan.removed), draws)
+    single = clean[: settings.members]
     return {
-        "parameters": number_of_parameters(posterior),
-        "clean": clinical_scores(found, y_test),
+        "parameters": stored_parameters(posterior),
+        "clean": clinical_scores(clean, y_test),
         "fewer": clinical_scores(fewer, y_test),
         "member": {
-            "clean": mean_scores([clinical_scores(one[None], y_test) for one in single]),
-            "fewer": mean_scores([clinical_scores(one[None], y_test) for one in fewer[: len(single)]]),
+            "clean": mean_scores([clinical_scores(draw[None], y_test) for draw in single]),
+            "fewer": mean_scores([clinical_scores(draw[None], y_test) for draw in fewer[: len(single)]]),
         },
         "missing": float(1 - x_test["observed"].mean()),
     }
 
 
-def select(part: tuple[Records, np.ndarray], count: int, plan: Mortality) -> tuple[Records, np.ndarray]:
+def select(part: ClinicalRecords, count: int, plan: Mortality) -> ClinicalRecords:
     """The first stays, and their last hours."""
     x, y = part
     rows = slice(count or None)

@@ -20,8 +20,8 @@ import numpy as np
 
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.likelihoods.classes import Bernoulli, Categorical
-from posteriax.networks.network import network as with_example
+from posteriax.likelihoods import Bernoulli, Categorical
+from posteriax.networks import network as with_example
 from posteriax.problem import Problem
 from posteriax.studies.rank_1.settings import (
     BATCH_ENSEMBLE,
@@ -83,9 +83,9 @@ def parameters(layers: LayerSizes, *, components: int = 1, per_factor: int = 0) 
     478410
     """
     total = 2 * sum(layers.norms)
-    for one in layers.matrices:
-        total += one.taps * one.inputs * one.outputs
-        total += components * (per_factor * (one.inputs + one.outputs) + one.bias * one.outputs)
+    for layer in layers.matrices:
+        total += layer.taps * layer.inputs * layer.outputs
+        total += components * (per_factor * (layer.inputs + layer.outputs) + layer.bias * layer.outputs)
     return total
 
 
@@ -127,9 +127,9 @@ def closest(
     (10, 10)
     """
 
-    def distance(found: tuple[int, ...]) -> tuple[bool, float]:
-        error = abs(count(found) / target - 1)
-        ratios = [math.log(new / old) for new, old in zip(found, like, strict=True)]
+    def distance(candidate: tuple[int, ...]) -> tuple[bool, float]:
+        error = abs(count(candidate) / target - 1)
+        ratios = [math.log(new / old) for new, old in zip(candidate, like, strict=True)]
         return (False, max(ratios) - min(ratios)) if error <= TOLERANCE else (True, error)
 
     return min(widths, key=distance)
@@ -138,7 +138,7 @@ def closest(
 WRN = "WRN"
 
 
-def layers_of(plan: Images | Mortality, shape: Any, widths: tuple[int, ...], classes: int) -> LayerSizes:
+def network_layers(plan: Images | Mortality, shape: Any, widths: tuple[int, ...], classes: int) -> LayerSizes:
     """LayerSizes of the network with these widths, for inputs of this shape."""
     if isinstance(plan, Mortality):
         variables, static = shape
@@ -156,23 +156,23 @@ def widths_for(
     Mean-field and dropout have the network of the deterministic baseline, and mean-field a standard deviation for every
     weight. Variants of the rank-1 network have its widths.
     """
-    own = (plan.units,) if isinstance(plan, Mortality) else plan.widths
+    given = (plan.units,) if isinstance(plan, Mortality) else plan.widths
     matched = isinstance(plan, Mortality) or plan.matched
     if not matched or method not in (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD):
-        return own
+        return given
     members = settings.members
 
     def count(widths: tuple[int, ...]) -> int:
-        layers = layers_of(plan, shape, widths, classes)
+        layers = network_layers(plan, shape, widths, classes)
         if method == BATCH_ENSEMBLE:
             return parameters(layers, components=members, per_factor=1)
         return (members if method == EQUAL else 1) * parameters(layers)
 
-    target = parameters(layers_of(plan, shape, own, classes), components=members, per_factor=2)
-    return closest(near(own), target, count, own)
+    target = parameters(network_layers(plan, shape, given, classes), components=members, per_factor=2)
+    return closest(near(given), target, count, given)
 
 
-def prior_scale_of(method: str, plan: Images | Mortality) -> float:
+def weight_prior_scale(method: str, plan: Images | Mortality) -> float:
     """The scale of the prior of all weights that are not factors."""
     if method in (DEEP, EQUAL, DROPOUT):
         return plan.prior_scale
@@ -201,11 +201,11 @@ def image_problem(
             widths = tuple(width // settings.members for width in widths)
         net = zoo.mlp(inputs=int(np.prod(shape)), hidden=widths, classes=classes, key=key)
         net = with_example(net, example=np.zeros(shape, np.float32))
-    return Problem(net, Categorical(), prior=p.Normal(scale=prior_scale_of(method, plan)))
+    return Problem(net, Categorical(), prior=p.Normal(scale=weight_prior_scale(method, plan)))
 
 
 def mortality_problem(method: str, plan: Mortality, settings: Rank1Settings, shape: Any, seed: int) -> Problem:
     """The LSTM over records with missing values, one logit."""
     units, (variables, static) = widths_for(method, plan, settings, shape, 1)[0], shape
     net = zoo.mortality_lstm(variables=variables, static=static, units=units, key=jax.random.key(seed))
-    return Problem(net, Bernoulli(), prior=p.Normal(scale=prior_scale_of(method, plan)))
+    return Problem(net, Bernoulli(), prior=p.Normal(scale=weight_prior_scale(method, plan)))

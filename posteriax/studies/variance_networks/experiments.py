@@ -1,20 +1,15 @@
-"""Stochastic, deterministic and ensemble accuracies of a network, and what its variance layer needs for them.
+"""The experiments: accuracies of a network and what its variance layer needs for them, curvature, attacks, a toy.
 
-kappa along a run, and what remains of the ensemble without the weights whose kappa is small.
+    kappa = sigma^2 d2(-log p(D | w)) / dw^2               at the means, scaled to the size of the training set, in nats
+    x <- clip(x + step sign(d log p(t | x, D) / dx))       a targeted attack; t: the label after the true one
 
-kappa = sigma^2 d2(-log p(D | w)) / dw^2     at the means, scaled to the size of the training set, in nats
-
-Targeted iterative fast-sign attacks on dropout networks, variance networks, and ensembles of either.
-
-    x <- clip(x + step sign(d log p(t | x, D) / dx))        t: the label after the true one
-
-Every iteration attacks new draws of the weights, and its result is predicted with draws that it has not seen.
-
-Four Gaussians in the plane and a network whose only way from inputs to outputs is two zero-mean units.
+Every iteration of an attack is against new draws of the weights, and its result is predicted with draws that it has not
+seen. The toy problem is four Gaussians in the plane, and a network whose only way from inputs to outputs is two
+zero-mean units,
 
     x -> four layers of 100 -> b_j = eps_j sqrt(sum_i a_i^2 sigma_ij^2), j = 1, 2 -> one layer of 100 -> four classes
 
-Nothing but the standard deviations of the two units can tell the classes apart.
+where nothing but the standard deviations of the two units can tell the classes apart.
 """
 
 from dataclasses import replace
@@ -29,50 +24,47 @@ import optax
 from posteriax import analysis
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.evaluation.robustness.attack import FGSM
-from posteriax.families.family import DiagonalGaussian
-from posteriax.likelihoods.classes import Categorical
-from posteriax.methods.vi import VI
-from posteriax.posterior.posterior import Posterior
-from posteriax.posterior.variational import VariationalPosterior
+from posteriax.evaluation import FGSM
+from posteriax.families import DiagonalGaussian
+from posteriax.likelihoods import Categorical
+from posteriax.methods import VI
+from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Problem
+from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks.settings import VarianceSettings
-from posteriax.studies.variance_networks.training import (
-    LAYER,
-    Examples,
-    lenet_problem,
-    load_images,
-    train,
-    vgg_problem,
-)
-from posteriax.studies.workbench import Workbench
-from posteriax.zoo.parts.dense import Dense
+from posteriax.studies.variance_networks.training import LAYER, lenet_problem, load_images, train, vgg_problem
+from posteriax.studies.workbench import Examples, Workbench
+from posteriax.zoo import Dense
 
 WATCHED_DRAWS = 10
+THRESHOLD = 10**1.5  # the paper's kappa_0
+EDGES = np.arange(-14.0, 8.0)  # of the histogram of log10 |kappa|; values outside count in the first or last bin
+CENTRES = np.array([[3, 3], [3, 10], [10, 3], [10, 10]], np.float32)
+TOY_DRAWS = 101
+SHOWN = 25  # points per class whose standard deviations are kept for the figure
 
 
-def run_accuracy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+def run_accuracy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Json]:
     """One row of the accuracy table, or one parameterisation."""
-    method, whole = str(cell.settings["method"]), cell.settings["experiment"] == "accuracy"
-    name = str(cell.settings["data"])
-    sizes = (settings.examples, settings.test) if whole else (settings.subset, settings.subset_test)
+    method, name, table = cell["method"], cell["data"], cell["experiment"] == "accuracy"
+    sizes = (settings.examples, settings.test) if table else (settings.subset, settings.subset_test)
     training, test = load_images(bench, name, *sizes)
     epochs = settings.dropout_epochs if method == "dropout" else settings.epochs
     batch_size = settings.batch_size
-    if not whole:
+    if not table:
         epochs, batch_size = settings.subset_epochs, settings.subset_batch
-    if cell.settings["network"] == "VGG":
+    if cell["network"] == "VGG":
         classes = 100 if name.endswith("cifar100") else 10  # with coarse labels too, as in the paper
         problem, families = vgg_problem(method, classes, settings, cell.seed)
         epochs = settings.vgg_epochs
     else:
-        problem, families = lenet_problem(method, settings, cell.seed, whole=whole)
+        problem, families = lenet_problem(method, settings, cell.seed, table=table)
     watch = watched_accuracies(test, settings) if method == "layer" else None
     schedule: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "key": cell.seed}
     posterior = train(bench, method, problem, families, training, settings, **schedule, watch=watch)
-    found = measure(posterior, training, test, settings)
-    return found if watch is None else found | {"curve": curve(posterior)}
+    measured = measure(posterior, training, test, settings)
+    return measured if watch is None else measured | {"curve": curve(posterior)}
 
 
 def watched_accuracies(test: Examples, settings: VarianceSettings) -> Any:
@@ -83,13 +75,13 @@ def watched_accuracies(test: Examples, settings: VarianceSettings) -> Any:
 
 def measure(
     posterior: VariationalPosterior, training: Examples, test: Examples, settings: VarianceSettings
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Accuracies, and for a variance layer: log alpha, the ELBO, and the accuracies without means and with shuffled
     variances."""
     x, y = test
     predictive: Any = posterior.predict(x, settings.draws)
     fixed: Any = analysis.at_mean(posterior).predict(x)
-    found = {
+    measured = {
         "stochastic": (predictive.log_probs_per_draw.argmax(axis=-1) == y).mean(),
         "deterministic": (fixed.probs.argmax(axis=-1) == y).mean(),
         "ensemble": (predictive.probs.argmax(axis=-1) == y).mean(),
@@ -99,13 +91,13 @@ def measure(
     if isinstance(family, DiagonalGaussian):
         mean, scale = (np.asarray(a[0]) for a in _moments(posterior, family))
         if mean.any():
-            found["log_alpha"] = np.median(2 * np.log(scale[mean != 0] / np.abs(mean[mean != 0])))
-        found |= elbo(posterior, training, settings)
+            measured["log_alpha"] = np.median(2 * np.log(scale[mean != 0] / np.abs(mean[mean != 0])))
+        measured |= elbo(posterior, training, settings)
         few = slice(settings.subset_test or None)
-        found["kept"] = (predictive.probs[few].argmax(axis=-1) == y[few]).mean()
+        measured["kept"] = (predictive.probs[few].argmax(axis=-1) == y[few]).mean()
         for name, change in (("without_means", analysis.zero_mean), ("shuffled", analysis.permute)):
-            found[name] = ensemble_accuracy(change(posterior, LAYER), (x[few], y[few]), settings.draws)
-    return found
+            measured[name] = ensemble_accuracy(change(posterior, LAYER), (x[few], y[few]), settings.draws)
+    return measured
 
 
 def above_chance(predicted: np.ndarray, y: np.ndarray) -> float:
@@ -138,8 +130,8 @@ def elbo(posterior: VariationalPosterior, training: Examples, settings: Variance
 
 
 def _layer_kl(posterior: VariationalPosterior, prior: Any) -> float:
-    family, own = posterior.families[LAYER], posterior.variational[LAYER]
-    return float(family.kl(jax.tree.map(lambda a: a[0], own), prior, jax.random.key(0)))
+    family, params = posterior.families[LAYER], posterior.variational[LAYER]
+    return float(family.kl(jax.tree.map(lambda a: a[0], params), prior, jax.random.key(0)))
 
 
 def _moments(posterior: VariationalPosterior, family: DiagonalGaussian) -> Any:
@@ -152,26 +144,22 @@ def ensemble_accuracy(posterior: Posterior, test: Examples, draws: int) -> float
     return float((predictive.probs.argmax(axis=-1) == test[1]).mean())
 
 
-def curve(posterior: Posterior) -> dict[str, Any]:
+def curve(posterior: Posterior) -> dict[str, Json]:
     """The accuracies along the run."""
-    found = analysis.phase_transition(posterior)
+    phases = analysis.phase_transition(posterior)
     return {
-        "step": found.steps,
-        "stochastic": found.stochastic,
-        "deterministic": found.deterministic,
-        "ensemble": found.ensemble,
-        "log_alpha": found.log_alpha,
-        "transition": found.transition,
+        "step": phases.steps,
+        "stochastic": phases.stochastic,
+        "deterministic": phases.deterministic,
+        "ensemble": phases.ensemble,
+        "log_alpha": phases.log_alpha,
+        "transition": phases.transition,
     }
 
 
-THRESHOLD = 10**1.5  # the paper's kappa_0
-EDGES = np.arange(-14.0, 8.0)  # of the histogram of log10 |kappa|; values outside count in the first or last bin
-
-
-def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Json]:
     """LeNet-5 with softplus behind its variance layer, so that the likelihood has second derivatives."""
-    training, test = load_images(bench, str(cell.settings["data"]), settings.subset, settings.subset_test)
+    training, test = load_images(bench, cell["data"], settings.subset, settings.subset_test)
     accuracy = watched_accuracies(test, settings)
 
     def watch(posterior: Any) -> dict[str, float]:
@@ -190,12 +178,12 @@ def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> d
         key=cell.seed,
         watch=watch,
     )
-    trace, found = posterior.trace, analysis.kappa(posterior, _some(training, settings), LAYER)
+    trace, kappa = posterior.trace, analysis.kappa(posterior, _first(training, settings), LAYER)
     accuracy_by_share: dict[str, list[float]] = {"zero": [], "mean": []}
     for share in settings.shares:
-        threshold = found.threshold(keep=1 - share)
+        threshold = kappa.threshold(keep=1 - share)
         for rest, values in accuracy_by_share.items():
-            sparse = analysis.sparse_ensemble(posterior, found, threshold, rest).posterior  # type: ignore[arg-type]
+            sparse = analysis.sparse_ensemble(posterior, kappa, threshold, rest).posterior  # type: ignore[arg-type]
             values.append(ensemble_accuracy(sparse, test, settings.draws))
     return {
         "curve": curve(posterior) | {"above": trace["above"]},
@@ -206,13 +194,13 @@ def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> d
     }
 
 
-def _some(training: Examples, settings: VarianceSettings) -> Examples:
+def _first(training: Examples, settings: VarianceSettings) -> Examples:
     return training[0][: settings.kappa_examples], training[1][: settings.kappa_examples]
 
 
 def _kappa(posterior: Any, training: Examples, settings: VarianceSettings) -> np.ndarray:
-    some = _some(training, settings)
-    return np.abs(analysis.kappa(posterior, some, LAYER)[LAYER]) * len(training[1]) / len(some[1])
+    few = _first(training, settings)
+    return np.abs(analysis.kappa(posterior, few, LAYER)[LAYER]) * len(training[1]) / len(few[1])
 
 
 def _bins() -> list[str]:
@@ -233,16 +221,16 @@ def _summary(values: np.ndarray) -> dict[str, float]:
     )
 
 
-def run_attack(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+def run_attack(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Json]:
     """Success rates and entropies by iteration, for five ways to predict."""
-    name = str(cell.settings["data"])
+    name = cell["data"]
     training, test = load_images(bench, name, settings.subset, settings.attacked)
     trained = {}
     for method in ("dropout", "layer"):
         members = []
         for member in range(settings.members):
             key = settings.members * cell.seed + member
-            if cell.settings["network"] == "VGG":
+            if cell["network"] == "VGG":
                 (problem, families), epochs = vgg_problem(method, 10, settings, key), settings.vgg_epochs
             else:
                 (problem, families), epochs = lenet_problem(method, settings, key), settings.subset_epochs
@@ -261,11 +249,11 @@ def run_attack(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict
 
 def join(members: list[VariationalPosterior]) -> VariationalPosterior:
     """One posterior of several networks with the same structure."""
-    stacked = jax.tree.map(lambda *own: np.concatenate(own), *[member.variational for member in members])
+    stacked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[member.variational for member in members])
     return replace(members[0], variational=stacked)
 
 
-def attacked(posterior: Posterior, test: Examples, settings: VarianceSettings) -> dict[str, Any]:
+def attacked(posterior: Posterior, test: Examples, settings: VarianceSettings) -> dict[str, Json]:
     """Success rate, accuracy and mean predictive entropy in nats after each iteration; 0 is the clean images."""
     (x, y), attack = test, FGSM(settings.step, target="next", draws=settings.attack_draws)
     success, accuracy, entropy, open_to_attack = [], [], [], None
@@ -278,11 +266,6 @@ def attacked(posterior: Posterior, test: Examples, settings: VarianceSettings) -
         entropy.append(step.entropies[0].mean())
         x = step.x
     return {"success": success, "accuracy": accuracy, "entropy": entropy}
-
-
-CENTRES = np.array([[3, 3], [3, 10], [10, 3], [10, 10]], np.float32)
-DRAWS = 101
-SHOWN = 25  # points per class whose standard deviations are kept for the figure
 
 
 class TwoUnits(eqx.Module):
@@ -317,14 +300,14 @@ def four_gaussians(points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return (CENTRES[y] + noise).astype(np.float32), y
 
 
-def run_toy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Any]:
+def run_toy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Json]:
     """Accuracies on new points, and the standard deviations of the two units at some of them."""
     training, (x, y) = four_gaussians(settings.toy_points, cell.seed), four_gaussians(settings.toy_points, 1000)
     net = TwoUnits(settings.toy_width, key=jax.random.key(cell.seed))
     weights = "variance/weight"
     problem = Problem(net, Categorical(), {"**": p.Normal(scale=1.0), weights: p.LogUniform()})
     rate = optax.linear_schedule(settings.toy_rate, 0.0, settings.toy_steps)
-    posterior = bench.fit(
+    posterior = bench.fit_variational(
         problem,
         training,
         VI({"**": q.Point(), weights: q.ZeroMeanNormal()}, optimizer=optax.adam(rate)),
@@ -332,8 +315,7 @@ def run_toy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[st
         batch_size=len(training[1]),
         key=cell.seed,
     )
-    assert isinstance(posterior, VariationalPosterior)
-    predictive: Any = posterior.predict(x, DRAWS)
+    predictive: Any = posterior.predict(x, TOY_DRAWS)
     fixed: Any = analysis.at_mean(posterior).predict(x)
     scales = jnp.exp(jnp.asarray(posterior.variational[weights]["log_scale"][0]))
     shown = np.concatenate([np.flatnonzero(y == label)[:SHOWN] for label in range(4)])

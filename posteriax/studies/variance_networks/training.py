@@ -19,16 +19,16 @@ import optax
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax import zoo
-from posteriax.data.augmentation import RandomCrop, RandomFlip
-from posteriax.likelihoods.classes import Categorical
-from posteriax.methods.vi import VI
-from posteriax.posterior.variational import VariationalPosterior
+from posteriax.data import RandomCrop, RandomFlip
+from posteriax.likelihoods import Categorical
+from posteriax.methods import VI
+from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Problem
-from posteriax.run.watch import Watch
+from posteriax.run import Watch
 from posteriax.studies.variance_networks.settings import VarianceSettings
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.workbench import Examples, Workbench
 
-Examples = tuple[np.ndarray, np.ndarray]
+Families = dict[str, q.Family]  # by pattern of the leaves' paths
 LAYER = "dense/weight"  # the first dense layer, in LeNet-5 and in the VGG-like network
 STUDENT_DF = 1e-16
 ADDITIVE_SCALE = 2e-3  # with weights of about 0.02, alpha starts near exp(-5), as in the other parameterisations
@@ -77,31 +77,31 @@ def load_images(bench: Workbench, name: str, examples: int, test: int) -> tuple[
 
 
 def lenet_problem(
-    method: str, settings: VarianceSettings, seed: int, *, whole: bool = False
-) -> tuple[Problem, dict[str, Any]]:
-    """LeNet-5 and the families of its leaves; `whole` is the network of the accuracy table."""
+    method: str, settings: VarianceSettings, seed: int, *, table: bool = False
+) -> tuple[Problem, Families]:
+    """LeNet-5 and the families of its leaves; `table` for the network of the accuracy table."""
     chosen = layer(method, settings)
-    layers = settings.variance_layers if whole and method == "layer" else LAYER
+    layers = settings.variance_layers if table and method == "layer" else LAYER
     net = zoo.lenet5(
-        channels=settings.channels if whole else settings.subset_channels,
-        hidden=settings.hidden if whole else settings.subset_hidden,
+        channels=settings.channels if table else settings.subset_channels,
+        hidden=settings.hidden if table else settings.subset_hidden,
         activation=chosen.activation,
         key=jax.random.key(seed),
     )
-    families: dict[str, Any] = {"**": q.Point(), layers: chosen.family}
+    families: Families = {"**": q.Point(), layers: chosen.family}
     if method == "dropout":
         families["out/weight"] = q.Dropout(0.5)  # of the hidden units
     return Problem(net, Categorical(), {"**": p.Normal(scale=1.0), layers: chosen.prior}), families
 
 
-def vgg_problem(method: str, classes: int, settings: VarianceSettings, seed: int) -> tuple[Problem, dict[str, Any]]:
+def vgg_problem(method: str, classes: int, settings: VarianceSettings, seed: int) -> tuple[Problem, Families]:
     """The VGG-like network: dropout of 0.3 to 0.5, or variance layers in its last stage and its dense layer.
 
     Dropout removes whole channels of a convolution here, single activations in the paper.
     """
     chosen = layer(method, settings)
     net = zoo.vgg_like(width=settings.vgg_width, classes=classes, key=jax.random.key(seed))
-    families: dict[str, Any] = {"**": q.Point(), "out/weight": q.Dropout(0.5)}
+    families: Families = {"**": q.Point(), "out/weight": q.Dropout(0.5)}
     for stage, (rate, count) in enumerate(((0.3, 2), (0.4, 2), (0.4, 3), (0.4, 3))):
         families |= {f"convolutions/{stage}/{i}/weight": q.Dropout(rate) for i in range(1, count)}
     if method == "dropout":
@@ -115,40 +115,40 @@ def vgg_problem(method: str, classes: int, settings: VarianceSettings, seed: int
 
 def rates(method: str, settings: VarianceSettings, steps: int) -> optax.GradientTransformation:
     """Adam with rates that fall to 0 linearly, and one of its own for log alpha or log scales."""
-    own = method == "zero-mean"  # log scales, with no transition to pass
+    zero_mean = method == "zero-mean"  # log scales, with no transition to pass
     free = {"weight": settings.free_rate, "additive": settings.free_rate / 2}  # log alpha is twice a log scale
-    noise = settings.scale_rate if own else free.get(method, settings.noise_rate)
-    held = 0 if own else settings.held * steps
+    noise = settings.scale_rate if zero_mean else free.get(method, settings.noise_rate)
+    held = 0 if zero_mean else settings.held * steps
 
     def falling(rate: float, start: float = 0) -> optax.Schedule:
         return lambda step: jnp.where(step < start, 0.0, rate * (1 - step / steps))
 
     quick = optax.adam(falling(noise, held), b1=settings.momentum, b2=settings.memory)
-    usual = optax.adam(falling(settings.rate), b1=settings.momentum)
+    slow = optax.adam(falling(settings.rate), b1=settings.momentum)
 
     def kinds(tree: Any) -> Any:
         named = {"log_alpha": "noise", "log_scale": "noise"}
-        return {leaf: {name: named.get(name, "weights") for name in own} for leaf, own in tree.items()}
+        return {leaf: {name: named.get(name, "weights") for name in params} for leaf, params in tree.items()}
 
-    return optax.multi_transform({"noise": quick, "weights": usual}, kinds)
+    return optax.multi_transform({"noise": quick, "weights": slow}, kinds)
 
 
 def train(
     bench: Workbench,
     method: str,
     problem: Problem,
-    families: dict[str, Any],
+    families: Families,
     examples: Examples,
     settings: VarianceSettings,
     *,
     epochs: int,
     batch_size: int,
     key: int,
-    watch: Callable[[Any], Any] | None = None,
+    watch: Callable[[Posterior], dict[str, float]] | None = None,
 ) -> VariationalPosterior:
     """A fit by variational inference, with the local reparameterisation of dense layers."""
     steps = epochs * -(-len(examples[1]) // batch_size)
-    found = bench.fit(
+    return bench.fit_variational(
         problem,
         examples,
         VI(families, optimizer=rates(method, settings, steps)),
@@ -158,5 +158,3 @@ def train(
         watch=None if watch is None else Watch(watch, every=max(1, steps // settings.watched)),
         augment=(RandomCrop(4), RandomFlip()) if examples[0].shape[-1] == 3 else None,
     )
-    assert isinstance(found, VariationalPosterior)
-    return found

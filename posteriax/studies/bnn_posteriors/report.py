@@ -1,0 +1,586 @@
+"""What is shown of the study of BNN posteriors, from its results alone: measures of the claims, tables, figures.
+
+A value is one seed, or one split of a UCI set. Measures over networks are means over the targets that have the entry.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from posteriax._internal.plot_style import PALETTE, colours
+from posteriax.studies.bnn_posteriors.experiments import AUGMENTATIONS, REGRESSION_ROWS, SHIFT_ROWS, noise_name
+from posteriax.studies.bnn_posteriors.methods import ENSEMBLE_ROW, HMC_ROW, MAP_ROW, METHODS, VI_ROW
+from posteriax.studies.bnn_posteriors.settings import SG_MCMC
+from posteriax.studies.figures import Curve, Figure, Means, Panel, draw_panels, standard_error
+from posteriax.studies.results import (
+    Measure,
+    Results,
+    Setting,
+    combine,
+    depending,
+    entry,
+    has,
+    least,
+    mean,
+    most,
+    per_cell,
+)
+from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_with_error
+
+SG_MCMC_MEAN = "SG-MCMC"  # the mean of its kinds
+FIDELITY = (SG_MCMC_MEAN, ENSEMBLE_ROW, VI_ROW, MAP_ROW)  # from the closest to HMC to the furthest, as the paper finds
+NOTHING = Measure(lambda results: {})
+
+# ---- measures: numbers by seed
+
+
+def targets(results: Results, path: str = "", experiment: str = "methods") -> list[str]:
+    """The targets of an experiment, in the order of the study; with a path, those whose results have it."""
+    cells = results.select(experiment=experiment)
+    named = {str(cell.settings["target"]): cell for cell in reversed(results.cells) if cell in cells}
+    return [name for name in results.distinct("target", experiment=experiment) if not path or has(named[name], path)]
+
+
+def score(target: str, method: str, path: str) -> Measure:
+    """A score of a method on a target; of SG-MCMC, the mean of its kinds."""
+    cells: dict[str, Setting] = {"experiment": "methods", "target": target}
+    if method != SG_MCMC_MEAN:
+        return entry(f"{method}.{path}", **cells)
+
+    def choose(results: Results) -> Measure:
+        kinds = [kind for kind in SG_MCMC if has(results.select(**cells)[0], kind)]
+        return mean(*(entry(f"{kind}.{path}", **cells) for kind in kinds))
+
+    return depending(choose)
+
+
+def over_targets(measure: Callable[[str], Measure], path: str, experiment: str = "methods") -> Measure:
+    """The mean over the targets of an experiment that have this entry."""
+    return depending(lambda results: mean(*map(measure, targets(results, path, experiment))))
+
+
+def average(method: str, path: str) -> Measure:
+    """A score of a method, averaged over targets."""
+    return over_targets(lambda target: score(target, method, path), f"{method}.{path}")
+
+
+def difference(method: str, other: str, path: str) -> Measure:
+    """A score of one method minus that of another, averaged over targets."""
+    return difference_of_scores(method, path, other, path, f"{HMC_ROW}.{path}")
+
+
+def difference_of_scores(method: str, path: str, other: str, other_path: str, needed: str) -> Measure:
+    """One score minus another, averaged over the targets that have the entry `needed`."""
+    return over_targets(lambda target: score(target, method, path) - score(target, other, other_path), needed)
+
+
+def over_confidence(method: str) -> Measure:
+    """Confidence minus accuracy."""
+    return difference_of_scores(method, "confidence", method, "accuracy", f"{HMC_ROW}.confidence")
+
+
+def lost_accuracy(method: str, other: str) -> Measure:
+    """Clean minus corrupted accuracy of one method, minus the same of another."""
+
+    def loss(target: str, name: str) -> Measure:
+        return score(target, name, "accuracy") - score(target, name, "corrupted.accuracy")
+
+    return over_targets(lambda t: loss(t, method) - loss(t, other), f"{HMC_ROW}.corrupted.accuracy")
+
+
+def closest_distance() -> Measure:
+    """Total variation from HMC: of the closest approximation, minus that of one chain from the others."""
+
+    def distance(target: str) -> Measure:
+        def closest(results: Results) -> Measure:
+            first = results.select(experiment="methods", target=target)[0]
+            names = [name for name in (*SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW) if has(first, name)]
+            return least(*(score(target, name, "total_variation") for name in names))
+
+        return depending(closest) - score(target, HMC_ROW, "total_variation")
+
+    return over_targets(distance, f"{HMC_ROW}.total_variation")
+
+
+def weights_minus_functions() -> Measure:
+    """log10 of the largest R-hat of weights, minus that of predictions."""
+    logs = lambda weights, functions: np.log10(weights) - np.log10(functions)  # noqa: E731
+    return over_targets(
+        lambda t: combine(logs, score(t, "quality", "weight_plain"), score(t, "quality", "function_plain")),
+        "quality.weight_plain",
+    )
+
+
+def sweep(results: Results, path: str, vary: str) -> dict[float, Measure]:
+    """A result of the mixing experiment by trajectory length, or by step size at the whole trajectory."""
+    other = {"trajectory": "step", "step": "trajectory"}[vary]
+    values = sorted(map(float, results.distinct(vary, experiment="mixing", **{other: 1.0})))
+    return {value: entry(path, experiment="mixing", **{vary: value, other: 1.0}) for value in values}
+
+
+def first_minus_last(path: str, vary: str) -> Measure:
+    """At the smallest value of what varies, minus at 1 (trajectories) or at the largest (steps)."""
+
+    def choose(results: Results) -> Measure:
+        by_value = sweep(results, path, vary)
+        last = 1.0 if vary == "trajectory" else max(by_value, default=1.0)
+        return by_value[min(by_value)] - by_value[last] if last in by_value and min(by_value) < last else NOTHING
+
+    return depending(choose)
+
+
+def settled() -> Measure:
+    """Test NLL of single draws: that of the second quarter of a chain over that of its second half, minus 1."""
+
+    def ratio(draws: np.ndarray) -> float:
+        quarter, half = len(draws) // 4, len(draws) // 2
+        return draws[quarter:half].mean() / draws[half:].mean() - 1
+
+    cells: dict[str, Setting] = {"experiment": "mixing", "trajectory": 1.0, "step": 1.0}
+    return per_cell(lambda cell: ratio(np.asarray(cell.result["draw_nll"], float)), **cells)
+
+
+def by_temperature(results: Results, **settings: Setting) -> dict[float, Measure]:
+    """The NLL by temperature."""
+    temperatures = sorted(map(float, results.distinct("temperature", **settings)))
+    return {t: entry("nll", temperature=t, **settings) for t in temperatures}
+
+
+def colder(**settings: Setting) -> Measure:
+    """NLL at the best temperature below 1, minus that at 1."""
+
+    def choose(results: Results) -> Measure:
+        nll = by_temperature(results, **settings)
+        cold = [measure for t, measure in nll.items() if t < 1]
+        return least(*cold) - nll[1.0] if cold and 1.0 in nll else NOTHING
+
+    return depending(choose)
+
+
+def colder_hmc() -> Measure:
+    return over_targets(lambda target: colder(experiment="temperature", target=target), "", "temperature")
+
+
+def colder_sghmc(augmentation: str) -> Measure:
+    return colder(experiment="augmentation", augmentation=augmentation)
+
+
+def against_one(temperature: float) -> Measure:
+    """NLL of HMC at a temperature minus that at 1."""
+
+    def at(target: str, t: float) -> Measure:
+        return entry("nll", experiment="temperature", target=target, temperature=t)
+
+    return over_targets(lambda target: at(target, temperature) - at(target, 1.0), "", "temperature")
+
+
+def prior_accuracies(results: Results, *, families: bool) -> list[Measure]:
+    """Accuracies with Gaussians of all variances, or with all families of the variance that they share."""
+    cells = results.select(experiment="prior")
+    shared = {cell.settings["variance"] for cell in cells if cell.settings["family"] != "Normal"}
+    chosen = {
+        (cell.settings["family"], cell.settings["variance"])
+        for cell in cells
+        if (cell.settings["variance"] in shared if families else cell.settings["family"] == "Normal")
+    }
+    return [entry("accuracy", experiment="prior", family=f, variance=v) for f, v in sorted(chosen)]
+
+
+def spread(*, families: bool) -> Measure:
+    """The largest minus the smallest accuracy."""
+
+    def choose(results: Results) -> Measure:
+        accuracies = prior_accuracies(results, families=families)
+        return most(*accuracies) - least(*accuracies)
+
+    return depending(choose)
+
+
+def worst_prior_minus_map() -> Measure:
+    """The lowest accuracy over the variances of the prior, minus MAP's on the same examples."""
+
+    def choose(results: Results) -> Measure:
+        target = results.settings.get("varied", {}).get("name")
+        if target not in targets(results):
+            return NOTHING
+        return least(*prior_accuracies(results, families=False)) - score(target, MAP_ROW, "accuracy")
+
+    return depending(choose)
+
+
+def unlit(method: str) -> Measure:
+    """Root mean square of the weights of unlit pixels, in units of the prior's scale."""
+    return entry(f"unlit.{method}", experiment="shift")
+
+
+def under_noise(method: str, other: str, *, noisy: bool = True) -> Measure:
+    """Accuracy of one row minus another: the mean over all levels of noise, or without noise."""
+
+    def accuracy(row: str, noise: float) -> Measure:
+        return entry(f"{row}.{noise_name(noise)}", experiment="shift")
+
+    def choose(results: Results) -> Measure:
+        levels = [noise for noise in results.settings.get("noises", ()) if (noise > 0) == noisy]
+        return mean(*(accuracy(method, noise) - accuracy(other, noise) for noise in levels))
+
+    return depending(choose)
+
+
+def log_likelihood(method: str, data: str) -> Measure:
+    """The test log-likelihood of a method on a UCI set, by split."""
+    return entry(f"{method}.log_likelihood", experiment="regression", data=data)
+
+
+def above_own(data: str) -> Measure:
+    """HMC's log-likelihood minus the better of mean-field VI and the deep ensemble here, by split."""
+    return log_likelihood(HMC_ROW, data) - most(log_likelihood(ENSEMBLE_ROW, data), log_likelihood(VI_ROW, data))
+
+
+# ---- tables, beside the paper's figures
+
+# CIFAR-10: accuracy (%), agreement (%), total variation, accuracy (%) and total variation on corrupted images
+PAPER_METHODS = {
+    "HMC": "89.64, 94.01, .074, 70.91, .133",
+    "SGLD": "89.32, 91.54, .110, 78.80, .214",
+    "SGHMC": "89.38, 91.98, .109, 78.20, .203",
+    "cyclical SGHMC": "89.63, 92.67, .099, 76.43, .194",
+    "preconditioned SGHMC": "87.46, 90.96, .111, 73.42, .205",
+    "deep ensemble": "88.49, 91.52, .115, 76.99, .220",
+    "mean-field VI": "86.45, 88.75, .136, 75.40, .245",
+    "MAP": "83.44, 85.48, .190, 71.04, .334",
+}
+# IMDB: accuracy, NLL, ECE, read off its figures
+PAPER_IMDB = {
+    "HMC": ".868, .308, .032",
+    "SGLD": ".861, .315, .007",
+    "deep ensemble": ".859, .357, .042",
+    "mean-field VI": ".854, .345, .037",
+    "MAP": ".829, .757, .136",
+}
+PAPER_TEMPERATURES = {
+    0.03: ".772, .47, .012",
+    0.1: ".797, .425, .012",
+    0.3: ".83, .38, .021",
+    1.0: ".866, .31, .034",
+    3.0: ".83, .42, .101",
+    10.0: ".672, .66, .134",
+}
+# log-likelihood and RMSE of the paper, read off its figures: HMC, SGLD, SGD, SWAG
+PAPER_UCI = {
+    "uci/boston": ("-2.39, -2.46, -2.71, -2.76", "3.7, 3.7, 4.3, 3.5"),
+    "uci/concrete": ("-2.67, -3.05, -3.37, -3.02", "4.45, 5.7, 5.0, 5.25"),
+    "uci/energy": ("-1.1, -2.2, -1.5, -1.7", ".36, 1.3, .86, 1.6"),
+    "uci/naval": ("9.65, 3.4, 3.7, 6.65", "1e-4, 6e-3, 6.3e-3, 1e-3"),
+}
+SAMPLED = (
+    *("acceptance", "divergent", "leapfrogs", "R-hat, largest", "above 1.1", "R-hat, weights", "effective draws"),
+    "draws",
+)
+percent = mean_with_error(1, 100)
+SCORED = (
+    Column("accuracy (%)", "accuracy", percent),
+    Column("NLL", "nll"),
+    Column("ECE", "ece"),
+    Column("agreement (%)", "agreement", percent),
+    Column("total variation", "total_variation"),
+)
+SIMPLE = (Column("accuracy", "accuracy"), Column("NLL", "nll"), Column("ECE", "ece"))
+
+
+def sampled(values: Callable[[str], np.ndarray], path: str = "quality") -> list[str]:
+    """How well HMC sampled: means over seeds; R-hats are the largest."""
+    quality = {name: values(f"{path}.{name}") for name in ("acceptance", "divergent", "leapfrogs", "chains", "draws")}
+    functions = {
+        name: values(f"{path}.function_{name}") for name in ("rhat", "rhat_far", "effective", "effective_least")
+    }
+    chains, total = quality["chains"].mean(), (quality["chains"] * quality["draws"]).mean()
+    return [
+        f"{quality['acceptance'].mean():.2f}",
+        f"{quality['divergent'].mean():.1%}",
+        f"{quality['leapfrogs'].mean():.0f}",
+        f"{functions['rhat'].max():.2f}",
+        f"{functions['rhat_far'].mean():.1%}",
+        f"{values(f'{path}.weight_rhat').max():.2f}",
+        f"{functions['effective'].mean():.0f} ({functions['effective_least'].min():.0f})",
+        f"{chains:.0f} x {total / chains:.0f}",
+    ]
+
+
+def tables(results: Results) -> list[PageTable]:
+    shown = [_methods(results, target) for target in targets(results)]
+    shown += [_order(results), _sampling(results), _mixing(results), _temperatures(results), _augmentation(results)]
+    shown += [_priors(results), _shift(results), *_regression(results)]
+    return [table for table in shown if table.rows]
+
+
+def _methods(results: Results, target: str) -> PageTable:
+    first = results.select(experiment="methods", target=target)[0]
+    columns = [*SCORED]
+    if has(first, "HMC.corrupted"):
+        columns += [Column(heading, f"corrupted.{path}", write) for heading, path, write in SCORED]
+        columns[len(SCORED)] = columns[len(SCORED)]._replace(heading="corrupted: accuracy (%)")
+    if has(first, "HMC.auroc"):
+        columns.append(Column("AUROC", "auroc"))
+    if target.startswith("IMDB"):
+        paper, heading = PAPER_IMDB, "the paper, IMDB: accuracy, NLL, ECE"
+    else:
+        paper, heading = PAPER_METHODS, "the paper, CIFAR-10: accuracy, agreement, TV; corrupted: accuracy, TV"
+
+    def row(name: str) -> Row:
+        return Row((name,), lambda path: score(target, name, path)(results), (paper.get(name, "-"),))
+
+    rows = [row(name) for name in METHODS if has(first, name)]
+    caption = (
+        f"{target}: all methods. Agreement and total variation are with HMC, those of HMC itself of one chain with the "
+        "others. MAP is the mean over the members of the deep ensemble, one at a time."
+    )
+    return make_table(caption, ("method",), columns, rows, (heading,))
+
+
+def _order(results: Results) -> PageTable:
+    """Distances of the groups that the order is about, by target."""
+    write, rows = mean_with_error(), []
+    for target in targets(results):
+        distances = [score(target, name, "total_variation") for name in FIDELITY]
+        steps = [further - closer for closer, further in itertools.pairwise(distances)]
+        rows.append([target, *(write(measure(results)) for measure in (*distances, *steps))])
+    names = [f"{further} minus {closer}" for closer, further in itertools.pairwise(FIDELITY)]
+    caption = (
+        "Total variation from HMC by network, and the steps of the order, by seed. SG-MCMC is the mean of its kinds."
+    )
+    return PageTable(caption, ["target", *FIDELITY, *names], rows)
+
+
+def _sampling(results: Results) -> PageTable:
+    rows = []
+    for target in targets(results):
+        values = partial(results.values, experiment="methods", target=target)
+        row = [target, *sampled(values)]
+        for space in ("function", "weight"):
+            row += [
+                f"{values(f'quality.{space}_plain').max():.2f}",
+                f"{values(f'quality.{space}_plain_far').mean():.1%}",
+            ]
+        rows.append(row)
+    caption = (
+        "HMC, the reference: how well it sampled. R-hat is rank-normalised and split, the largest over all class "
+        "probabilities at 200 test points, or over 2,000 weights; effective draws are the median over predictions "
+        "(and the fewest). The last four columns have R-hat as the paper computes it."
+    )
+    last = ("R-hat of predictions, plain", "above 1.1", "R-hat of weights, plain", "above 1.1")
+    return PageTable(caption, ["target", *SAMPLED, *last], rows)
+
+
+def _sampled_table(
+    results: Results, caption: str, start: Sequence[str], columns: Sequence[Column], rows: Sequence[tuple]
+) -> PageTable:
+    """A table whose rows, (what they start with, settings of their cells), end with how well HMC sampled."""
+    shown = []
+    for cells, settings in rows:
+        values = partial(results.values, **settings)
+        shown.append(Row(cells, values, sampled(values)))
+    return make_table(caption, start, columns, shown, SAMPLED)
+
+
+def _mixing(results: Results) -> PageTable:
+    pairs = [(value, 1.0) for value in sweep(results, "nll", "trajectory")]
+    pairs += [(1.0, value) for value in sweep(results, "nll", "step") if value != 1.0]
+    rows = [
+        ((f"{trajectory:g}", f"{step:g}"), {"experiment": "mixing", "trajectory": trajectory, "step": step})
+        for trajectory, step in pairs
+    ]
+    caption = (
+        "HMC with unit masses and fixed step size from random weights: trajectories in units of pi / 2 times the "
+        "prior's scale, step sizes in units of the smallest."
+    )
+    return _sampled_table(results, caption, ("trajectory", "step size"), SIMPLE[:2], rows)
+
+
+def _temperatures(results: Results) -> PageTable:
+    rows = []
+    for target in targets(results, experiment="temperature"):
+        cells = {"experiment": "temperature", "target": target}
+        for temperature in results.distinct("temperature", **cells):
+            values = partial(results.values, temperature=temperature, **cells)
+            paper = PAPER_TEMPERATURES.get(temperature, "") if target.startswith("IMDB") else ""
+            rows.append(Row((target, f"{temperature:g}"), values, (paper, *sampled(values))))
+    end = ("the paper: accuracy, NLL, ECE", *SAMPLED)
+    return make_table("HMC by temperature, without augmentation", ("target", "T"), SIMPLE, rows, end)
+
+
+def _augmentation(results: Results) -> PageTable:
+    cells = {"experiment": "augmentation"}
+    rows = [
+        Row((name, f"{t:g}"), partial(results.values, augmentation=name, temperature=t, **cells))
+        for name in results.distinct("augmentation", **cells)
+        for t in results.distinct("temperature", **cells)
+    ]
+    caption = "SGHMC by temperature, with and without augmentation (HMC needs one log joint, which it has not)"
+    return make_table(caption, ("augmentation", "T"), SIMPLE, rows)
+
+
+def _priors(results: Results) -> PageTable:
+    priors = dict.fromkeys((c.settings["family"], c.settings["variance"]) for c in results.select(experiment="prior"))
+    rows = [((f, f"{v:.4g}"), {"experiment": "prior", "family": f, "variance": v}) for f, v in priors]
+    return _sampled_table(results, "HMC by prior", ("family", "variance"), SIMPLE, rows)
+
+
+def _shift(results: Results) -> PageTable:
+    cells = results.select(experiment="shift")
+    values = partial(results.values, experiment="shift")
+    columns = [
+        Column(name.replace("_", "." if name.startswith("noise") else " "), name)
+        for name in (cells[0].result["HMC"] if cells else ())
+    ]
+
+    def row(name: str) -> Row:
+        path = {"HMC": "quality", "HMC, EmpCov": "quality_empcov"}.get(name)
+        quality = sampled(values, path) if path else [""] * len(SAMPLED)
+        return Row((name,), lambda shift: values(f"{name}.{shift}"), quality)
+
+    rows = [row(name) for name in SHIFT_ROWS] if cells else []
+    caption = "MNIST: accuracy with noise on the pixels, in units of the inputs, and under corruptions of severity 5"
+    return make_table(caption, ("",), columns, rows, SAMPLED)
+
+
+def _regression(results: Results) -> list[PageTable]:
+    shown = []
+    for number, (path, words) in enumerate((("log_likelihood", "log-likelihood"), ("rmse", "RMSE"))):
+        rows = []
+        for data in results.distinct("data", experiment="regression"):
+            values = partial(results.values, experiment="regression", data=data)
+            write = mean_with_error(5 if data == "uci/naval" and path == "rmse" else 3)
+            scores = [write(values(f"{name}.{path}")) for name in REGRESSION_ROWS]
+            paper = PAPER_UCI.get(data, ("-", "-"))[number]
+            rows.append([data, f"{values('rows').mean():.0f}", *scores, paper, *sampled(values)])
+        headings = ["data", "training rows", *REGRESSION_ROWS, "the paper: HMC, SGLD, SGD, SWAG", *SAMPLED]
+        shown.append(PageTable(f"UCI: test {words}, mean over splits and its standard error", headings, rows))
+    return shown
+
+
+# ---- figures
+
+COLOURS = colours(METHODS) | {"HMC, EmpCov": PALETTE[9]}
+NLL_LABEL = "test NLL (nats per example)"
+
+
+def _means(results: Results, measures: dict[float, Measure], colour: str, label: str | None = None) -> Means:
+    """A line through the means over seeds, by what varies."""
+    return Means(list(measures), [measure(results) for measure in measures.values()], "o-", colour, label)
+
+
+def fidelity(results: Results) -> Figure:
+    """Total variation from HMC against test NLL, one panel per target."""
+    panels = []
+    for target in targets(results):
+        first, points = results.select(experiment="methods", target=target)[0], []
+        for name in (name for name in METHODS if has(first, name)):
+            x, y = (score(target, name, path)(results) for path in ("total_variation", "nll"))
+            marker = "s" if name == "HMC" else "^" if name in SG_MCMC else "o"
+            label = "HMC (one chain from the others)" if name == "HMC" else name
+            options = {"xerr": standard_error(x), "capsize": 2, "markersize": 5}
+            points.append(Means([x.mean()], [y], marker, COLOURS[name], label, options))
+        panels.append(Panel(points, {"title": target, "xlabel": "total variation from HMC", "ylabel": NLL_LABEL}))
+    return draw_panels(panels, 4.2, 3.6, below=3)[0]
+
+
+def mixing(results: Results) -> Figure:
+    """Trajectory length, step size, and single draws along the chains."""
+    cells = results.select(experiment="mixing", trajectory=1.0, step=1.0)
+    burn_in = results.settings["mixing"]["burn_in"] if cells else 0
+    draws = [np.asarray(cell.result["draw_nll"], float) for cell in cells]
+    options = {"linewidth": 1}
+    chains = [Curve(burn_in + 1 + np.arange(len(nll)), nll, "-", PALETTE[2], options=options) for nll in draws]
+    lengths, steps = sweep(results, "nll", "trajectory"), sweep(results, "quality.acceptance", "step")
+    units = {"xlabel": "step size (units of the smallest)", "ylabel": "acceptance", "ylim": (0, 1.02)}
+    panels = [
+        Panel(
+            [_means(results, lengths, PALETTE[0])],
+            {"xlabel": "trajectory (units of $\\pi\\alpha/2$)", "ylabel": NLL_LABEL},
+        ),
+        Panel([_means(results, steps, PALETTE[0])], units),
+        Panel(chains, {"xlabel": "iteration", "ylabel": "test NLL of single draws (nats)"}),
+    ]
+    return draw_panels(panels, 3.6, 3.2)[0]
+
+
+def temperatures(results: Results) -> Figure:
+    """Test NLL by temperature: HMC, and SGHMC with and without augmentation."""
+    hmc = [
+        _means(results, by_temperature(results, experiment="temperature", target=target), PALETTE[i], target)
+        for i, target in enumerate(targets(results, experiment="temperature"))
+    ]
+    sghmc = [
+        _means(
+            results,
+            by_temperature(results, experiment="augmentation", augmentation=name),
+            PALETTE[2 + i],
+            f"augmentation: {name}",
+        )
+        for i, name in enumerate(AUGMENTATIONS)
+    ]
+    settings = {"xscale": "log", "xlabel": "temperature", "ylabel": NLL_LABEL}
+    panels = [Panel(lines, {**settings, "title": name}, legend={}) for name, lines in (("HMC", hmc), ("SGHMC", sghmc))]
+    figure, axes = draw_panels(panels, 4.4, 3.4)
+    for axis in axes:
+        axis.axvline(1.0, color="0.8", linewidth=1, zorder=0)
+    return figure
+
+
+def priors(results: Results) -> Figure:
+    """Accuracy by the variance of a Gaussian prior, and by family."""
+    variances = sorted(map(float, results.distinct("variance", experiment="prior", family="Normal")))
+    names = sorted(set(results.distinct("family", experiment="prior")))
+    scales, families = (
+        [measure(results) for measure in prior_accuracies(results, families=families)] for families in (False, True)
+    )
+    of_scale = {"xscale": "log", "xlabel": "variance of a Gaussian prior", "ylabel": "test accuracy"}
+    of_family = {"xlabel": "family, of one variance", "xlim": (-0.5, max(len(names), 1) - 0.5)}
+    panels = [
+        Panel([Means(variances, scales, "o-", PALETTE[0])], of_scale),
+        Panel([Means(range(len(families)), families, "o", PALETTE[3], options={})], of_family),
+    ]
+    figure, axes = draw_panels(panels, 4.2, 3.2, sharey=True)
+    axes[0].set_xticks(variances, [f"{variance:g}" for variance in variances])
+    axes[0].minorticks_off()
+    axes[1].set_xticks(range(len(names)), names, fontsize="small")
+    return figure
+
+
+def noise(results: Results) -> Figure:
+    """Accuracy by noise on the pixels."""
+    levels = list(results.settings["noises"]) if results.select(experiment="shift") else []
+    lines = []
+    for name in SHIFT_ROWS:
+        values = [results.values(f"{name}.{noise_name(level)}", experiment="shift") for level in levels]
+        lines.append(Means(levels, values, "o--" if name == "HMC, EmpCov" else "o-", COLOURS[name], name))
+    labels = {"xlabel": "standard deviation of the noise (units of the inputs)", "ylabel": "test accuracy, MNIST"}
+    return draw_panels([Panel(lines, {**labels, "ylim": (0, 1)}, legend={})], 5.0, 3.4)[0]
+
+
+def regression(results: Results) -> Figure:
+    """Test log-likelihood on UCI sets, as the difference from HMC by split."""
+    names = results.distinct("data", experiment="regression")
+    lines = []
+    for number, method in enumerate(REGRESSION_ROWS[1:]):
+        gaps = [(log_likelihood(method, name) - log_likelihood(HMC_ROW, name))(results) for name in names]
+        lines.append(Means(np.arange(len(names)) + 0.12 * (number - 1.5), gaps, "o", COLOURS[method], method))
+    panel = Panel(lines, {"ylabel": "test log-likelihood minus HMC's (nats)"})
+    figure, (axis,) = draw_panels([panel], 6.4, 3.6, below=4)
+    axis.axhline(0.0, color="0.5", linewidth=1, zorder=0)
+    axis.set_yscale("symlog", linthresh=0.1, linscale=1.0)
+    axis.set_yticks([0, -0.1, -1, -10], ["0", "-0.1", "-1", "-10"])
+    axis.set_xticks(range(len(names)), [name.rpartition("/")[2] for name in names])
+    return figure
+
+
+FIGURES = {
+    "fidelity": fidelity,
+    "mixing": mixing,
+    "temperatures": temperatures,
+    "priors": priors,
+    "noise": noise,
+    "regression": regression,
+}

@@ -1,0 +1,312 @@
+"""What is shown of the study of rank-1 networks, from its results alone: measures of the claims, tables, figures.
+
+Differences are between two methods with the same seed; negative is better for NLL and ECE.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from posteriax._internal.plot_style import PALETTE
+from posteriax.studies.figures import Curve, Figure, Panel, draw_panels
+from posteriax.studies.rank_1.settings import (
+    ABLATIONS,
+    BATCH_ENSEMBLE,
+    CAUCHY,
+    DEEP,
+    DETERMINISTIC,
+    DROPOUT,
+    EQUAL,
+    GAUSSIAN,
+    MEAN_FIELD,
+    PAPER,
+    size_name,
+)
+from posteriax.studies.results import CellResult, Measure, Results, combine, depending, look_up
+from posteriax.studies.tables import Column, PageTable, Row, Values, make_table, mean_with_error
+
+IMAGES, CLOTHES, RECORDS = "cifar10", "fashion", "physionet2012"  # parts of the names of data sets
+DATA = {IMAGES: "CIFAR-10", CLOTHES: "Fashion-MNIST"}
+
+# ---- measures: numbers by seed
+
+
+def score(data: str, method: str, path: str) -> Measure:
+    """An entry of a method's results; of the deterministic baseline, the mean over an ensemble's members."""
+    if method == DETERMINISTIC:
+        method, path = DEEP, path if path == "parameters" else f"member.{path}"
+    return Measure(lambda results: {c.seed: look_up(c.result, path) for c in _runs(results, data, method)})
+
+
+def _runs(results: Results, data: str, method: str) -> list[CellResult]:
+    return [c for c in results.cells if data in c.settings["data"] and c.settings["method"] == method]
+
+
+cifar10 = partial(score, IMAGES)
+fashion = partial(score, CLOTHES)
+mortality = partial(score, RECORDS)
+
+
+def parameter_ratio(data: str, method: str, other: str) -> Measure:
+    """Parameters of one method over those of the other."""
+
+    def choose(results: Results) -> Measure:
+        members = _networks(results, other)
+        ratio = lambda first, second: members * first / second  # noqa: E731
+        return combine(ratio, score(data, method, "parameters"), score(data, other, "parameters"))
+
+    return depending(choose)
+
+
+def _networks(results: Results, method: str) -> int:
+    """In how many networks the run of a method results: the deterministic one is a member of an ensemble."""
+    return results.settings["members"] if method == DETERMINISTIC and results.settings else 1
+
+
+def step_time(results: Results, data: str, method: str) -> float:
+    """Processor time of a step in ms, the mean over seeds; NaN if it was not taken."""
+    run = DEEP if method == DETERMINISTIC else method
+    times = [
+        time["processor_seconds_per_step"]
+        for name, time in results.times.items()
+        if f", {run}, seed" in name and data in name and "processor_seconds_per_step" in time
+    ]
+    return 1000 * float(np.mean(times)) / _networks(results, method) if times else float("nan")
+
+
+# ---- tables, beside the paper's
+
+ROWS = (DETERMINISTIC, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY, EQUAL, DEEP)
+SCORES = (
+    Column("NLL", "clean.nll"),
+    Column("accuracy (%)", "clean.accuracy", mean_with_error(1, 100)),
+    Column("ECE", "clean.ece"),
+    Column("cNLL", "corrupted.nll"),
+    Column("cA (%)", "corrupted.accuracy", mean_with_error(1, 100)),
+    Column("cECE", "corrupted.ece"),
+)
+CLINICAL = tuple(
+    Column(heading + ending, f"{part}.{name}", mean_with_error(digits))
+    for part, ending in (("clean", ""), ("fewer", ", fewer"))
+    for heading, name, digits in (("NLL", "nll", 4), ("AUC-PR", "auc_pr", 3), ("ECE", "ece", 4))
+)
+# CIFAR-10 with WRN-28-10: NLL, accuracy in per cent, ECE; the same corrupted
+PAPER_IMAGES = {
+    DETERMINISTIC: "0.159 / 96.0 / 0.023; 1.05 / 76.1 / 0.153",
+    BATCH_ENSEMBLE: "0.143 / 96.2 / 0.020; 1.02 / 77.5 / 0.129",
+    DROPOUT: "0.160 / 95.9 / 0.024; 1.27 / 68.8 / 0.166",
+    MEAN_FIELD: "0.214 / 94.7 / 0.029; 1.46 / 71.3 / 0.181",
+    GAUSSIAN: "0.128 / 96.3 / 0.008; 0.84 / 76.7 / 0.080",
+    CAUCHY: "0.120 / 96.5 / 0.009; 0.74 / 80.5 / 0.090",
+    EQUAL: "0.115 / 96.3 / 0.008; 0.84 / 77.2 / 0.089",
+    DEEP: "0.114 / 96.6 / 0.010; 0.81 / 77.9 / 0.087",
+}
+# MIMIC-III: NLL, AUC-PR, ECE
+PAPER_RECORDS = {
+    DETERMINISTIC: "0.213 / 0.390 / 0.0135",
+    BATCH_ENSEMBLE: "0.215 / 0.391 / 0.0162",
+    MEAN_FIELD: "0.221 / 0.373 / 0.0161",
+    GAUSSIAN: "0.209 / 0.391 / 0.0132",
+    CAUCHY: "0.211 / 0.383 / 0.0130",
+    DEEP: "0.206 / 0.396 / 0.0103",
+}
+
+
+def tables(results: Results) -> list[PageTable]:
+    return [
+        _main(results, IMAGES, PAPER_IMAGES),
+        _main(results, CLOTHES, {}),
+        _ablations(results),
+        _mortality(results),
+        _cost(results),
+    ]
+
+
+def _row(results: Results, data: str, method: str, *end: str) -> Row:
+    return Row((method,), lambda path: score(data, method, path)(results), end)
+
+
+def _parameters(results: Results, data: str, method: str) -> str:
+    counts = score(data, method, "parameters")(results)
+    return f"{counts[0] / _networks(results, method):,.0f}" if len(counts) else ""
+
+
+def _size_and_time(results: Results, data: str, method: str) -> tuple[str, str]:
+    time = step_time(results, data, method)
+    return _parameters(results, data, method), f"{time:.1f}" if np.isfinite(time) else "-"
+
+
+def _main(results: Results, data: str, paper: Mapping[str, str]) -> PageTable:
+    rows = []
+    for method in ROWS:
+        # a single network has nothing to disagree with
+        values: Values = [] if method == DETERMINISTIC else score(data, method, "diversity")(results)
+        end = (mean_with_error(2)(values), *_size_and_time(results, data, method))
+        rows.append(_row(results, data, method, *end, *([paper[method]] if paper else [])))
+    caption = (
+        f"{DATA[data]}: NLL in nats; c: averages over 15 kinds of corruption; diversity: disagreement of members over "
+        "the error rate; step: processor time of both cores together. Deterministic is the mean over the members of "
+        "the deep ensemble."
+    )
+    headings = ("diversity", "parameters", "step (ms)", *(["paper: NLL / % / ECE; corrupted"] if paper else []))
+    return make_table(caption, ("",), SCORES, rows, headings)
+
+
+def _ablations(results: Results) -> PageTable:
+    sizes = sorted(results.settings["sizes"]) if results.settings else []
+    rows = [
+        _row(results, CLOTHES, method, _parameters(results, CLOTHES, method))
+        for method in (GAUSSIAN, CAUCHY, *ABLATIONS, *map(size_name, sizes))
+    ]
+    caption = "Variants of the rank-1 network on Fashion-MNIST, all with the same rows and steps"
+    columns = (*SCORES, Column("NLL of one draw", "member.clean.nll"))
+    return make_table(caption, ("",), columns, rows, ("parameters",))
+
+
+def _mortality(results: Results) -> PageTable:
+    rows = [
+        _row(results, RECORDS, method, *_size_and_time(results, RECORDS, method), PAPER_RECORDS[method])
+        for method in ROWS
+        if method in PAPER_RECORDS
+    ]
+    missing = [cell.result["missing"] for cell in results.cells if "missing" in cell.result]
+    share = f"{100 * missing[0]:.0f} % of the hourly values are missing" if missing else "most values are missing"
+    caption = (
+        f"Mortality on PhysioNet 2012 ({share}); fewer: with half of the measurements removed from the test records"
+    )
+    return make_table(
+        caption, ("",), CLINICAL, rows, ("parameters", "step (ms)", "paper, MIMIC-III: NLL / AUC-PR / ECE")
+    )
+
+
+def _cost(results: Results) -> PageTable:
+    """What was run, and what the paper's number of steps and seeds would cost with the same networks."""
+    plans = {IMAGES: PAPER.tables[0].steps, CLOTHES: PAPER.tables[-1].steps, RECORDS: PAPER.mortality.steps}
+    rows = []
+    for data, full in plans.items():
+        methods = dict.fromkeys(c.settings["method"] for c in results.cells if data in c.settings["data"])
+        times = [time for method in methods if np.isfinite(time := step_time(results, data, method))]
+        steps, total = _steps(results, data), sum(times) / 1000
+        as_run, as_paper = total * steps * results.seeds / 60, total * full * PAPER.seeds / 3600
+        row = [data, str(len(times)), str(steps), f"{1000 * total:.0f}", f"{as_run:.1f}", f"{full:,}"]
+        rows.append([*row, f"{as_paper:,.0f}"])
+    headings = ["data", "methods", "steps", "one step of each (ms)", "as run (min)", "full steps", "full (h)"]
+    caption = (
+        "Processor time of training, of both cores together, by the measured time of a step. Full: as many steps and "
+        f"seeds ({PAPER.seeds}) as the paper scale, with the small networks used here"
+    )
+    return PageTable(caption, headings, rows)
+
+
+def _steps(results: Results, data: str) -> int:
+    plans = [*results.settings["tables"], results.settings["mortality"]] if results.settings else []
+    return int(next((plan["steps"] for plan in plans if data in plan["data"]), 0))
+
+
+# ---- figures
+
+COLOURS = {
+    GAUSSIAN: PALETTE[3],
+    CAUCHY: PALETTE[1],
+    BATCH_ENSEMBLE: PALETTE[0],
+    DEEP: PALETTE[7],
+    EQUAL: "0.55",
+    DROPOUT: PALETTE[2],
+    MEAN_FIELD: PALETTE[4],
+    DETERMINISTIC: PALETTE[5],
+}
+LABELS = {"nll": "NLL (nats)", "accuracy": "accuracy (%)", "ece": "ECE"}
+UNITS = {"nll": 1.0, "accuracy": 100.0, "ece": 1.0}
+
+
+def severity(results: Results) -> Figure:
+    """Scores by severity of corruption, 0 is clean, less those of the deep ensemble; means over seeds.
+
+    Every severity has images of its own, few and of uneven difficulty, the same for all methods.
+    """
+
+    def curve(data: str, method: str, name: str) -> np.ndarray:
+        runs = [cell.result for cell in _runs(results, data, method)]
+        by_seed = [[run["clean"][name], *run["severity"][name]] for run in runs]
+        return np.mean(by_seed, axis=0) if by_seed else np.array([])
+
+    panels = []
+    for data, called in DATA.items():
+        for name, label in LABELS.items():
+            base = curve(data, DEEP, name)
+            lines = []
+            for method in (BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY):
+                values = curve(data, method, name)
+                if len(values) and len(base):
+                    gap = UNITS[name] * (values - base)
+                    options = {"markersize": 3.5}
+                    lines.append(Curve(range(len(gap)), gap, "o-", COLOURS[method], method, options))
+            settings = {"xlabel": "severity", "ylabel": f"{label}, difference"}
+            panels.append(Panel(lines, settings, called, reference=(0.0, COLOURS[DEEP], DEEP)))
+    return draw_panels(panels, 3.6, 2.7, columns=3, below=6)[0]
+
+
+def components(results: Results) -> Figure:
+    """Scores by the number of components, at the same number of rows and steps; each dot is a seed."""
+    sizes = sorted({*(results.settings["sizes"] if results.settings else ()), 4})
+    members = results.settings["members"] if results.settings else 4
+    colours = {"clean": PALETTE[0], "corrupted": PALETTE[3]}
+    panels, names = [], []
+    for name, label in LABELS.items():
+        lines, starts = [], []
+        for part, colour in colours.items():
+            means = []
+            for size in sizes:
+                method = GAUSSIAN if size == members else size_name(size)
+                values = UNITS[name] * fashion(method, f"{part}.{name}")(results)
+                options = {"markersize": 3.5, "alpha": 0.6}
+                lines.append(Curve(np.full(len(values), size), values, "o", colour, options=options))
+                means.append(values.mean() if len(values) else np.nan)
+            lines.append(Curve(sizes, means, "-", colour))
+            starts += [(sizes[i], means[i], part) for i in np.flatnonzero(np.isfinite(means))[:1]]
+        panels.append(Panel(lines, {"xlabel": "components K", "ylabel": label}))
+        names.append(starts)
+    figure, axes = draw_panels(panels, 3.4, 2.9)
+    for axis, starts in zip(axes, names, strict=True):
+        for size, value, part in starts:
+            axis.text(size, value, f"{part}  ", color=colours[part], ha="right", fontsize="small")
+        axis.set_xscale("log", base=2)
+        axis.set(xticks=sizes, xticklabels=sizes)
+        axis.set_xlim(sizes[0] / 2.6, sizes[-1] * 1.2)
+    return figure
+
+
+def diversity(results: Results) -> Figure:
+    """Disagreement of members over the error rate, against the accuracy of their average; each dot is a seed."""
+    panels = []
+    for data, called in DATA.items():
+        lines = []
+        for method in (BATCH_ENSEMBLE, GAUSSIAN, CAUCHY, DEEP, EQUAL, DROPOUT):
+            accuracy, diverse = (score(data, method, path)(results) for path in ("clean.accuracy", "diversity"))
+            if len(accuracy):
+                options = {"markersize": 6, "alpha": 0.8}
+                lines.append(Curve(100 * accuracy, diverse, "o", COLOURS[method], method, options))
+        panels.append(Panel(lines, {"xlabel": "accuracy (%)", "ylabel": "disagreement / error rate"}, called))
+    figure, axes = draw_panels(panels, 4.4, 3.4, below=3)
+    for axis in axes:
+        axis.margins(x=0.1, y=0.1)
+    return figure
+
+
+def variants(results: Results) -> Figure:
+    """What is changed in the rank-1 network: NLL, clean and corrupted; each dot is a seed."""
+    names = (GAUSSIAN, CAUCHY, *ABLATIONS)
+    panels = []
+    for part in ("clean", "corrupted"):
+        lines = []
+        for height, method in enumerate(reversed(names)):
+            values, colour = fashion(method, f"{part}.nll")(results), COLOURS.get(method, "0.4")
+            options = {"markersize": 5, "alpha": 0.8}
+            lines.append(Curve(values, np.full(len(values), height), "o", colour, options=options))
+        ticks = {"yticks": range(len(names)), "yticklabels": names[::-1]}
+        panels.append(Panel(lines, {"xlabel": f"NLL, {part} (nats)", **ticks}))
+    return draw_panels(panels, 4.6, 3.2, sharey=True)[0]
+
+
+FIGURES = {"severity": severity, "components": components, "diversity": diversity, "variants": variants}
