@@ -30,7 +30,7 @@ def methods() -> dict[str, Any]:
         "Normal, weight": vi(q.Normal()),
         "Normal, flipout": vi(q.Normal(), "flipout"),
         "Normal, local": vi(q.Normal(), "local"),
-        "Normal, natural gradient": px.VI(q.Normal(), estimator="weight", optimizer=px.natural_gradient()),
+        "Normal, natural gradient": px.VI(q.Normal(), estimator="weight", optimizer=px.methods.natural_gradient()),
         "KTied(2), weight": vi(q.KTied(2)),
         "KTied(2), local": vi(q.KTied(2), "local"),
         "MatrixNormal, weight": vi(q.MatrixNormal()),

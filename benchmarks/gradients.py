@@ -13,7 +13,10 @@ from posteriax import families as q
 from posteriax.run.gradient_noise import record_gradients
 
 PLAIN = "not recorded"
-RECORDS = {"10 batches of every 100": px.GradientNoise(), "all batches, in windows of 10": px.GradientNoise(every=10)}
+RECORDS = {
+    "10 batches of every 100": px.run.GradientNoise(),
+    "all batches, in windows of 10": px.run.GradientNoise(every=10),
+}
 STEPS = 100  # a whole round of windows
 
 

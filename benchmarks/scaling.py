@@ -172,7 +172,7 @@ def _ensemble(measured: Measured) -> list[list[str]]:
     for devices in DEVICES:
         best = best_layout(machine, devices, MEMBERS, BATCH, RESNET_BYTES)
         gain = one_device / best.seconds
-        mesh = f"px.mesh(members={best.members}, data={best.data})"
+        mesh = f"px.distributed.mesh(members={best.members}, data={best.data})"
         rows.append([f"{devices}", mesh, f"{best.seconds:.3g}", f"{gain:.1f}", f"{gain / devices:.0%}"])
     return rows
 

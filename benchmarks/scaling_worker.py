@@ -43,14 +43,14 @@ def chains(devices: int, per_device: int) -> Callable[[], float]:
     data, _ = px.data.two_moons(train=500, test=1)
     problem = px.Problem((mlp, mlp_weights((2, 29, 29, 2))), px.Categorical())
     count = devices * per_device
-    driver = Driver(problem, hmc(LEAPFROGS), data, members=count, mesh=px.mesh(members=devices))
+    driver = Driver(problem, hmc(LEAPFROGS), data, members=count, mesh=px.distributed.mesh(members=devices))
     return lambda: driver.advance(10)[2] / (10 * LEAPFROGS * count)
 
 
 def gradients(network: Any, shape: tuple[int, ...], examples: int, devices: int) -> Callable[[], float]:
     """Leapfrogs with the gradient of the full batch, whose examples are split."""
     problem = px.Problem(network(key=jax.random.key(0)), px.Categorical())
-    driver = Driver(problem, hmc(FEW_LEAPFROGS), images(examples, shape), mesh=px.mesh(data=devices))
+    driver = Driver(problem, hmc(FEW_LEAPFROGS), images(examples, shape), mesh=px.distributed.mesh(data=devices))
     return lambda: driver.advance(1)[2] / FEW_LEAPFROGS
 
 
@@ -58,7 +58,9 @@ def vi(devices: int, batch: int) -> Callable[[], float]:
     """Steps of mean-field VI, MLP 784-400-400-10, whose batches are split."""
     problem = px.Problem((mlp, mlp_weights((784, 400, 400, 10))), px.Categorical())
     method = px.VI(q.Normal(), optimizer=optax.adam(1e-3))
-    driver = Driver(problem, method, images(4 * batch, (784,)), batch_size=batch, mesh=px.mesh(data=devices))
+    driver = Driver(
+        problem, method, images(4 * batch, (784,)), batch_size=batch, mesh=px.distributed.mesh(data=devices)
+    )
     return driver.seconds_per_step(10)
 
 
@@ -68,7 +70,7 @@ def collectives(devices: int) -> dict[str, float]:
 
 
 def _seconds_of_sum(devices: int, size: int, repeats: int) -> float:
-    mesh = px.mesh(data=devices)
+    mesh = px.distributed.mesh(data=devices)
 
     def average(_: Any, value: jax.Array) -> jax.Array:
         return jax.lax.psum(value, "data") / devices

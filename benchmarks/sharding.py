@@ -55,7 +55,7 @@ def measure_cost(case: ShardingCase, shard: bool, rounds: int) -> Cost:
     data = random.normal(size=(case.batch, *SHAPE)).astype(np.float32), random.integers(0, 10, case.batch)
     problem = px.Problem(case.network(key=jax.random.key(0)), px.Categorical())
     names = tuple(problem.leaf_names) if shard else ()
-    driver = Driver(problem, case.method(), data, batch_size=case.batch, mesh=px.mesh(data=2), shard=names)
+    driver = Driver(problem, case.method(), data, batch_size=case.batch, mesh=px.distributed.mesh(data=2), shard=names)
     held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(driver.states))
     step = driver.program.chunk.lower(driver.keys, driver.states, driver.data, np.int32(0), np.int32(1))
     memory = step.compile().memory_analysis()

@@ -37,7 +37,9 @@ def halved(images: np.ndarray) -> np.ndarray:
     return images.reshape(n, height // 2, 2, width // 2, 2, channels).mean(axis=(2, 4), dtype=images.dtype)
 
 
-def train(network, images: np.ndarray, epochs: int, rate: float, warm: float, padding: int, name: str) -> px.Posterior:
+def train(
+    network, images: np.ndarray, epochs: int, rate: float, warm: float, padding: int, name: str
+) -> px.posterior.Posterior:
     """SGD whose rate per example rises for a part of the run and falls for the rest."""
     steps = epochs * -(-len(y) // BATCH)
     rates = optax.cosine_onecycle_schedule(steps, rate / len(y), pct_start=warm, div_factor=10, final_div_factor=100)

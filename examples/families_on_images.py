@@ -26,7 +26,7 @@ net = eqx.nn.MLP(784, 10, width_size=400, depth=2, key=jax.random.key(0))
 problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.2))
 
 
-def report(name: str, posterior: px.Posterior, draws: int = 100, inputs: np.ndarray = x_test) -> np.ndarray:
+def report(name: str, posterior: px.posterior.Posterior, draws: int = 100, inputs: np.ndarray = x_test) -> np.ndarray:
     """Print the scores and return the per-example loss."""
     predictive = posterior.predict(inputs, draws=draws)
     losses = -np.log(np.asarray(predictive.probs)[np.arange(len(y_test)), y_test])
@@ -40,7 +40,7 @@ def report(name: str, posterior: px.Posterior, draws: int = 100, inputs: np.ndar
     return losses
 
 
-def fit(method: px.VI | px.MAP, epochs: int, problem: px.Problem = problem) -> px.Posterior:
+def fit(method: px.VI | px.MAP, epochs: int, problem: px.Problem = problem) -> px.posterior.Posterior:
     return px.fit(problem, (x, y), method, epochs=epochs, key=0)
 
 
@@ -56,7 +56,7 @@ for k in (2, 3):
 
 report("deterministic (MAP)", fit(px.MAP(), epochs=100))
 # half of the factors start at -1, which the prior around +1 penalises, so the KL is phased in slowly
-rank1 = px.VI(q.Rank1(4, start="sign"), estimator="factor", kl_schedule=px.LinearKL(epochs=80))
+rank1 = px.VI(q.Rank1(4, start="sign"), estimator="factor", kl_schedule=px.methods.LinearKL(epochs=80))
 report("Rank1(4)", fit(rank1, epochs=100))
 
 # a variance layer sees the squares of its inputs, so the pixels stay in [0, 1] here

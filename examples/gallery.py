@@ -94,7 +94,7 @@ def spectra_and_signal() -> None:
     x, x_test = 2 * images - 1, 2 * images_test - 1
     net = eqx.nn.MLP(784, 10, 100, 2, key=KEY)
     problem = px.Problem(net, px.Categorical(), prior=p.Normal(scale=0.2))
-    record = px.GradientNoise(window=10, every=50)
+    record = px.run.GradientNoise(window=10, every=50)
     fitted = {
         name: px.fit(problem, (x, y), px.VI(family), epochs=200, key=0, record=record)
         for name, family in {"mean-field": q.Normal(), "KTied(2)": q.KTied(2)}.items()
@@ -135,7 +135,7 @@ def variance_network() -> None:
     }
     families = {"**": q.Point(), middle: q.MultiplicativeNormal("layer")}
     method = px.VI(families, optimizer=optax.multi_transform(rates, label))
-    watch = px.Watch(px.analysis.accuracies((images_test, y_test), draws=50), every=100)
+    watch = px.run.Watch(px.analysis.accuracies((images_test, y_test), draws=50), every=100)
     posterior = px.fit(problem, (images, y), method, epochs=1000, batch_size=256, key=0, watch=watch)
     transition = px.analysis.phase_transition(posterior)
     print(f"  the means are lost from step {transition.transition}")

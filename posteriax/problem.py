@@ -85,7 +85,7 @@ class Problem:
         if not isinstance(self.likelihood, Likelihood):
             raise TypeError(
                 f"likelihood must be one such as px.Categorical() or px.Normal(scale=...), or your own, derived from "
-                f"px.ClassLikelihood or px.NumberLikelihood; got {self.likelihood!r}"
+                f"px.likelihoods.ClassLikelihood or px.likelihoods.NumberLikelihood; got {self.likelihood!r}"
             )
         net = fix_leaves(network(self.network), self.fixed)
         object.__setattr__(self, "fixed", as_patterns(self.fixed))

@@ -69,7 +69,7 @@ def averaging_adam(steps: int) -> optax.GradientTransformation:
     return optax.adam(optax.join_schedules(schedules, [arriving]), b2=0.9999)
 
 
-def fit_regressions(cases: Mapping[str, Case], *, steps: int, seed: int = 0, **settings: Any) -> px.Posterior:
+def fit_regressions(cases: Mapping[str, Case], *, steps: int, seed: int = 0, **settings: Any) -> px.posterior.Posterior:
     """One network with a regression for every case, each with its family, fitted together."""
     columns = sum(case.outputs for case in cases.values())
 
@@ -84,7 +84,9 @@ def fit_regressions(cases: Mapping[str, Case], *, steps: int, seed: int = 0, **s
     return px.fit(problem, (X, np.repeat(Y[:, None], columns, axis=1)), method, steps=steps, key=seed)
 
 
-def check_optimum(posterior: px.Posterior, name: str, case: Case, rtol: float = 0.02, draws: int = 40_000) -> None:
+def check_optimum(
+    posterior: px.posterior.Posterior, name: str, case: Case, rtol: float = 0.02, draws: int = 40_000
+) -> None:
     """Moments by the family's own formulas, and the covariance of draws, against the case's optimum."""
     family, own = posterior.families[name], jax.tree.map(lambda a: a[0], posterior.variational[name])
     scale = np.sqrt(np.diag(EXACT.covariance))

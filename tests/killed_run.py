@@ -40,7 +40,7 @@ DAILY = {
 LESS_OFTEN = {
     "until mixed": (
         px.HMC(warmup=20, max_leapfrogs=300, start="network"),
-        {"draws": 500, "chains": 2, "stop": px.UntilMixed(MOONS[0], rhat=1.2, effective_draws=40, points=20)},
+        {"draws": 500, "chains": 2, "stop": px.run.UntilMixed(MOONS[0], rhat=1.2, effective_draws=40, points=20)},
     ),
     "MAP": (px.MAP(), {"steps": 120, "batch_size": 25}),
     "HMC": (px.HMC(warmup=20, max_leapfrogs=300, start="network"), {"draws": 40, "chains": 2}),
@@ -57,7 +57,7 @@ LESS_OFTEN = {
     "Ensemble": (px.Ensemble(px.VI(q.KTied(1)), members=3), {"steps": 120, "batch_size": 25}),
     "early stopping": (
         px.MAP(optax.adam(0.1)),
-        {"steps": 120, "batch_size": 25, "stop": px.EarlyStopping(fraction=0.4, patience=4, every=3)},
+        {"steps": 120, "batch_size": 25, "stop": px.evaluation.EarlyStopping(fraction=0.4, patience=4, every=3)},
     ),
     "MAP of the last layer": (px.MAP(), {"steps": 120, "batch_size": 25}),
 }
@@ -96,7 +96,7 @@ def arrange_death(moment: str) -> None:
         fitting._run = lambda *_: die()
 
 
-def fit(name: str, folder: str | None) -> px.Posterior:
+def fit(name: str, folder: str | None) -> px.posterior.Posterior:
     loop.SECONDS_PER_CHUNK = 0.002  # many short chunks, each saved
     method, length = METHODS[name]
     problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical(), fixed=FIXED.get(name, ()))

@@ -116,7 +116,7 @@ def preempted(process=0):
     try:
         yield
         raise AssertionError("the run was not stopped")
-    except px.Interrupted as stopped:
+    except px.run.Interrupted as stopped:
         print("interrupted:", stopped)
     finally:
         restore()
@@ -172,8 +172,8 @@ def refusals(folder):
     refused("key", lambda: run("VI", folder, key=me))
     refused("data", lambda: run("VI", folder, data=(X + me, Y)))
     refused("labels", lambda: run("VI", folder, data=(X, Y + 2 * me)))
-    refused("members", lambda: run("chains", folder, chains=3, mesh=px.mesh(members=2)))
-    refused("one process", lambda: run("chains", folder, mesh=px.mesh(members=1)))
+    refused("members", lambda: run("chains", folder, chains=3, mesh=px.distributed.mesh(members=2)))
+    refused("one process", lambda: run("chains", folder, mesh=px.distributed.mesh(members=1)))
     refused("batch", lambda: run("VI", folder, batch_size=1))
 
 
@@ -181,7 +181,7 @@ def interrupted(folder):
     count = jax.process_count()
     posterior = runs(folder, "VI")["VI"]
     for split in ("members", "data"):
-        predictive = posterior.predict(X[:31], draws=5, mesh=px.mesh(**{split: count}))
+        predictive = posterior.predict(X[:31], draws=5, mesh=px.distributed.mesh(**{split: count}))
         if px.distributed.is_first():
             np.savez(folder / f"predicted by {split}.npz", predictive.per_draw())
     save(run_with_checkpoint(folder / "from one"), folder / f"from one-{count}.npz")

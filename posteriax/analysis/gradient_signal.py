@@ -43,7 +43,7 @@ class GradientSignal:
 
 
 def gradient_noise(posterior: Posterior) -> GradientSignal:
-    """The ratios that ``px.fit(..., record=px.GradientNoise())`` recorded, by leaf.
+    """The ratios that ``px.fit(..., record=px.run.GradientNoise())`` recorded, by leaf.
 
     Leaves are those of the parameters that the method trains: ``layers/0/weight/log_scale`` and so on for VI.
 
@@ -56,14 +56,14 @@ def gradient_noise(posterior: Posterior) -> GradientSignal:
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
-    >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=30, key=0, record=px.GradientNoise(every=20))
+    >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=30, key=0, record=px.run.GradientNoise(every=20))
     >>> signal = px.analysis.gradient_noise(posterior)
     >>> list(signal.paper), signal.steps.tolist()
     (['weight', 'bias'], [10, 30])
     """
     trace = posterior.trace
     if FIELD not in trace:
-        raise ValueError("this run recorded no gradients: fit with record=px.GradientNoise()")
+        raise ValueError("this run recorded no gradients: fit with record=px.run.GradientNoise()")
     if isinstance(posterior, VariationalPosterior):
         names = leaf_paths(posterior.variational)
     else:

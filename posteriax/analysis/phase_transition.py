@@ -75,7 +75,7 @@ class PhaseTransition:
 
 
 def accuracies(test: Data, draws: int = 10, *, key: KeyLike = 0) -> Callable[[Posterior], dict[str, float]]:
-    """A function for ``px.Watch``: stochastic, deterministic and ensemble accuracy on test data.
+    """A function for ``px.run.Watch``: stochastic, deterministic and ensemble accuracy on test data.
 
     Args:
         test: ``(x, y)``, with class labels.
@@ -86,7 +86,7 @@ def accuracies(test: Data, draws: int = 10, *, key: KeyLike = 0) -> Callable[[Po
     >>> from posteriax import families as q, priors as p
     >>> train, test = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical(), prior=p.LogUniform())
-    >>> watch = px.Watch(px.analysis.accuracies(test), every=10)
+    >>> watch = px.run.Watch(px.analysis.accuracies(test), every=10)
     >>> posterior = px.fit(problem, train, px.VI(q.MultiplicativeNormal("layer")), steps=20, key=0, watch=watch)
     >>> px.analysis.phase_transition(posterior).ensemble.shape
     (2,)
@@ -113,7 +113,7 @@ def accuracies(test: Data, draws: int = 10, *, key: KeyLike = 0) -> Callable[[Po
 
 
 def phase_transition(posterior: Posterior) -> PhaseTransition:
-    """The accuracies that a run with ``watch=px.Watch(px.analysis.accuracies(test), every=...)`` recorded.
+    """The accuracies that a run with ``watch=px.run.Watch(px.analysis.accuracies(test), every=...)`` recorded.
 
     Raises:
         ValueError: if the run recorded none.
@@ -121,7 +121,7 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, test = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
-    >>> watch = px.Watch(px.analysis.accuracies(test), every=15)
+    >>> watch = px.run.Watch(px.analysis.accuracies(test), every=15)
     >>> phases = px.analysis.phase_transition(px.fit(problem, train, px.MAP(), steps=30, key=0, watch=watch))
     >>> phases.steps.tolist(), bool((phases.deterministic == phases.ensemble).all())
     ([15, 30], True)
@@ -130,7 +130,7 @@ def phase_transition(posterior: Posterior) -> PhaseTransition:
     missing = [name for name in ("watched_step", *NAMES) if name not in trace]
     if missing:
         raise ValueError(
-            "this run recorded no accuracies: fit with watch=px.Watch(px.analysis.accuracies(test), every=)"
+            "this run recorded no accuracies: fit with watch=px.run.Watch(px.analysis.accuracies(test), every=)"
         )
     stochastic, deterministic, ensemble, log_alpha, chance = (np.asarray(trace[name]) for name in NAMES)
     steps = np.asarray(trace["watched_step"])

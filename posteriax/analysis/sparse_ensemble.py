@@ -53,11 +53,11 @@ class SparseEnsemble:
         return self.dense_numbers / sparse_numbers
 
     def predict(self, x: Inputs, draws: int | None = None, *, reduce: bool = False, key: KeyLike = 0) -> Predictive:
-        """As :meth:`px.Posterior.predict`."""
+        """As :meth:`px.posterior.Posterior.predict`."""
         return self.posterior.predict(x, draws, reduce=reduce, key=key)
 
     def save(self, path: str | Path) -> None:
-        """As :meth:`px.Posterior.save`; only the remaining weights are written."""
+        """As :meth:`px.posterior.Posterior.save`; only the remaining weights are written."""
         self.posterior.save(path)
 
     def plot(self) -> Figure:

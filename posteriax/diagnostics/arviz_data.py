@@ -25,7 +25,7 @@ def to_arviz(posterior: Posterior) -> Any:
     >>> from posteriax.problem import Latents
     >>> net = (lambda params, x: x @ params["fc"]["w"], {"fc": {"w": np.zeros((3, 1), np.float32)}})
     >>> draws = Latents({"fc": {"w": np.random.default_rng(0).normal(size=(4, 100, 3, 1))}}, {})
-    >>> posterior = DrawsPosterior(px.Problem(net, px.Normal(scale=1.0)), px.Trace({}), draws)
+    >>> posterior = DrawsPosterior(px.Problem(net, px.Normal(scale=1.0)), px.posterior.Trace({}), draws)
     >>> posterior.to_arviz().posterior["fc.w"].shape
     (4, 100, 3, 1)
     """

@@ -37,7 +37,7 @@ def mesh(*, members: int = 1, data: int = 1, devices: Sequence[jax.Device] | Non
         devices: which devices; by default the first ones of ``jax.devices()``, of all processes.
 
     >>> import posteriax as px
-    >>> dict(px.mesh(members=1, data=1).shape)
+    >>> dict(px.distributed.mesh(members=1, data=1).shape)
     {'members': 1, 'data': 1}
     """
     members, data = check_count("members", members), check_count("data", data)
@@ -45,7 +45,7 @@ def mesh(*, members: int = 1, data: int = 1, devices: Sequence[jax.Device] | Non
     if len(available) < members * data:
         where = f"there are {len(available)}" if devices is None else f"devices= has {len(available)}"
         raise ValueError(
-            f"px.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
+            f"px.distributed.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
             f'jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
         )
     return Mesh(np.array(available[: members * data]).reshape(members, data), (MEMBERS, DATA))
@@ -60,11 +60,11 @@ def use_mesh(mesh: Mesh) -> Iterator[None]:
     >>> import numpy as np, posteriax as px
     >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
     >>> (x, y), (x_test, y_test) = px.data.two_moons()
-    >>> with px.use_mesh(px.mesh(data=1)):
+    >>> with px.distributed.use_mesh(px.distributed.mesh(data=1)):
     ...     predictive = px.fit(problem, (x, y), px.MAP(), steps=5, key=0).predict(x_test)
     """
     if not isinstance(mesh, Mesh) or not {MEMBERS, DATA} >= set(mesh.axis_names):
-        raise TypeError(f"mesh must be px.mesh(members=..., data=...), got {mesh!r}")
+        raise TypeError(f"mesh must be px.distributed.mesh(members=..., data=...), got {mesh!r}")
     token = _current.set(mesh)
     try:
         yield

@@ -204,7 +204,7 @@ def find_disagreements(predictives: Mapping[str, Predictive], x: PyTree, y: Arra
     >>> import posteriax as px
     >>> logits = np.zeros((2, 1, 3, 2), np.float32)
     >>> logits[0, 0, 1] = [4.0, -4.0]  # one is sure of the first label of the second example, the other undecided
-    >>> two = {name: px.ClassPredictive(px.Categorical(), values) for name, values in zip("ab", logits)}
+    >>> two = {name: px.likelihoods.ClassPredictive(px.Categorical(), values) for name, values in zip("ab", logits)}
     >>> find_disagreements(two, np.zeros((3, 1)), np.array([0, 0, 0]))[0].index
     1
     """

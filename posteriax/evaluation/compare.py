@@ -44,8 +44,8 @@ class Baseline:
         seconds: how long it took to fit.
 
     >>> import numpy as np, posteriax as px
-    >>> always_even = lambda x: px.ClassPredictive(px.Categorical(), np.zeros((1, len(x), 2), np.float32))
-    >>> coin = px.Baseline(always_even, "Both classes are equally probable.")
+    >>> always_even = lambda x: px.likelihoods.ClassPredictive(px.Categorical(), np.zeros((1, len(x), 2), np.float32))
+    >>> coin = px.evaluation.Baseline(always_even, "Both classes are equally probable.")
     >>> x, y = np.zeros((4, 1), np.float32), np.array([0, 1, 1, 1])
     >>> px.compare({"coin": coin}, (x, y), scores=["nll"])["coin"]["nll"]
     0.693...
@@ -82,20 +82,20 @@ def compare(
     """Score several posteriors on one or several test sets.
 
     Args:
-        posteriors: by name; also a :class:`px.Baseline`, predictives (for one test set), or lists of posteriors from
+        posteriors: by name; also a :class:`px.evaluation.Baseline`, predictives (for one test set), or lists of posteriors from
             several seeds, to average scores over seeds and test significance over seeds and examples together.
         data: the test set ``(x, y)``, or several by name: the first is the main one. Sets of type
-            :class:`px.data.CorruptedSet`, such as those of :func:`px.corrupted`, are also averaged by severity.
+            :class:`px.data.CorruptedSet`, such as those of :func:`px.data.corrupted`, are also averaged by severity.
         reference: the name of one posterior, usually HMC's: distances to its first seed are added, unless `scores`
             names distances. If its chains have not mixed (R-hat of predictions above 1.05), the tables say so.
-        scores: names and :class:`px.metrics.Score` records to use: ``[*px.ClassPredictive.scores, mine]`` adds one.
+        scores: names and :class:`px.metrics.Score` records to use: ``[*px.likelihoods.ClassPredictive.scores, mine]`` adds one.
         draws: how many draws each prediction averages over; see :meth:`Posterior.predict`.
         out: out-of-distribution inputs, by name: scores how well uncertainty tells them from the main test set.
-        attack: such as ``px.PGD(...)``: each posterior is attacked, and then scored, on the main test set.
+        attack: such as ``px.evaluation.PGD(...)``: each posterior is attacked, and then scored, on the main test set.
         recalibrate: held-out data ``(x, y)``: each posterior gets the temperature that fits them best, and is scored
             with it on the main test set, in a separate table (classes only).
         conformal: held-out data ``(x, y)``: how many targets of the main test set a posterior's own intervals or sets
-            hold and how wide they are, beside conformal ones (:func:`px.conformal`), in a separate table.
+            hold and how wide they are, beside conformal ones (:func:`px.evaluation.conformal`), in a separate table.
         level: of these intervals or sets.
         class_names: names of the labels, for the report.
         costs: measure the cost of each posterior (parameters, training time, prediction time) and show it.
@@ -314,7 +314,7 @@ def reference_floor(predictive: Predictive, scores: Iterable[Score]) -> dict[str
 
     >>> import numpy as np, posteriax as px
     >>> draws = np.random.default_rng(0).normal(size=(40, 200, 3)).astype(np.float32)
-    >>> floor = reference_floor(px.ClassPredictive(px.Categorical(), draws), [px.metrics.SCORES["total_variation"]])
+    >>> floor = reference_floor(px.likelihoods.ClassPredictive(px.Categorical(), draws), [px.metrics.SCORES["total_variation"]])
     >>> bool(0.01 < floor["total_variation"].value < 0.1)
     True
     """

@@ -176,7 +176,7 @@ class Comparison:
             path: of the file.
             title: its heading.
             context: what the comparison itself does not know: the columns' names and cells, what was done, how to do it
-                again, the effect of each column. See :class:`px.ReportContext`.
+                again, the effect of each column. See :class:`px.evaluation.ReportContext`.
         """
         from posteriax.evaluation.report.page import write_page
 

@@ -33,7 +33,7 @@ SPLIT = 2**32 - 1  # the stream that the split is drawn from; members count from
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EarlyStopping(StopRule):
-    """The best posterior of a run by a score on held-out data, for ``px.fit(..., stop=px.EarlyStopping(...))``.
+    """The best posterior of a run by a score on held-out data, for ``px.fit(..., stop=px.evaluation.EarlyStopping(...))``.
 
     The run ends after `patience` evaluations without improvement, and at its full length otherwise; either way the
     posterior is that of the best evaluation. The trace has the values ("validation_nll") and their steps
@@ -55,7 +55,7 @@ class EarlyStopping(StopRule):
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons(train=100)
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> stop = px.EarlyStopping(fraction=0.2, patience=3, every=20)
+    >>> stop = px.evaluation.EarlyStopping(fraction=0.2, patience=3, every=20)
     >>> posterior = px.fit(problem, (x, y), px.MAP(), epochs=100, key=0, stop=stop)
     >>> posterior.trace["validation_nll"].shape == posterior.trace["validation_step"].shape
     True

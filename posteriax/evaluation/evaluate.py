@@ -28,12 +28,12 @@ def evaluate(
         predictive: what ``posterior.predict(x)`` returns.
         y: the targets.
         scores: names and :class:`px.metrics.Score` records, in place of those that apply by default.
-        conformal: what :func:`px.conformal` made of held-out examples: adds "conformal_coverage", how often its
+        conformal: what :func:`px.evaluation.conformal` made of held-out examples: adds "conformal_coverage", how often its
             intervals or sets hold the target, and "conformal_width" or "conformal_size"; "own_coverage" and
             "own_width" or "own_size" are those of the predictive's own, at the same level.
 
     >>> import numpy as np, posteriax as px
-    >>> predictive = px.ClassPredictive(px.Categorical(), np.zeros((5, 4, 2)))
+    >>> predictive = px.likelihoods.ClassPredictive(px.Categorical(), np.zeros((5, 4, 2)))
     >>> {name: round(value, 3) for name, value in px.evaluate(predictive, [0, 1, 0, 0]).items()}
     {'accuracy': 0.75, 'nll': 0.693, 'ece': 0.25, 'brier': 0.5}
     >>> px.evaluate(predictive, [0, 1, 0, 0], scores=["accuracy"])

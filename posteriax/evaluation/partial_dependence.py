@@ -96,7 +96,7 @@ def partial_dependence(
     """The effects of the columns that matter most, the largest first.
 
     Args:
-        posterior: or a :class:`px.Baseline`, whose bands have no width.
+        posterior: or a :class:`px.evaluation.Baseline`, whose bands have no width.
         x: inputs of the rows to average over, such as the test set's, (N, columns).
         features: the columns; by default every input is one.
         most: how many to return.
@@ -109,7 +109,7 @@ def partial_dependence(
     >>> x = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
     >>> net = (lambda params, x: x @ params["w"], {"w": jnp.zeros((3, 1))})
     >>> posterior = px.fit(px.Problem(net, px.Normal()), (x, 2 * x[:, 1]), px.MAP(), steps=500, key=0)
-    >>> first, *others = px.partial_dependence(posterior, x)
+    >>> first, *others = px.evaluation.partial_dependence(posterior, x)
     >>> first.feature.name, first.mean.shape, bool(first.mean[-1] > first.mean[0])
     ('x2', (20, 1), True)
     """

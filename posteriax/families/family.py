@@ -123,7 +123,7 @@ class Family(Savable, ABC, namespace="families"):
     def natural_step(
         self, variational: Variational, gradient: Variational, mean_rate: Rate, precision_rate: Rate
     ) -> Variational:
-        """What a natural-gradient step adds to the parameters (:func:`px.natural_gradient`).
+        """What a natural-gradient step adds to the parameters (:func:`px.methods.natural_gradient`).
 
         A family that has one sets `natural`, and has a parameter "mean", whose gradient is averaged by momentum first.
         """

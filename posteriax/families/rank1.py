@@ -51,7 +51,7 @@ class Rank1(Family):
     ``posterior.predict(x, draws=n)`` spreads its n draws evenly over the components.
 
     ``start="sign"`` makes components most diverse, but under the default prior around +1 each factor that starts at -1
-    costs 200 nats: combine it with ``px.VI(kl_schedule=px.LinearKL(epochs=...))`` over most of the training.
+    costs 200 nats: combine it with ``px.VI(kl_schedule=px.methods.LinearKL(epochs=...))`` over most of the training.
 
     Args:
         components: K.

@@ -39,7 +39,7 @@ class ClassLikelihood(Likelihood, namespace="likelihoods"):
     >>> from dataclasses import dataclass
     >>> import posteriax as px
     >>> @dataclass(frozen=True)
-    ... class Softened(px.ClassLikelihood):
+    ... class Softened(px.likelihoods.ClassLikelihood):
     ...     '''A softmax at a fixed temperature.'''
     ...     temperature: float = 2.0
     ...     def log_probs(self, latents, outputs):

@@ -68,7 +68,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
     >>> from dataclasses import dataclass
     >>> import posteriax as px
     >>> @dataclass(frozen=True)
-    ... class Exponential(px.NumberLikelihood):
+    ... class Exponential(px.likelihoods.NumberLikelihood):
     ...     '''Waiting times; the network gives the log rate.'''
     ...     def distribution(self, latents, outputs):
     ...         return dist.Exponential(jnp.exp(outputs))

@@ -158,7 +158,7 @@ class Kernel(ABC):
 class OptimizingKernel(Kernel):
     """A kernel that steps with an optimiser and keeps its state in the field `optimizer` of its own state.
 
-    Recording gradients (``px.GradientNoise``) wraps the optimiser in one that records.
+    Recording gradients (``px.run.GradientNoise``) wraps the optimiser in one that records.
     """
 
     optimizer: optax.GradientTransformation

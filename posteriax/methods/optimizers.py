@@ -264,7 +264,7 @@ def natural_gradient(
     >>> from posteriax import families as q
     >>> (x, y), _ = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> method = px.VI(q.Normal(), optimizer=px.natural_gradient())
+    >>> method = px.VI(q.Normal(), optimizer=px.methods.natural_gradient())
     >>> posterior = px.fit(problem, (x, y), method, steps=10, key=0)
     """
     if not 0.0 <= momentum < 1.0:

@@ -72,7 +72,7 @@ class VI(Method):
             (see :mod:`posteriax.families.arrays.estimators`).
         optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
             Adam in the posterior's own units, with rates that decay to 0 (see :mod:`posteriax.methods.optimizers`).
-        kl_schedule: the weight of the KL term: ``px.LinearKL(epochs=...)``, ``px.StaircaseKL(...)``, or a function of
+        kl_schedule: the weight of the KL term: ``px.methods.LinearKL(epochs=...)``, ``px.methods.StaircaseKL(...)``, or a function of
             the step; it must end at 1, unless the schedule itself says otherwise.
         draws: how many draws of the weights each gradient is averaged over.
         start: "network" starts at the network's own weights; "mode" at the most probable weights, found by Newton
@@ -321,7 +321,7 @@ class LinearKL(KLSchedule):
         min(1, (step + 1) / steps)
 
     >>> import posteriax as px
-    >>> schedule = px.LinearKL(epochs=10)
+    >>> schedule = px.methods.LinearKL(epochs=10)
     >>> float(schedule.weight(step=499, steps_per_epoch=100))
     0.5
     """
@@ -343,7 +343,7 @@ class StaircaseKL(KLSchedule):
 
     The k-tied paper (Swiatkowski et al. 2020) uses slopes of 5e-5 and 5e-6, which reach 1 after 20,000 and 200,000
     steps; its runs on MNIST, 300 epochs of 49 steps, end at 0.73 and 0.07:
-    ``px.StaircaseKL(5e-5, end_below_one=True)``.
+    ``px.methods.StaircaseKL(5e-5, end_below_one=True)``.
 
     Args:
         slope: the average increase of the weight per step.
@@ -351,7 +351,7 @@ class StaircaseKL(KLSchedule):
         end_below_one: allow runs that end before the weight reaches 1. The posterior's trace notes it.
 
     >>> import posteriax as px
-    >>> schedule = px.StaircaseKL(slope=5e-5, every=100)
+    >>> schedule = px.methods.StaircaseKL(slope=5e-5, every=100)
     >>> round(float(schedule.weight(step=10_050, steps_per_epoch=49)), 6)
     0.5
     """

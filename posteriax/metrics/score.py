@@ -131,7 +131,7 @@ class Score:
     ...     per_example=lambda predictive, y: np.abs(predictive.quantile(0.5)[:, 0] - y),
     ...     needs=("quantile",),
     ... )
-    >>> predictive = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((5, 2, 1)), {})
+    >>> predictive = px.likelihoods.NormalPredictive(px.Normal(scale=1.0), np.zeros((5, 2, 1)), {})
     >>> scores = px.evaluate(predictive, [1.0, -3.0], scores=["rmse", median_off])
     >>> {name: round(value, 3) for name, value in scores.items()}
     {'rmse': 2.236, 'median_off': 2.0}

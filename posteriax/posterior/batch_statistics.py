@@ -49,7 +49,7 @@ def with_batch_statistics(posterior: Posterior, x: Inputs, *, batch_size: int = 
     ...         return self.out(nnx.relu(self.norm(self.hidden(x))))
     >>> (x, y), (x_test, _) = px.data.two_moons()
     >>> fitted = px.fit(px.Problem(Net(nnx.Rngs(0)), px.Categorical()), (x, y), px.SWAG(), epochs=4, key=0)
-    >>> posterior = px.with_batch_statistics(fitted, x)
+    >>> posterior = px.posterior.with_batch_statistics(fitted, x)
     >>> together, single = posterior.predict(x_test, draws=5), posterior.predict(x_test[:1], draws=5)
     >>> bool(abs(together.probs[0] - single.probs[0]).max() < 1e-5)
     True
@@ -104,7 +104,7 @@ class _WithBatchStatistics(WrappedPosterior):
     def save(self, path: str | os.PathLike[str]) -> None:
         raise TypeError(
             "a posterior with measured batch statistics is not saved: save the one it was made from, and after px.load "
-            "measure again with px.with_batch_statistics"
+            "measure again with px.posterior.with_batch_statistics"
         )
 
     @cached_property

@@ -36,7 +36,7 @@ NONE = -1.0  # finite, as all states must be
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """What ``px.fit(..., record=px.GradientNoise())`` records; :func:`px.analysis.gradient_noise` reads it.
+    """What ``px.fit(..., record=px.run.GradientNoise())`` records; :func:`px.analysis.gradient_noise` reads it.
 
     Nothing is computed between windows, so that a run costs at most a few per cent more. Recording does not change the
     run.
@@ -49,7 +49,7 @@ class GradientNoise:
     >>> from posteriax import families as q
     >>> (x, y), _ = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> record = px.GradientNoise(window=10, every=20)
+    >>> record = px.run.GradientNoise(window=10, every=20)
     >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal()), steps=50, key=0, record=record)
     >>> px.analysis.gradient_noise(posterior).steps.tolist()
     [10, 30, 50]
@@ -137,7 +137,9 @@ def _extended(fields: tuple[str, ...]) -> type:
 
 
 def _no_optimizer(method: Method) -> ValueError:
-    return ValueError(f"record=px.GradientNoise() is for methods with an optimizer (px.VI, px.MAP), not {method.name}")
+    return ValueError(
+        f"record=px.run.GradientNoise() is for methods with an optimizer (px.VI, px.MAP), not {method.name}"
+    )
 
 
 def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) -> optax.GradientTransformation:

@@ -50,7 +50,7 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
         count = max(n for n in range(1, min(members, len(devices)) + 1) if members % n == 0)
         return Mesh(devices[:count, None], (MEMBERS, DATA))
     if not isinstance(mesh, Mesh):
-        raise TypeError(f"mesh must be px.mesh(members=..., data=...) or a jax.sharding.Mesh, got {mesh!r}")
+        raise TypeError(f"mesh must be px.distributed.mesh(members=..., data=...) or a jax.sharding.Mesh, got {mesh!r}")
     devices, data_size = mesh.devices, 1
     if DATA in mesh.axis_names:
         axis = mesh.axis_names.index(DATA)
@@ -59,14 +59,14 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     if members % len(devices):
         raise ValueError(
             f"the mesh spreads members over {len(devices)} devices, which does not divide the {members} "
-            f"member{'s' * (members > 1)} (chains are members): use px.mesh(members=...) with a divisor of {members}, "
+            f"member{'s' * (members > 1)} (chains are members): use px.distributed.mesh(members=...) with a divisor of {members}, "
             f"or another number of members"
         )
     taking_part = {device.process_index for device in devices.flat}
     if idle := sorted(set(range(jax.process_count())) - taking_part):
         raise ValueError(
             f"the mesh has no device of process {idle[0]}, but needs some of all {jax.process_count()} processes: use "
-            f"px.mesh(members=..., data=...) with members * data = {len(jax.devices())}, the number of all devices"
+            f"px.distributed.mesh(members=..., data=...) with members * data = {len(jax.devices())}, the number of all devices"
         )
     return Mesh(devices, (MEMBERS, DATA))
 

@@ -38,7 +38,7 @@ KEPT = ("level", "begun", "last", "since", "first", "drops", "before")  # what a
 
 @dataclass(frozen=True, kw_only=True)
 class UntilLevel(StopRule):
-    """Train until more training would gain next to nothing, for ``px.fit(..., steps=100_000, stop=px.UntilLevel())``.
+    """Train until more training would gain next to nothing, for ``px.fit(..., steps=100_000, stop=px.run.UntilLevel())``.
 
     The learning rate stays as it is until the objective (the log joint or the ELBO) has levelled off. It is then
     divided by four, again and again while that raises the objective further: where data have little noise, the
@@ -60,7 +60,7 @@ class UntilLevel(StopRule):
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons(train=100)
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=20_000, key=0, stop=px.UntilLevel(fewest=200))
+    >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=20_000, key=0, stop=px.run.UntilLevel(fewest=200))
     >>> posterior.diagnose().converged, len(posterior.trace["log_joint"]) < 20_000
     (True, True)
     """
@@ -90,7 +90,7 @@ class UntilLevel(StopRule):
         kernel = members.kernel
         if not isinstance(kernel, OptimizingKernel):
             raise ValueError(
-                f"px.UntilLevel() is for methods with an optimizer (px.MAP, px.VI), not {kernel.method.name}"
+                f"px.run.UntilLevel() is for methods with an optimizer (px.MAP, px.VI), not {kernel.method.name}"
             )
         return replace(members, kernel=replace(kernel, optimizer=_falling(kernel.optimizer)))
 

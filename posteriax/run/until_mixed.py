@@ -63,7 +63,7 @@ class DrawsVerdict(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class UntilMixed(StopRule):
-    """Draw until the chains agree on their predictions, for ``px.fit(..., px.HMC(), stop=px.UntilMixed(x))``.
+    """Draw until the chains agree on their predictions, for ``px.fit(..., px.HMC(), stop=px.run.UntilMixed(x))``.
 
     The run ends as soon as the rank-normalised split R-hat of the predictions (class probabilities, or means) is below
     `rhat` and their effective draws are at least `effective_draws`, both at every test point; or when `seconds` are
@@ -98,7 +98,7 @@ class UntilMixed(StopRule):
     >>> import numpy as np, posteriax as px
     >>> x = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((3, 1), np.float32)), px.Normal(scale=1.0))
-    >>> stop = px.UntilMixed(x, rhat=1.05, effective_draws=200)
+    >>> stop = px.run.UntilMixed(x, rhat=1.05, effective_draws=200)
     >>> posterior = px.fit(problem, (x, x[:, 0]), px.HMC(warmup=50), draws=5000, chains=2, key=0, stop=stop)
     >>> posterior.trace.notes[-1]
     'converged after ... draws of each chain: R-hat 1.0..., ... effective draws'
@@ -141,13 +141,13 @@ class UntilMixed(StopRule):
         method = members.kernel.method
         if not method.samples:
             raise ValueError(
-                f"stop={type(self).__name__}(...) is for samplers: {method.name} optimises, and px.EarlyStopping(...) "
+                f"stop={type(self).__name__}(...) is for samplers: {method.name} optimises, and px.evaluation.EarlyStopping(...) "
                 f"can end it"
             )
         if self.seconds is not None and distributed.several():
             raise ValueError("a limit of seconds is for runs of one process: several would measure different times")
         if members.count < 2:
-            raise ValueError("px.UntilMixed compares chains: run several, chains=4")
+            raise ValueError("px.run.UntilMixed compares chains: run several, chains=4")
         members.kernel.problem.output_spec(self.x)  # raises if the network cannot read them
         return members
 

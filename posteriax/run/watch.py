@@ -16,7 +16,7 @@ from posteriax.run.program import Program
 
 @dataclass(frozen=True, eq=False)
 class Watch:
-    """A function of the posterior to call during a run, for ``px.fit(..., watch=px.Watch(function, every=100))``.
+    """A function of the posterior to call during a run, for ``px.fit(..., watch=px.run.Watch(function, every=100))``.
 
     The trace holds its results under their names, and the steps at which it was called as "watched_step"; a checkpoint
     stores them. Watching does not change the run.
@@ -28,7 +28,7 @@ class Watch:
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), test = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
-    >>> watch = px.Watch(lambda posterior: px.evaluate(posterior.predict(test[0]), test[1]), every=20)
+    >>> watch = px.run.Watch(lambda posterior: px.evaluate(posterior.predict(test[0]), test[1]), every=20)
     >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=50, key=0, watch=watch)
     >>> posterior.trace["watched_step"].tolist(), posterior.trace["accuracy"].shape
     ([20, 40, 50], (3,))

@@ -69,7 +69,7 @@ def fit_until_converged(
         images: whether examples are images.
         mode: the result of "map" for the same prior and data, for methods that start there; by default it is fitted.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
-        stop: such as ``px.EarlyStopping(...)``, in place of :class:`px.UntilLevel`.
+        stop: such as ``px.evaluation.EarlyStopping(...)``, in place of :class:`px.run.UntilLevel`.
         progress: show a progress bar; by default if standard error is a terminal.
 
     >>> import equinox as eqx, jax, posteriax as px

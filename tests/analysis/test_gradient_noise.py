@@ -70,7 +70,7 @@ def fit(moons, method, record=None, **settings):
 
 @pytest.fixture(scope="module")
 def recorded(moons):
-    return fit(moons, px.VI(q.KTied(2)), px.GradientNoise(window=5, every=20))
+    return fit(moons, px.VI(q.KTied(2)), px.run.GradientNoise(window=5, every=20))
 
 
 def test_recording_changes_nothing_of_the_run(moons, recorded):
@@ -95,7 +95,7 @@ def test_what_was_recorded_is_by_trained_parameter_and_survives_a_file(recorded,
 
 @pytest.mark.slow
 def test_ensembles_checkpoints_and_map_record_it_too(moons, tmp_path):
-    record = px.GradientNoise(window=5, every=20)
+    record = px.run.GradientNoise(window=5, every=20)
     members = fit(moons, px.Ensemble(px.MAP(), 2), record)
     assert members.trace["gradient_noise"].shape == (2, 3, 4, 3)
     assert list(px.analysis.gradient_noise(members).paper) == members.problem.leaf_names
@@ -109,8 +109,8 @@ def test_ensembles_checkpoints_and_map_record_it_too(moons, tmp_path):
 def test_bad_settings_are_said(moons):
     for settings in ({"window": 1}, {"window": 10, "every": 5}, {"window": 0}):
         with pytest.raises(ValueError, match=r"window|every"):
-            px.GradientNoise(**settings)
+            px.run.GradientNoise(**settings)
     with pytest.raises(ValueError, match="methods with an optimizer"):
-        px.fit(px.Problem(NET, px.Categorical()), moons[0], px.HMC(), draws=2, key=0, record=px.GradientNoise())
+        px.fit(px.Problem(NET, px.Categorical()), moons[0], px.HMC(), draws=2, key=0, record=px.run.GradientNoise())
     with pytest.raises(ValueError, match="recorded no gradients"):
         px.analysis.gradient_noise(fit(moons, px.MAP()))

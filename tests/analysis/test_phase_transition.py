@@ -49,7 +49,7 @@ def test_bernoulli_outputs_serve_in_either_shape(outputs, moons):
 @pytest.mark.slow
 def test_a_run_traces_them(moons):
     problem = px.Problem(NET, px.Categorical(), prior=p.LogUniform())
-    watch = px.Watch(px.analysis.accuracies(moons[1]), every=30)
+    watch = px.run.Watch(px.analysis.accuracies(moons[1]), every=30)
     posterior = px.fit(problem, moons[0], px.VI(q.MultiplicativeNormal("layer")), steps=60, key=0, watch=watch)
     found = px.analysis.phase_transition(posterior)
     last = px.analysis.accuracies(moons[1])(posterior)

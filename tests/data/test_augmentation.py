@@ -149,9 +149,9 @@ def test_another_augmentation_is_another_run(problem, data, tmp_path):
     fit(augment=brighter)
     fit(augment=brighter)
     for other, was in ((BOTH, "is now RandomCrop"), (None, "is now None"), (brighter_twice(), "computes something")):
-        with pytest.raises(px.CheckpointError, match=was):
+        with pytest.raises(px.run.CheckpointError, match=was):
             fit(augment=other)
-    with pytest.raises(px.CheckpointError, match=r"augmentation was test_augmentation.brighter, is now"):
+    with pytest.raises(px.run.CheckpointError, match=r"augmentation was test_augmentation.brighter, is now"):
         fit(augment=RandomFlip())
 
 

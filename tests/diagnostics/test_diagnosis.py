@@ -38,7 +38,7 @@ def made_up(change=None, chains=4, draws=500, problem=CLASSES, seed=0, warmup=0,
     if change is not None:
         change(params)
     params = {name: leaf.astype(np.float32) for name, leaf in params.items()}
-    return DrawsPosterior(problem, px.Trace(trace, warmup=warmup), Latents(params, {}))
+    return DrawsPosterior(problem, px.posterior.Trace(trace, warmup=warmup), Latents(params, {}))
 
 
 def move(*chains):
@@ -269,7 +269,7 @@ def funnel():
         return x * narrow.sum()
 
     @dataclass(frozen=True)
-    class Given(px.NumberLikelihood):
+    class Given(px.likelihoods.NumberLikelihood):
         def distribution(self, latents, outputs):
             return dist.Normal(outputs, 1.0)
 

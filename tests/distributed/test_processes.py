@@ -59,7 +59,7 @@ def of_two(tmp_path_factory):
 
 def test_chains_of_two_processes_are_the_bits_of_one_process(of_two):
     draws = stored(of_two[0] / "chains-2.npz")
-    for mesh in (px.mesh(), None):  # one device; all devices of this process
+    for mesh in (px.distributed.mesh(), None):  # one device; all devices of this process
         assert_same_bits(draws_of(several_processes.run("chains", of_two[0], mesh=mesh)), draws)
 
 

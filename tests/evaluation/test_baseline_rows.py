@@ -15,16 +15,18 @@ def posterior(moons):
 
 @pytest.fixture(scope="module")
 def table(posterior, moons):
-    good = px.Baseline(lambda x: posterior.predict(x), "The same network.", seconds=2.5)
-    bad = px.Baseline(lambda x: px.ClassPredictive(px.Categorical(), np.zeros((1, len(x), 2), np.float32)), "A coin.")
+    good = px.evaluation.Baseline(lambda x: posterior.predict(x), "The same network.", seconds=2.5)
+    bad = px.evaluation.Baseline(
+        lambda x: px.likelihoods.ClassPredictive(px.Categorical(), np.zeros((1, len(x), 2), np.float32)), "A coin."
+    )
     return px.compare(
         {"MAP": posterior, "other": posterior, "same": good, "coin": bad},
         {"test": moons[1], "shifted": (moons[1][0] + np.float32(0.1), moons[1][1])},
         reference="MAP",
         out={"far": moons[1][0] + np.float32(9)},
-        attack=px.FGSM(0.1, low=None, high=None),
+        attack=px.evaluation.FGSM(0.1, low=None, high=None),
         conformal=moons[0],
-        runs={"swag": px.RunEnd("failed", ("Infinite.",)), "MAP": px.RunEnd("converged")},
+        runs={"swag": px.evaluation.RunEnd("failed", ("Infinite.",)), "MAP": px.evaluation.RunEnd("converged")},
     )
 
 
@@ -55,11 +57,11 @@ def test_runs_that_failed_are_kept_but_not_scored(posterior, moons, table):
     assert table.runs["swag"].status == "failed"
     assert "swag failed and was not scored." in str(table)
     with pytest.raises(ValueError, match="'MAP' failed: leave it out"):
-        px.compare({"MAP": posterior}, moons[1], runs={"MAP": px.RunEnd("failed")})
+        px.compare({"MAP": posterior}, moons[1], runs={"MAP": px.evaluation.RunEnd("failed")})
     with pytest.raises(ValueError, match="'HMC', which is not one of the posteriors: 'MAP'"):
-        px.compare({"MAP": posterior}, moons[1], runs={"HMC": px.RunEnd("converged")})
+        px.compare({"MAP": posterior}, moons[1], runs={"HMC": px.evaluation.RunEnd("converged")})
     with pytest.raises(ValueError, match="status must be one of 'converged'"):
-        px.RunEnd("fine")
+        px.evaluation.RunEnd("fine")
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ X, Y = np.zeros((50, 2), np.float32), RNG.integers(0, 3, 50)
 @pytest.fixture(scope="module")
 def comparison():
     predictives = {
-        name: px.ClassPredictive(px.Categorical(), RNG.normal(size=(4, 50, 3)).astype(np.float32)) for name in "ab"
+        name: px.likelihoods.ClassPredictive(px.Categorical(), RNG.normal(size=(4, 50, 3)).astype(np.float32))
+        for name in "ab"
     }
     return px.compare(predictives, (X, Y), reference="b"), predictives
 
@@ -61,7 +62,7 @@ def test_the_table_goes_to_text_markdown_and_pandas(comparison):
 def test_regressions_are_compared_by_rmse_nll_and_wasserstein():
     y = RNG.normal(size=50).astype(np.float32)
     predictives = {
-        str(scale): px.NormalPredictive(px.Normal(scale=scale), np.zeros((1, 50, 1), np.float32), {})
+        str(scale): px.likelihoods.NormalPredictive(px.Normal(scale=scale), np.zeros((1, 50, 1), np.float32), {})
         for scale in (1.0, 2.0)
     }
     table = px.compare(predictives, (X, y), reference="1.0")
@@ -76,8 +77,8 @@ def test_an_unknown_reference_is_refused(comparison):
         px.compare(comparison[1], (X, Y), reference="HMC")
 
 
-def predictive_of(probs: np.ndarray) -> px.ClassPredictive:
-    return px.ClassPredictive(px.Categorical(), np.log(np.maximum(probs, 1e-30))[None].astype(np.float32))
+def predictive_of(probs: np.ndarray) -> px.likelihoods.ClassPredictive:
+    return px.likelihoods.ClassPredictive(px.Categorical(), np.log(np.maximum(probs, 1e-30))[None].astype(np.float32))
 
 
 def test_pairing_sees_a_difference_that_the_errors_hide():
@@ -148,7 +149,7 @@ def test_several_sets_severities_outside_attack_and_recalibration(fitted, moons)
         sets,
         reference="two",
         out={"far": far},
-        attack=px.PGD(0.05, iterations=3, low=None, high=None),
+        attack=px.evaluation.PGD(0.05, iterations=3, low=None, high=None),
         recalibrate=moons[0],
     )
     assert list(table.sets) == [*sets, "out: far", "attacked", "recalibrated"]
@@ -190,7 +191,7 @@ def test_charts_show_the_surest_mistakes(fitted, moons):
 def test_intervals_of_a_well_specified_regression_hold_what_they_say():
     rng = np.random.default_rng(3)
     y = rng.normal(size=4000).astype(np.float32)
-    right = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((1, 4000, 1), np.float32), {})
+    right = px.likelihoods.NormalPredictive(px.Normal(scale=1.0), np.zeros((1, 4000, 1), np.float32), {})
     table = px.compare({"right": right}, (np.zeros((4000, 1), np.float32), y))
     assert table["right"]["coverage_90"] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / 4000))
     # E|X - Y| - E|X - X'| / 2 of standard normals is 1 / sqrt(pi)
@@ -204,7 +205,7 @@ def test_a_temperature_mends_overconfidence():
     rng = np.random.default_rng(4)
     logits = rng.normal(size=(3000, 3)) * 2
     y = np.array([rng.choice(3, p=p) for p in np.exp(logits) / np.exp(logits).sum(1, keepdims=True)])
-    sure = px.ClassPredictive(px.Categorical(), (3 * logits)[None].astype(np.float32))
+    sure = px.likelihoods.ClassPredictive(px.Categorical(), (3 * logits)[None].astype(np.float32))
     assert best_temperature(sure, y) == pytest.approx(3.0, rel=0.1)
 
 
@@ -238,7 +239,7 @@ def test_one_method_under_two_names_is_no_difference():
             b = [i for i in range(1, 6) if i not in others]
             marked = best_and_ties({n: [{"nll": losses[i]} for i in own] for n, own in (("a", a), ("b", b))})["nll"]
             called += len(marked) == 1
-    of = lambda own: [px.ClassPredictive(px.Categorical(), runs[i : i + 1]) for i in own]  # noqa: E731
+    of = lambda own: [px.likelihoods.ClassPredictive(px.Categorical(), runs[i : i + 1]) for i in own]  # noqa: E731
     predictives = {"a": of(a), "b": of(b)}
     assert px.compare(predictives, (np.zeros((200, 1)), y)).best["test"]["nll"] == marked
     assert called <= 8  # of 50, each at the 5 % level; within a test set they go together

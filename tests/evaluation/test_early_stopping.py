@@ -57,9 +57,9 @@ def test_it_returns_the_best_posterior_that_a_watch_sees(metric, sign, method):
         values.append(px.evaluate(posterior.predict(VALID[0], draws=32), VALID[1])[metric])
         return {}
 
-    fit(method=method, watch=px.Watch(look, every=8))  # four batches per epoch
+    fit(method=method, watch=px.run.Watch(look, every=8))  # four batches per epoch
     count, best = expected_stop([sign * value for value in values], patience=3)
-    posterior = fit(px.EarlyStopping(validation=VALID, metric=metric, patience=3, every=2), method)
+    posterior = fit(px.evaluation.EarlyStopping(validation=VALID, metric=metric, patience=3, every=2), method)
     np.testing.assert_array_equal(posterior.trace[f"validation_{metric}"], values[:count])
     np.testing.assert_array_equal(posterior.trace["validation_step"], 8 * np.arange(1, count + 1))
     np.testing.assert_array_equal(weights(posterior), weights(seen[best]))
@@ -75,7 +75,7 @@ def test_it_returns_the_best_posterior_that_a_watch_sees(metric, sign, method):
 
 @pytest.mark.slow
 def test_a_long_run_stops_and_is_a_normal_result(tmp_path):
-    stop = px.EarlyStopping(validation=VALID, patience=2)
+    stop = px.evaluation.EarlyStopping(validation=VALID, patience=2)
     posterior = fit(stop)
     assert len(posterior.trace["log_joint"]) < 240
     assert posterior.trace.notes[-1].startswith("stopped at epoch")
@@ -85,7 +85,7 @@ def test_a_long_run_stops_and_is_a_normal_result(tmp_path):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Scripted(px.EarlyStopping):
+class Scripted(px.evaluation.EarlyStopping):
     """Measures what it is told, and dies where it is told to."""
 
     script: list
@@ -122,11 +122,11 @@ def test_the_best_state_survives_a_kill_in_the_checkpoint(tmp_path):
     np.testing.assert_array_equal(weights(plain), weights(fit(epochs=2)))
     again = fit(Scripted(script=[], validation=VALID, patience=3), **where)  # finished: it measures nothing more
     np.testing.assert_array_equal(weights(again), weights(plain))
-    with pytest.raises(px.CheckpointError, match=r"early stopping was .*patience 3.*is now .*patience 4"):
+    with pytest.raises(px.run.CheckpointError, match=r"early stopping was .*patience 3.*is now .*patience 4"):
         fit(Scripted(script=[], validation=VALID, patience=4), **where)
-    with pytest.raises(px.CheckpointError, match="early stopping was"):
+    with pytest.raises(px.run.CheckpointError, match="early stopping was"):
         fit(Scripted(script=[], validation=TRAIN, patience=3), **where)
-    with pytest.raises(px.CheckpointError, match=r"early stopping was .*is now None"):
+    with pytest.raises(px.run.CheckpointError, match=r"early stopping was .*is now None"):
         fit(**where)
 
 
@@ -160,7 +160,7 @@ def test_a_fraction_is_split_off_by_the_key_and_not_trained_on():
 @pytest.mark.slow
 def test_ctrl_c_returns_the_best_so_far(monkeypatch):
     calls = iter(range(100))
-    with monkeypatch.context() as patch, pytest.raises(px.Interrupted) as stopped:
+    with monkeypatch.context() as patch, pytest.raises(px.run.Interrupted) as stopped:
         patch.setattr(loop.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 9)
         fit(Scripted(script=[3.0, 1.0, *[2.0] * 20], validation=VALID, patience=50))
     assert stopped.value.posterior.trace.notes[-1] == "best at epoch 2 of 60: validation script 1"
@@ -183,25 +183,27 @@ BAD = {
 def test_bad_settings(name):
     settings, error, message = BAD[name]
     with pytest.raises(error, match=message):
-        px.EarlyStopping(**settings)
+        px.evaluation.EarlyStopping(**settings)
 
 
 def test_bad_runs_are_refused_before_anything_is_compiled(monkeypatch):
     monkeypatch.setattr("posteriax.run.fitting._run", None)
-    stop = px.EarlyStopping(validation=VALID)
+    stop = px.evaluation.EarlyStopping(validation=VALID)
     with pytest.raises(ValueError, match="stop= is for methods that optimise: HMC"):
         px.fit(problem(), TRAIN, px.HMC(), draws=2, key=0, stop=stop)
     with pytest.raises(ValueError, match="stop= is not for SWAG"):
         fit(stop, px.SWAG())
     with pytest.raises(ValueError, match=r"metric 'rmse' does not suit Categorical.*have shape \(40, 2\)"):
-        fit(px.EarlyStopping(validation=VALID, metric="rmse"))
+        fit(px.evaluation.EarlyStopping(validation=VALID, metric="rmse"))
     with pytest.raises(ValueError, match="validation: y has labels up to 7"):
-        fit(px.EarlyStopping(validation=(VALID[0], VALID[1] + 6)))
+        fit(px.evaluation.EarlyStopping(validation=(VALID[0], VALID[1] + 6)))
     with pytest.raises(TypeError, match="validation: data must be a pair"):
-        fit(px.EarlyStopping(validation=VALID[0]))
+        fit(px.evaluation.EarlyStopping(validation=VALID[0]))
     with pytest.raises(ValueError, match="holds out 0"):
-        fit(px.EarlyStopping(fraction=0.001))
-    with pytest.raises(TypeError, match=r"stop must be px.UntilLevel\(...\), px.EarlyStopping\(...\) or, .*; got 5"):
+        fit(px.evaluation.EarlyStopping(fraction=0.001))
+    with pytest.raises(
+        TypeError, match=r"stop must be px.run.UntilLevel\(...\), px.evaluation.EarlyStopping\(...\) or, .*; got 5"
+    ):
         fit(5)
 
     class Batches:
@@ -212,7 +214,7 @@ def test_bad_runs_are_refused_before_anything_is_compiled(monkeypatch):
             yield TRAIN
 
     with pytest.raises(ValueError, match="not a loader: give validation"):
-        fit(px.EarlyStopping(fraction=0.1), data=Batches(), batch_size=None)
+        fit(px.evaluation.EarlyStopping(fraction=0.1), data=Batches(), batch_size=None)
 
 
 def test_a_value_that_is_not_a_number_is_said():

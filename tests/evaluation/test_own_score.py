@@ -59,7 +59,7 @@ def predictives():
     logits = rng.normal(0, 2, (N, CLASSES))
     y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
     made = {"right": logits, "noisy": logits + rng.normal(size=logits.shape), "ignorant": rng.normal(size=logits.shape)}
-    of = lambda values: px.ClassPredictive(px.Categorical(), values[None].astype(np.float32))  # noqa: E731
+    of = lambda values: px.likelihoods.ClassPredictive(px.Categorical(), values[None].astype(np.float32))  # noqa: E731
     return {name: of(values) for name, values in made.items()}, (np.zeros((N, 2), np.float32), y)
 
 
@@ -108,7 +108,7 @@ def test_own_scores_are_tested_for_significance(comparison):
 def test_own_scores_of_several_seeds_are_means_with_errors_over_seeds():
     made, data = predictives()
     noise = np.random.default_rng(1).normal(size=(3, 1, N, CLASSES)).astype(np.float32)
-    seeds = [px.ClassPredictive(px.Categorical(), made["right"].outputs + own) for own in noise]
+    seeds = [px.likelihoods.ClassPredictive(px.Categorical(), made["right"].outputs + own) for own in noise]
     table = px.compare({"noisy": seeds, "right": made["right"]}, data, scores=[RANK])
     each = [rank_of_label(predictive, data[1]).mean() for predictive in seeds]
     assert table.rows["noisy"]["label_rank"] == Estimate(np.mean(each), scipy.stats.sem(each), "seeds")
@@ -139,14 +139,16 @@ def test_the_report_explains_and_charts_own_scores(comparison):
     figure = table.plot("distance")
     assert figure.axes[0].get_xlabel() == "Hellinger <distance> | root to right"
     far = fidelity(table)
-    assert px.recommend(table).headline.startswith("Use right: its negative log likelihood (nll) is the lowest")
+    assert px.evaluation.recommend(table).headline.startswith(
+        "Use right: its negative log likelihood (nll) is the lowest"
+    )
     assert "The closest is noisy" in far
     assert "In brackets: the Hellinger <distance> | root." in far
 
 
 def test_without_nll_the_recommendation_is_by_the_first_score(comparison):
     table = px.compare(comparison[1], comparison[2], scores=[RANK])
-    assert px.recommend(table).headline.startswith("Use right: its label rank is the lowest")
+    assert px.evaluation.recommend(table).headline.startswith("Use right: its label rank is the lowest")
 
 
 def test_own_scores_follow_corrupted_sets_through_tables_and_charts(moons):

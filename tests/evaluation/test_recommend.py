@@ -34,14 +34,18 @@ def of_intervals(share, n=400):
 
 
 def test_the_only_one_that_is_not_worse_is_clear():
-    advice = px.recommend(table())
+    advice = px.evaluation.recommend(table())
     assert (advice.name, advice.posterior, advice.clear) == ("hmc", "hmc", True)
     assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
 
 
 def test_of_ties_the_converged_one_is_preferred():
-    runs = {"hmc": px.RunEnd("stopped at the budget"), "vi": px.RunEnd("converged"), "map": px.RunEnd("converged")}
-    advice = px.recommend(table(ties=("hmc", "vi"), runs=runs))
+    runs = {
+        "hmc": px.evaluation.RunEnd("stopped at the budget"),
+        "vi": px.evaluation.RunEnd("converged"),
+        "map": px.evaluation.RunEnd("converged"),
+    }
+    advice = px.evaluation.recommend(table(ties=("hmc", "vi"), runs=runs))
     assert advice.name == "vi"
     assert not advice.clear
     assert "not significantly worse than the best, 0.40 ± 0.01 (hmc)" in advice.headline
@@ -51,21 +55,21 @@ def test_of_ties_the_converged_one_is_preferred():
 
 def test_of_ties_a_reference_that_has_not_mixed_is_not_preferred():
     doubtful = table(ties=("hmc", "vi"), reference="hmc", reference_check=ReferenceCheck("hmc", 1.6))
-    assert px.recommend(doubtful).name == "vi"
-    alone = px.recommend(replace(doubtful, best={"test": {"nll": ("hmc",)}}))
+    assert px.evaluation.recommend(doubtful).name == "vi"
+    alone = px.evaluation.recommend(replace(doubtful, best={"test": {"nll": ("hmc",)}}))
     assert alone.name == "hmc"
     assert "The chains of hmc have not converged (R-hat 1.60)." in alone.cautions
 
 
 def test_of_ties_the_calibrated_one_is_preferred():
     charts = {"test": {"hmc": of_intervals(0.75), "vi": of_intervals(0.9), "map": of_intervals(0.9)}}
-    advice = px.recommend(table(ties=("hmc", "vi"), charts=charts))
+    advice = px.evaluation.recommend(table(ties=("hmc", "vi"), charts=charts))
     assert advice.name == "vi"
     assert advice.trust[0] == "Its 90 % intervals hold 90 % of the 400 test targets: take them at face value."
 
 
 def test_of_ties_a_baseline_is_preferred_and_a_network_not_shown_to_be_worth_it():
-    advice = px.recommend(table(ties=("hmc", "vi"), baselines={"vi": "A forest."}))
+    advice = px.evaluation.recommend(table(ties=("hmc", "vi"), baselines={"vi": "A forest."}))
     assert (advice.name, advice.posterior) == ("vi", "hmc")
     assert advice.network.startswith("A network is not shown to be worth it")
 
@@ -78,16 +82,16 @@ def test_of_ties_a_baseline_is_preferred_and_a_network_not_shown_to_be_worth_it(
     ],
 )
 def test_whether_a_network_is_worth_it(baseline, verdict):
-    advice = px.recommend(table(baselines={baseline: "A forest."}))
+    advice = px.evaluation.recommend(table(baselines={baseline: "A forest."}))
     assert advice.network.startswith(verdict)
     assert advice.posterior == ("vi" if baseline == "hmc" else "hmc")
 
 
 def test_of_ties_the_cheap_one_is_preferred_but_not_for_small_differences():
     costs = {"hmc": Cost(10, 5.0, 100.0), "vi": Cost(10, 5.0, 20.0), "map": Cost(10, 5.0, 1.0)}
-    assert px.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "vi"
+    assert px.evaluation.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "vi"
     costs["vi"] = Cost(10, 5.0, 50.0)
-    assert px.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "hmc"
+    assert px.evaluation.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "hmc"
 
 
 @pytest.mark.parametrize("value", [4e21, np.inf, np.nan, 2.0])
@@ -95,7 +99,7 @@ def test_a_method_that_exploded_is_not_a_tie_however_its_errors_vary(value):
     """A mean of wildly varying values is not significantly worse than anything."""
     wild = table(NLL | {"swag": value}, ties=("hmc", "swag"))
     assert not_worse(wild, "nll") == ["hmc"]
-    advice = px.recommend(wild)
+    advice = px.evaluation.recommend(wild)
     assert advice.name == "hmc"
     assert any(text.startswith("Do not use swag: on average far worse") for text in advice.cautions)
     assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
@@ -105,20 +109,22 @@ def test_what_would_change_it_names_the_best_point_prediction():
     both = {name: row | {"rmse": Estimate(1.0 if name == "vi" else 2.0, 0.1)} for name, row in table().rows.items()}
     comparison = Comparison({"test": both}, best={"test": {"nll": ("hmc",), "rmse": ("vi",)}})
     assert (
-        px.recommend(comparison).changes[0].startswith("If only the prediction counts and not its uncertainty, use vi")
+        px.evaluation.recommend(comparison)
+        .changes[0]
+        .startswith("If only the prediction counts and not its uncertainty, use vi")
     )
 
 
 def test_few_test_rows_are_a_caution():
     charts = {"test": {name: ChartSummary(entropies=np.ones(36)) for name in NLL}}
-    assert any("only 36 test rows" in text for text in px.recommend(table(charts=charts)).cautions)
+    assert any("only 36 test rows" in text for text in px.evaluation.recommend(table(charts=charts)).cautions)
 
 
 def test_nothing_is_recommended_without_a_score_that_has_a_better_side():
     plain = Comparison({"test": {"a": {"mine": Estimate(1.0)}, "b": {"mine": Estimate(2.0)}}})
     assert plain.recommendation is None
     with pytest.raises(ValueError, match="nothing to decide by"):
-        px.recommend(plain)
+        px.evaluation.recommend(plain)
     assert "mine" in str(plain)
 
 
@@ -161,7 +167,9 @@ def test_probabilities_that_boast_are_called_over_confident():
 
     def trust(confidence):
         logits = np.log(np.stack([1 - confidence, confidence], axis=1)).astype(np.float32)
-        chart = chart_summary(px.ClassPredictive(px.Categorical(), logits[None]), np.zeros((2000, 1)), labels)
+        chart = chart_summary(
+            px.likelihoods.ClassPredictive(px.Categorical(), logits[None]), np.zeros((2000, 1)), labels
+        )
         return trust_in(chart)
 
     assert trust(chance).calibrated
@@ -191,7 +199,7 @@ def test_disagreements_are_where_labels_differ_and_one_odd_method_does_not_decid
     logits = np.tile(np.where(np.eye(2)[rng.integers(0, 2, 50)] == 1, 2.0, -2.0), (5, 1, 1)).astype(np.float32)
     logits[:2, 7] *= -1  # two of five predict the other label
     logits[4] *= -1  # and one of five is always wrong
-    predictives = {str(i): px.ClassPredictive(px.Categorical(), own[None]) for i, own in enumerate(logits)}
+    predictives = {str(i): px.likelihoods.ClassPredictive(px.Categorical(), own[None]) for i, own in enumerate(logits)}
     first = find_disagreements(predictives, np.zeros((50, 3)), np.zeros(50, int))[0]
     assert first.index == 7
     assert len(set(first.predicted.values())) == 2

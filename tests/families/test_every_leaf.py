@@ -76,7 +76,7 @@ def test_a_family_for_all_leaves_serves_every_leaf(family):
 
     members, info = run(jax.random.key(1))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((members.variational, info)))
-    draws = kernel.finish(members, None, px.Trace({})).sample(0, 2)
+    draws = kernel.finish(members, None, px.posterior.Trace({})).sample(0, 2)
     assert {name: leaf.shape[1:] for name, leaf in draws.items()} == SHAPES
 
 

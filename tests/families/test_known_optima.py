@@ -38,7 +38,7 @@ def test_every_family_is_in_the_table():
 
 
 @cache
-def fitted() -> px.Posterior:
+def fitted() -> px.posterior.Posterior:
     return fit_regressions(KNOWN, steps=30_000, draws=8)
 
 
@@ -49,7 +49,7 @@ def test_a_family_finds_its_optimum(name):
 
 
 @cache
-def fitted_apart() -> px.Posterior:
+def fitted_apart() -> px.posterior.Posterior:
     """Families whose optimum takes a prior or a network of its own: joint over two leaves, dropout, rank-1 factors."""
 
     def network(params, x):

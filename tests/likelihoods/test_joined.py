@@ -30,7 +30,7 @@ def counts():
 def classes():
     for size, draws in zip(SIZES, DRAWS, strict=True):
         yield (
-            px.ClassPredictive(px.Categorical(), RNG.normal(size=(draws, size, 3)).astype(np.float32)),
+            px.likelihoods.ClassPredictive(px.Categorical(), RNG.normal(size=(draws, size, 3)).astype(np.float32)),
             (RNG.integers(0, 3, size)),
         )
 
@@ -39,7 +39,7 @@ def classes():
 class Case:
     parts: list
     y: np.ndarray
-    joined: px.Predictive
+    joined: px.likelihoods.Predictive
 
     @property
     def own_y(self):
@@ -49,7 +49,7 @@ class Case:
 @pytest.fixture(scope="module", params=[normals, counts, classes], ids=lambda make: make.__name__)
 def case(request):
     parts, y = zip(*request.param(), strict=True)
-    return Case(list(parts), np.concatenate(y), px.join_examples(parts))
+    return Case(list(parts), np.concatenate(y), px.likelihoods.join_examples(parts))
 
 
 MEANS = ("accuracy", "nll", "brier", "crps", "coverage_90")
@@ -93,7 +93,7 @@ def test_every_result_is_that_of_the_part_an_example_came_from(case):
 def test_a_joined_predictive_is_compared_with_another(case):
     if hasattr(case.joined, "probs"):
         return
-    other = px.join_examples(case.parts[::-1])
+    other = px.likelihoods.join_examples(case.parts[::-1])
     by_parts = case.joined.distance(other)
     same = np.concatenate([part.distance(another) for part, another in zip(case.parts, other.parts, strict=True)])
     np.testing.assert_array_equal(by_parts, same)
@@ -105,15 +105,16 @@ def test_a_joined_predictive_is_compared_with_another(case):
 def test_a_joined_predictive_has_a_distance_from_an_ordinary_one():
     """Of two Gaussians of the same scale, whose distance is that of their means."""
     one, other = (
-        px.NormalPredictive(px.Normal(scale=2.0), RNG.normal(size=(1, 6, 1)).astype(np.float32), {}) for _ in range(2)
+        px.likelihoods.NormalPredictive(px.Normal(scale=2.0), RNG.normal(size=(1, 6, 1)).astype(np.float32), {})
+        for _ in range(2)
     )
-    found = px.join_examples([one]).distance(other)
+    found = px.likelihoods.join_examples([one]).distance(other)
     np.testing.assert_allclose(found, np.abs(one.mean - other.mean), rtol=1e-4, atol=1e-5)
 
 
 def test_classes_have_probabilities_and_temperatures():
     parts = [part for part, _ in classes()]
-    joined = px.join_examples(parts)
+    joined = px.likelihoods.join_examples(parts)
     np.testing.assert_array_equal(joined.probs, np.concatenate([part.probs for part in parts]))
     np.testing.assert_array_equal(joined.confidence(), joined.probs.max(axis=1))
     softer = joined.tempered(2.0)
@@ -122,26 +123,28 @@ def test_classes_have_probabilities_and_temperatures():
 
 def test_counts_have_probabilities_of_every_count():
     parts = [part for part, _ in counts()]
-    np.testing.assert_array_equal(px.join_examples(parts).pmf(5), np.concatenate([part.pmf(5) for part in parts]))
+    np.testing.assert_array_equal(
+        px.likelihoods.join_examples(parts).pmf(5), np.concatenate([part.pmf(5) for part in parts])
+    )
 
 
 def test_reduced_predictions_are_joined():
     likelihood, shape = px.Categorical(), (6, 3)
     outputs = RNG.normal(size=shape).astype(np.float32)
     reduced = likelihood.reduced_predictive(likelihood.sums({}, outputs), shape)
-    joined = px.join_examples([reduced, reduced])
+    joined = px.likelihoods.join_examples([reduced, reduced])
     np.testing.assert_array_equal(joined.probs, np.concatenate([reduced.probs] * 2))
     labels = RNG.integers(0, 3, 12)
     assert px.evaluate(joined, labels)["nll"] == pytest.approx(-joined.log_prob(labels).mean())
 
 
 def test_what_does_not_belong_together_is_refused():
-    two, three = (px.ClassPredictive(px.Categorical(), np.zeros((1, 4, c), np.float32)) for c in (2, 3))
-    number = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((1, 4, 1), np.float32), {})
+    two, three = (px.likelihoods.ClassPredictive(px.Categorical(), np.zeros((1, 4, c), np.float32)) for c in (2, 3))
+    number = px.likelihoods.NormalPredictive(px.Normal(scale=1.0), np.zeros((1, 4, 1), np.float32), {})
     for wrong in ([two, three], [two, number]):
         with pytest.raises(ValueError, match="different targets cannot be joined"):
-            px.join_examples(wrong)
+            px.likelihoods.join_examples(wrong)
     with pytest.raises(ValueError, match="nothing to join"):
-        px.join_examples([])
+        px.likelihoods.join_examples([])
     with pytest.raises(ValueError, match="predictions for 8 examples"):
-        px.join_examples([two, two]).log_prob(np.zeros(7, int))
+        px.likelihoods.join_examples([two, two]).log_prob(np.zeros(7, int))

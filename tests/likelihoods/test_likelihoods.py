@@ -231,7 +231,7 @@ def test_the_examples_of_the_documentation_run():
 
 
 @dataclass(frozen=True)
-class Gamma(px.NumberLikelihood):
+class Gamma(px.likelihoods.NumberLikelihood):
     """Positive numbers of fixed shape, written by a stranger; the network gives the log of the mean."""
 
     shape: float = 2.5

@@ -18,7 +18,7 @@ LABELS = RNG.integers(0, 4, 20)
 
 
 def test_classes_by_the_definitions():
-    predictive = px.ClassPredictive(px.Categorical(), LOGITS)
+    predictive = px.likelihoods.ClassPredictive(px.Categorical(), LOGITS)
     mean = PROBS.mean(axis=0)
     np.testing.assert_allclose(predictive.probs, mean, rtol=1e-5)
     np.testing.assert_allclose(predictive.mean, mean, rtol=1e-5)
@@ -34,12 +34,12 @@ def test_classes_by_the_definitions():
 def test_the_log_mixture_does_not_underflow():
     logits = np.zeros((2, 1, 2), np.float32)
     logits[..., 0] = 300.0  # p(class 1) = exp(-300) is 0 in float32
-    assert px.ClassPredictive(px.Categorical(), logits).log_prob([1])[0] == pytest.approx(-300.0)
+    assert px.likelihoods.ClassPredictive(px.Categorical(), logits).log_prob([1])[0] == pytest.approx(-300.0)
 
 
 def test_bernoulli_has_two_classes():
     logits = RNG.normal(size=(5, 6, 1)).astype(np.float32)
-    predictive = px.ClassPredictive(px.Bernoulli(), logits)
+    predictive = px.likelihoods.ClassPredictive(px.Bernoulli(), logits)
     yes = scipy.special.expit(logits[..., 0]).mean(axis=0)
     np.testing.assert_allclose(predictive.probs, np.stack([1 - yes, yes], axis=-1), rtol=1e-5)
     np.testing.assert_allclose(predictive.log_prob(np.ones(6, int)), np.log(yes), rtol=1e-5)
@@ -50,7 +50,7 @@ MEANS = RNG.normal(size=(9, 5, 1)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def mixture():
-    return px.NormalPredictive(px.Normal(scale=0.5), MEANS, {})
+    return px.likelihoods.NormalPredictive(px.Normal(scale=0.5), MEANS, {})
 
 
 def test_regression_moments_are_those_of_the_mixture(mixture):
@@ -99,7 +99,7 @@ def test_reduced_std_keeps_a_small_spread_of_large_numbers():
         reduced = ReducedNumberPredictive(likelihood, merged, (4, 1))
         np.testing.assert_allclose(reduced.std, truth, rtol=0.01)  # 1e4 in float32 comes in steps of 0.001
         np.testing.assert_allclose(reduced.mean, outputs.mean(axis=0, dtype=np.float64), atol=5e-3)
-    whole = px.NormalPredictive(likelihood, outputs, {})
+    whole = px.likelihoods.NormalPredictive(likelihood, outputs, {})
     np.testing.assert_allclose(whole.std, truth, rtol=1e-3)
     np.testing.assert_allclose(whole.mean, outputs.mean(axis=0, dtype=np.float64), atol=1e-3)
 
@@ -112,7 +112,7 @@ def test_reduced_std_of_probabilities_keeps_a_small_spread():
     sums = functools.reduce(ClassSums.join, (px.Categorical().sums({}, draw) for draw in logits))
     reduced = ReducedClassPredictive(px.Categorical(), sums, (3, 2))
     np.testing.assert_allclose(reduced.std, truth, rtol=0.02)
-    np.testing.assert_allclose(px.ClassPredictive(px.Categorical(), logits).std, truth, rtol=0.02)
+    np.testing.assert_allclose(px.likelihoods.ClassPredictive(px.Categorical(), logits).std, truth, rtol=0.02)
 
 
 def quadrature(mean, scale):
@@ -129,7 +129,7 @@ def test_entropy_and_information_use_all_draws():
     """Draws of N(0, 1) with noise of 1: the information of a thousand draws is near log(2) / 2, and exactly known."""
     rng = np.random.default_rng(3)
     means = rng.normal(size=(1000, 3, 1)).astype(np.float32)
-    predictive = px.NormalPredictive(px.Normal(1.0), means, {})
+    predictive = px.likelihoods.NormalPredictive(px.Normal(1.0), means, {})
     grid = np.linspace(-11, 11, 2001)  # of a smooth density: exact to 1e-12
     density = np.stack([scipy.stats.norm.pdf(grid[:, None], means[:, i, 0]).mean(axis=1) for i in range(3)])
     truth = np.trapezoid(-density * np.log(density), grid)[:, None]
@@ -143,7 +143,9 @@ def test_entropy_and_information_use_all_draws():
 def test_entropy_of_predicted_noise_and_two_targets(spread):
     rng = np.random.default_rng(4)
     mean, raw = rng.normal(size=(40, 3, 2)), spread * rng.normal(size=(40, 3, 2))
-    predictive = px.NormalPredictive(px.Normal("predicted"), np.concatenate([mean, raw], -1).astype(np.float32), {})
+    predictive = px.likelihoods.NormalPredictive(
+        px.Normal("predicted"), np.concatenate([mean, raw], -1).astype(np.float32), {}
+    )
     means, scales = (np.asarray(a, np.float64) for a in predictive.moments_per_draw)
     truth = np.array([[quadrature(means[:, i, d], scales[:, i, d]) for d in range(2)] for i in range(3)])
     np.testing.assert_allclose(predictive.entropy(), truth, atol=1e-4)
@@ -154,16 +156,18 @@ def test_entropy_of_predicted_noise_and_two_targets(spread):
 def test_information_of_draws_far_apart_is_their_logarithm():
     """Components too narrow for one even grid: each is told from all others."""
     outputs = np.linspace(-1, 1, 7, dtype=np.float32).reshape(7, 1, 1)
-    predictive = px.NormalPredictive(px.Normal(1e-4), outputs, {})
+    predictive = px.likelihoods.NormalPredictive(px.Normal(1e-4), outputs, {})
     assert predictive.mutual_information().item() == pytest.approx(np.log(7), abs=1e-4)
-    same = px.NormalPredictive(px.Normal(0.2), np.zeros((50, 1, 1), np.float32), {})
+    same = px.likelihoods.NormalPredictive(px.Normal(0.2), np.zeros((50, 1, 1), np.float32), {})
     assert same.mutual_information().item() == pytest.approx(0.0, abs=1e-6)
 
 
 def test_distance_of_mixtures_is_the_area_between_their_distribution_functions():
     rng = np.random.default_rng(5)
     one, other = rng.normal(size=(6, 2, 1)), 1 + rng.normal(size=(9, 2, 1))
-    ours, theirs = (px.NormalPredictive(px.Normal(s), np.float32(m), {}) for m, s in ((one, 0.4), (other, 0.7)))
+    ours, theirs = (
+        px.likelihoods.NormalPredictive(px.Normal(s), np.float32(m), {}) for m, s in ((one, 0.4), (other, 0.7))
+    )
     grid = np.linspace(-9, 10, 20_001)
     below = [scipy.stats.norm.cdf(grid, m[..., None], s).mean(axis=0) for m, s in ((one, 0.4), (other, 0.7))]
     truth = np.trapezoid(np.abs(below[0] - below[1]), grid)
@@ -173,5 +177,5 @@ def test_distance_of_mixtures_is_the_area_between_their_distribution_functions()
 
 def test_a_prediction_is_at_no_distance_from_itself():
     mean = np.random.default_rng(0).normal(1e3, 1.0, size=(20, 5, 1)).astype(np.float32)
-    predictive = px.NormalPredictive(px.Normal(scale=0.7), mean, {})
+    predictive = px.likelihoods.NormalPredictive(px.Normal(scale=0.7), mean, {})
     np.testing.assert_array_equal(predictive.distance(predictive), 0.0)

@@ -18,7 +18,7 @@ from posteriax import priors as p
 
 
 @dataclass(frozen=True)
-class Ordinal(px.ClassLikelihood):
+class Ordinal(px.likelihoods.ClassLikelihood):
     """One of several grades with an order, by a cumulative logit (McCullagh 1980); the network gives one score.
 
     P(y <= k | f) = sigmoid(c_k - f)        cut points c_0 < c_1 < ..., inferred with the weights
@@ -96,7 +96,7 @@ def test_posteriors_are_compared_and_reported(fitted, tmp_path):
     assert "nll" in str(comparison) and "MAP" in comparison.to_markdown()
     comparison.to_html(tmp_path / "report.html")
     assert "SWAG" in (tmp_path / "report.html").read_text()
-    assert 0 <= px.drift(posteriors["VI"].predict(X, 10), posteriors["VI"].predict(X + 5, 10)).p_value <= 1
+    assert 0 <= px.evaluation.drift(posteriors["VI"].predict(X, 10), posteriors["VI"].predict(X + 5, 10)).p_value <= 1
     posteriors["HMC"].diagnose(X)
 
 
@@ -115,7 +115,7 @@ def test_grades_are_attacked_and_recalibrated_as_classes_are():
     likelihood, y = TARGETS["ordinal"]
     net = eqx.nn.MLP(1, 1, 5, 1, key=jax.random.key(0))
     posterior = px.fit(px.Problem(net, likelihood), (X, y), px.MAP(), steps=300, key=0)
-    attacked = px.PGD(0.1, iterations=5, bound=0.4, low=None, high=None).run(posterior, X, y)
+    attacked = px.evaluation.PGD(0.1, iterations=5, bound=0.4, low=None, high=None).run(posterior, X, y)
     assert attacked.accuracy[-1] < attacked.accuracy[0]
     np.testing.assert_array_equal(attacked.labels[-1], posterior.predict(attacked.x).point())
     table = px.compare({"MAP": posterior}, (X, y), recalibrate=(X, y), costs=False)
@@ -128,7 +128,7 @@ def test_labels_beyond_the_last_grade_are_named():
 
 
 @dataclass(frozen=True)
-class FromNumPyro(px.NumberLikelihood):
+class FromNumPyro(px.likelihoods.NumberLikelihood):
     """One of NumPyro's distributions, by its name, with the network's output as the log of its last parameter."""
 
     name: str

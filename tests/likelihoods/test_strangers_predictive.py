@@ -19,7 +19,7 @@ class Sums(NamedTuple):
         return Sums(self.total + other.total, self.count + other.count)
 
 
-class UnitNormal(px.Predictive):
+class UnitNormal(px.likelihoods.Predictive):
     """A Gaussian of scale 1 around the draws' mean."""
 
     def __init__(self, means):
@@ -89,7 +89,7 @@ def test_it_is_predicted_scored_compared_reported_and_saved(posterior, tmp_path)
     posterior.save(tmp_path / "a.posterior")
     loaded = px.load(tmp_path / "a.posterior", NET)
     np.testing.assert_array_equal(loaded.predict(X).mean, predictive.mean)
-    assert px.drift(predictive, posterior.predict(9 * X)).certainty.p_value < 0.01
+    assert px.evaluation.drift(predictive, posterior.predict(9 * X)).certainty.p_value < 0.01
 
 
 def test_doubt_may_have_any_name():
@@ -105,5 +105,5 @@ def test_doubt_may_have_any_name():
         def point(self):
             return np.zeros(self.means.shape[1], int)
 
-    drift = px.drift(Named(np.zeros((2, 20))), Named(np.zeros((2, 20))))
+    drift = px.evaluation.drift(Named(np.zeros((2, 20))), Named(np.zeros((2, 20))))
     assert drift.changes["confidence"].reference == 0.5 and "doubt" in drift.changes

@@ -25,7 +25,7 @@ def test_it_recovers_mean_field_and_kronecker_posteriors():
     problem = px.Problem(net, px.Normal(scale=0.5), p.Normal(1.0))
     steps = 20_000
     rates = (optax.cosine_decay_schedule(rate, steps) for rate in (0.03, 0.02))
-    method = px.VI({"a": q.Normal(), "b": q.MatrixNormal()}, optimizer=px.natural_gradient(*rates))
+    method = px.VI({"a": q.Normal(), "b": q.MatrixNormal()}, optimizer=px.methods.natural_gradient(*rates))
     posterior = px.fit(problem, (x, np.repeat(y[:, None], 4, axis=1)), method, steps=steps, key=0)
     own = {name: jax.tree.map(lambda a: a[0], leaf) for name, leaf in posterior.variational.items()}
     scale = np.sqrt(np.diag(exact.covariance)).min()
@@ -40,7 +40,7 @@ def test_it_recovers_mean_field_and_kronecker_posteriors():
 
 @pytest.mark.slow
 def test_it_steps_a_single_weight_the_same_in_both_families():
-    settings = px.natural_gradient(0.1, 0.05, momentum=0.0)
+    settings = px.methods.natural_gradient(0.1, 0.05, momentum=0.0)
     mean, log_scale, by_mean, by_log_scale = 0.7, -1.0, 2.0, 0.4
     normal = {"w": {"mean": jnp.full((1, 1), mean), "log_scale": jnp.full((1, 1), log_scale)}}
     matrix = {
@@ -66,7 +66,7 @@ def test_it_steps_a_single_weight_the_same_in_both_families():
 
 def test_other_families_get_the_optimiser_for_the_rest(moons):
     net = (lambda params, x: x @ params["w"] + params["b"], {"w": np.zeros((2, 2)), "b": np.zeros(2)})
-    method = px.VI({"w": q.Normal(), "b": q.Point()}, optimizer=px.natural_gradient(rest=optax.sgd(0.0)))
+    method = px.VI({"w": q.Normal(), "b": q.Point()}, optimizer=px.methods.natural_gradient(rest=optax.sgd(0.0)))
     posterior = px.fit(px.Problem(net, px.Categorical()), moons[0], method, steps=5, key=0)
     assert np.all(posterior.mean["b"] == 0)
     assert np.any(np.asarray(posterior.mean["w"]) != 0)
@@ -86,7 +86,7 @@ class Logistic(DiagonalGaussian):
 def test_a_new_family_with_a_normals_parameter_names_gets_no_gaussian_updates(moons):
     """By its own account it has no natural step, so that it belongs to the rest."""
     net = (lambda params, x: x @ params["w"] + params["b"], {"w": np.zeros((2, 2)), "b": np.zeros(2)})
-    method = px.VI({"w": q.Normal(), "b": Logistic()}, optimizer=px.natural_gradient(rest=optax.sgd(0.0)))
+    method = px.VI({"w": q.Normal(), "b": Logistic()}, optimizer=px.methods.natural_gradient(rest=optax.sgd(0.0)))
     posterior = px.fit(px.Problem(net, px.Categorical()), moons[0], method, steps=5, key=0)
     np.testing.assert_array_equal(posterior.variational["b"]["log_scale"], -3.0)
     assert np.all(np.asarray(posterior.variational["w"]["log_scale"]) != np.float32(np.log(0.01)))
@@ -95,12 +95,12 @@ def test_a_new_family_with_a_normals_parameter_names_gets_no_gaussian_updates(mo
 @pytest.mark.parametrize("settings", [{"momentum": 1.0}, {"precision_rate": 0.0}])
 def test_settings_without_meaning_are_refused(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
-        px.natural_gradient(**settings)
+        px.methods.natural_gradient(**settings)
 
 
 def test_elsewhere_than_in_vi_it_says_where_it_belongs(moons):
     net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 2))})
     with pytest.raises(TypeError, match=r"directly as the optimizer of px\.VI"):
-        px.fit(px.Problem(net, px.Categorical()), moons[0], px.MAP(px.natural_gradient()), steps=1, key=0)
+        px.fit(px.Problem(net, px.Categorical()), moons[0], px.MAP(px.methods.natural_gradient()), steps=1, key=0)
     with pytest.raises(TypeError, match=r"not of another method or within optax\.chain"):
-        optax.chain(optax.clip(1.0), px.natural_gradient())
+        optax.chain(optax.clip(1.0), px.methods.natural_gradient())

@@ -44,7 +44,7 @@ def test_a_run_is_continued_for_more_draws(gaussian, tmp_path):
     np.testing.assert_array_equal(some, whole[:, :12])
     np.testing.assert_array_equal(more, whole)
     assert posterior.trace["log_joint"].shape == (2, 10 + 60)
-    with pytest.raises(px.CheckpointError, match="already holds 30 draws, more than the 12 requested"):
+    with pytest.raises(px.run.CheckpointError, match="already holds 30 draws, more than the 12 requested"):
         chain_of(gaussian, method, 12, chains=2, checkpoint=tmp_path)
 
 

@@ -19,7 +19,7 @@ def old_default(steps: int) -> optax.GradientTransformation:
 
 
 @cache
-def fitted(name: str, old: bool = False, steps: int = 2000) -> px.Posterior:
+def fitted(name: str, old: bool = False, steps: int = 2000) -> px.posterior.Posterior:
     case = regressions.REGRESSIONS[name]()
     method = px.VI(q.FullCovariance(), optimizer=old_default(steps) if old else None)
     return px.fit(case.problem, case.data, method, steps=steps, batch_size=len(case.data[1]), key=0)

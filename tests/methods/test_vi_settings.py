@@ -74,7 +74,9 @@ def exact_draws(n: int = 1000, chains: int = 1) -> DrawsPosterior:
     return DrawsPosterior(EXACT.problem, Trace({}), Latents({"w": draws}, {}))
 
 
-def start_at(posterior: px.Posterior, family: q.Family, problem: px.Problem | None = None) -> px.Posterior:
+def start_at(
+    posterior: px.posterior.Posterior, family: q.Family, problem: px.Problem | None = None
+) -> px.posterior.Posterior:
     method = px.VI(family, optimizer=STILL, start=posterior)
     problem = problem or EXACT.problem
     return px.fit(problem, EXACT.data, method, steps=1, key=0)
@@ -187,8 +189,8 @@ def test_the_papers_staircase_can_end_below_one_and_is_noted(moons):
     net = (lambda params, x: x @ params["w"], {"w": np.zeros((2, 2), np.float32)})
     problem = px.Problem(net, px.Categorical())
     with pytest.raises(ValueError, match=r"must end at 1, but is 0\.005"):
-        px.fit(problem, moons[0], px.VI(kl_schedule=px.StaircaseKL(5e-5)), steps=150, key=0)
-    schedule = px.StaircaseKL(5e-5, end_below_one=True)
+        px.fit(problem, moons[0], px.VI(kl_schedule=px.methods.StaircaseKL(5e-5)), steps=150, key=0)
+    schedule = px.methods.StaircaseKL(5e-5, end_below_one=True)
     posterior = px.fit(problem, moons[0], px.VI(kl_schedule=schedule), steps=150, key=0)
     assert any("the KL's weight was only 0.005 at the end" in note for note in posterior.trace.notes)
     # 300 epochs of MNIST at batch 1024, as in the paper

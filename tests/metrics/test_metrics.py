@@ -102,7 +102,10 @@ def test_distances_to_a_reference(raw):
 
 
 def test_wasserstein_of_gaussians_is_scipys():
-    a, b = (px.NormalPredictive(px.Normal(scale=s), np.full((1, 1, 1), m, np.float32), {}) for m, s in ((0, 1), (1, 2)))
+    a, b = (
+        px.likelihoods.NormalPredictive(px.Normal(scale=s), np.full((1, 1, 1), m, np.float32), {})
+        for m, s in ((0, 1), (1, 2))
+    )
     ours = float(metrics.wasserstein(a.quantile(QUANTILE_LEVELS), b.quantile(QUANTILE_LEVELS)))
     levels = (np.arange(100_000) + 0.5) / 100_000
     truth = np.mean(np.abs(scipy.stats.norm.ppf(levels) - scipy.stats.norm.ppf(levels, 1, 2)))

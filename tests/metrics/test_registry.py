@@ -55,8 +55,8 @@ def test_the_level_of_every_tested_score_is_in_the_docs():
 
 def test_every_predictive_names_scores_that_exist_and_that_it_has_what_they_need():
     predictives = [
-        px.ClassPredictive(px.Categorical(), RNG.normal(size=(2, 5, 3)).astype(np.float32)),
-        px.NormalPredictive(px.Normal(scale=1.0), np.zeros((2, 5, 1), np.float32), {}),
+        px.likelihoods.ClassPredictive(px.Categorical(), RNG.normal(size=(2, 5, 3)).astype(np.float32)),
+        px.likelihoods.NormalPredictive(px.Normal(scale=1.0), np.zeros((2, 5, 1), np.float32), {}),
     ]
     named = set()
     for predictive in predictives:
@@ -69,8 +69,8 @@ def test_scores_are_the_functions_of_metrics():
     """Values per example in float64, reduced, are what the functions of arrays give in float32."""
     y, reference = RNG.integers(0, 3, 200), RNG.dirichlet(np.ones(3), 200).astype(np.float32)
     outputs = RNG.normal(size=(4, 200, 3)).astype(np.float32)
-    ours = px.ClassPredictive(px.Categorical(), outputs)
-    theirs = px.ClassPredictive(px.Categorical(), np.log(reference)[None])
+    ours = px.likelihoods.ClassPredictive(px.Categorical(), outputs)
+    theirs = px.likelihoods.ClassPredictive(px.Categorical(), np.log(reference)[None])
     functions = {
         "accuracy": metrics.accuracy,
         "nll": metrics.nll,
@@ -84,7 +84,7 @@ def test_scores_are_the_functions_of_metrics():
         found = score.reduction.value(score.values(ours, theirs))
         assert found == pytest.approx(float(function(ours.probs, reference)), rel=1e-5), name
     y, mean = RNG.normal(size=(2, 200, 1)).astype(np.float32)
-    numbers = px.NormalPredictive(px.Normal(scale=0.7), mean[None], {})
+    numbers = px.likelihoods.NormalPredictive(px.Normal(scale=0.7), mean[None], {})
     found = px.evaluate(numbers, y)
     assert found["rmse"] == pytest.approx(float(metrics.rmse(mean, y)), rel=1e-5)
     assert found["nll"] == pytest.approx(float(metrics.normal_nll(mean, 0.7, y)), rel=1e-5)
@@ -108,7 +108,7 @@ def test_bins_of_batches_add_up():
 
 
 def test_targets_of_the_wrong_shape_are_refused():
-    predictive = px.NormalPredictive(px.Normal(scale=1.0), np.zeros((2, 6, 1), np.float32), {})
+    predictive = px.likelihoods.NormalPredictive(px.Normal(scale=1.0), np.zeros((2, 6, 1), np.float32), {})
     with pytest.raises(ValueError, match=r"y has shape \(3,\), but the predictions have shape \(6, 1\)"):
         px.evaluate(predictive, [0.0, 1.0, 2.0], scores=["rmse"])
     with pytest.raises(ValueError, match=r"\(2, 3\)"):

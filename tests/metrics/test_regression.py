@@ -62,7 +62,7 @@ def test_crps_of_one_gaussian_is_the_textbook_formula():
 
 
 def test_scores_take_a_predictives_moments():
-    predictive = px.NormalPredictive(px.Normal(scale=0.7), MEAN[..., None].astype(np.float32), {})
+    predictive = px.likelihoods.NormalPredictive(px.Normal(scale=0.7), MEAN[..., None].astype(np.float32), {})
     y = Y[:, None]
     moments = predictive.moments_per_draw
     assert float(metrics.normal_nll(*moments, y)) == pytest.approx(px.evaluate(predictive, y)["nll"], rel=1e-6)

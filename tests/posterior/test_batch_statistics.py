@@ -110,7 +110,7 @@ def given_by_draws(framework, count=3, net=None):
 @pytest.mark.parametrize("batch_size", [90, 30])
 def test_every_draw_normalises_by_statistics_of_its_own(framework, batch_size, moons):
     given, x = given_by_draws(framework), moons[1][0]
-    logits = px.with_batch_statistics(given, X, batch_size=batch_size).predict(x).outputs
+    logits = px.posterior.with_batch_statistics(given, X, batch_size=batch_size).predict(x).outputs
     batches = X[np.random.default_rng(0).permutation(90)].reshape(-1, batch_size, 2)
     names = ("Dense_0", "BatchNorm_0", "Dense_1") if framework == "linen" else ("hidden", "norm", "out")
     for i in range(3):
@@ -122,7 +122,7 @@ def test_every_draw_normalises_by_statistics_of_its_own(framework, batch_size, m
 def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, moons):
     """atol: the largest of some float32 outputs of size 10 is off by a few units of 1e-6, as above."""
     given, x = given_by_draws(framework), moons[1][0]
-    net = px.with_batch_statistics(given, X, batch_size=30).network
+    net = px.posterior.with_batch_statistics(given, X, batch_size=30).network
     batches = X[np.random.default_rng(0).permutation(90)].reshape(-1, 30, 2)
     expected = by_hand(named(given.mean, framework), x, batches, ("first", "norm", "last"))
     np.testing.assert_allclose(net.apply(net.params, x), expected, atol=5e-5)
@@ -135,7 +135,7 @@ def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, 
 @pytest.mark.slow
 def test_a_posterior_of_the_last_layer_keeps_the_measured_statistics_in_its_file(tmp_path):
     y = np.arange(90) % 2
-    net = px.with_batch_statistics(given_by_draws("nnx"), X).network
+    net = px.posterior.with_batch_statistics(given_by_draws("nnx"), X).network
     head = px.Problem(net, px.Categorical(), fixed="!out")
     hmc = px.HMC(warmup=2, step_size=0.01, trajectory=0.03, start="network")
     posterior = px.fit(head, (X, y), hmc, draws=4, chains=2, key=0)
@@ -180,7 +180,7 @@ def test_a_file_that_does_not_say_how_it_was_normalised_is_loaded_with_a_warning
 )
 def test_the_refusal_says_how_to_use_stored_statistics(framework, how):
     problem = px.Problem(networks()[framework], px.Categorical())
-    with pytest.raises(ValueError, match=rf"px.with_batch_statistics\(posterior, x\).network.*{how}"):
+    with pytest.raises(ValueError, match=rf"px.posterior.with_batch_statistics\(posterior, x\).network.*{how}"):
         px.fit(problem, (X, np.arange(90) % 2), px.HMC(), draws=1, key=0)
     assert not px.Problem(by_stored_statistics(framework), px.Categorical()).couples_examples(X)
 
@@ -188,7 +188,7 @@ def test_the_refusal_says_how_to_use_stored_statistics(framework, how):
 @pytest.mark.parametrize("framework", ["linen", "nnx"])
 def test_predictions_do_not_depend_on_the_company(framework):
     given = given_by_draws(framework)
-    measured = px.with_batch_statistics(given, X)
+    measured = px.posterior.with_batch_statistics(given, X)
     gaps = [np.abs(post.predict(X).probs[:5] - post.predict(X[:5]).probs).max() for post in (given, measured)]
     assert gaps[0] > 1e-2
     assert gaps[1] < 1e-5
@@ -208,10 +208,10 @@ def test_dropout_is_off_while_statistics_are_measured_and_used():
 def test_weights_are_unchanged_and_members_of_an_ensemble_work(moons):
     problem = px.Problem(networks()["nnx"], px.Categorical())
     fitted = px.fit(problem, (X, np.arange(90) % 2), px.Ensemble(px.SWAG(), 2), epochs=4, key=0)
-    posterior = px.with_batch_statistics(fitted, X)
+    posterior = px.posterior.with_batch_statistics(fitted, X)
     jax.tree.map(np.testing.assert_array_equal, posterior.sample(1, 3), fitted.sample(1, 3))
     assert posterior.predict(moons[1][0], draws=4, reduce=True).probs.shape == (40, 2)
-    again = px.with_batch_statistics(posterior, X)
+    again = px.posterior.with_batch_statistics(posterior, X)
     np.testing.assert_array_equal(again.predict(X, draws=4).probs, posterior.predict(X, draws=4).probs)
 
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_had_is_said(moons, tmp_path):
     plain = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), px.Categorical())
     fitted = px.fit(plain, moons[0], px.MAP(), steps=1, key=0)
     with pytest.raises(TypeError, match="must have BatchNorm layers of Flax, Equinox"):
-        px.with_batch_statistics(fitted, X)
-    normed = px.with_batch_statistics(given_by_draws("nnx"), X)
+        px.posterior.with_batch_statistics(fitted, X)
+    normed = px.posterior.with_batch_statistics(given_by_draws("nnx"), X)
     with pytest.raises(TypeError, match="save the one it was made from"):
         normed.save(tmp_path / "run.posterior")

@@ -228,7 +228,7 @@ def test_a_posterior_can_be_pickled_and_printed_in_a_line(moons):
 
 
 def test_a_network_that_was_made_by_hand_cannot_be_pickled(moons):
-    net = px.Network(lambda params, x, *, key=None: x @ params["w"], {"w": np.ones((2, 2), np.float32)})
+    net = px.networks.Network(lambda params, x, *, key=None: x @ params["w"], {"w": np.ones((2, 2), np.float32)})
     posterior = px.fit(px.Problem(net, px.Categorical()), moons[0], px.MAP(), steps=2, key=0)
     with pytest.raises(TypeError, match=r"use \.save"):
         pickle.dumps(posterior)

@@ -27,7 +27,7 @@ def posteriors(moons):
 def test_predictions_are_the_same_on_two_devices(posteriors, moons, split):
     """With odd numbers of draws and examples, so that the last parts are padded."""
     x = moons[1][0][:37]
-    mesh = px.mesh(**MESHES[split])
+    mesh = px.distributed.mesh(**MESHES[split])
     for posterior in posteriors:
         one, two = posterior.predict(x, draws=13), posterior.predict(x, draws=13, mesh=mesh)
         np.testing.assert_allclose(one.per_draw(), two.per_draw(), rtol=1e-5, atol=1e-6)
@@ -39,7 +39,7 @@ def test_scores_and_diagnoses_inside_use_mesh_are_the_same(posteriors, moons):
     x, y = moons[1]
     posterior = posteriors[1]
     plain = px.evaluate(posterior.predict(x), y), str(posterior.diagnose(x))
-    with px.use_mesh(px.mesh(members=2)):
+    with px.distributed.use_mesh(px.distributed.mesh(members=2)):
         spread = px.evaluate(posterior.predict(x), y), str(posterior.diagnose(x))
     assert spread[0] == pytest.approx(plain[0], rel=1e-5)
     assert spread[1] == plain[1]
@@ -51,12 +51,15 @@ def test_a_network_that_couples_examples_has_them_on_one_device(moons):
     posterior = px.fit(problem, moons[0], px.VI(), steps=2, key=0)
     x = moons[1][0]
     for reduce in (False, True):
-        one, two = (posterior.predict(x, draws=4, reduce=reduce, mesh=m) for m in (None, px.mesh(data=2)))
+        one, two = (posterior.predict(x, draws=4, reduce=reduce, mesh=m) for m in (None, px.distributed.mesh(data=2)))
         np.testing.assert_allclose(one.probs, two.probs, rtol=1e-5, atol=1e-6)
 
 
 def test_use_mesh_applies_to_fits_and_takes_a_mesh(posteriors, moons):
-    with px.use_mesh(px.mesh(data=2)), pytest.raises(ValueError, match="over 2 devices, but a batch has 1 examples"):
+    with (
+        px.distributed.use_mesh(px.distributed.mesh(data=2)),
+        pytest.raises(ValueError, match="over 2 devices, but a batch has 1 examples"),
+    ):
         px.fit(posteriors[0].problem, moons[0], px.MAP(), steps=1, key=0, batch_size=1)
-    with pytest.raises(TypeError, match=r"mesh must be px\.mesh"), px.use_mesh(2):
+    with pytest.raises(TypeError, match=r"mesh must be px\.distributed\.mesh"), px.distributed.use_mesh(2):
         pass

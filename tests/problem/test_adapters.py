@@ -137,7 +137,7 @@ def test_equinox_batch_norm_with_its_state(mode):
 def test_equinox_batch_norm_is_fitted_and_its_statistics_measured():
     problem = px.Problem(eqx.nn.make_with_state(Normed)(KEY, "batch"), px.Categorical())
     posterior = px.fit(problem, (X, np.arange(8) % 2), px.MAP(), steps=1, key=0)
-    measured = px.with_batch_statistics(posterior, X, batch_size=8)
+    measured = px.posterior.with_batch_statistics(posterior, X, batch_size=8)
     np.testing.assert_allclose(measured.predict(X[:3]).probs, posterior.predict(X).probs[:3], atol=1e-5)
 
 

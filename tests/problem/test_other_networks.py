@@ -76,7 +76,7 @@ def test_it_is_fitted_predicted_saved_and_loaded(name, method, tmp_path):
 def test_batch_statistics_of_every_draw_can_be_measured(name):
     case = CASES[name]()
     posterior = px.fit(case.problem, (case.x, Y), px.VI(q.Normal()), steps=2, key=0, batch_size=12)
-    measured = px.with_batch_statistics(posterior, case.x, batch_size=12)
+    measured = px.posterior.with_batch_statistics(posterior, case.x, batch_size=12)
     together = measured.predict(case.x, draws=2).probs
     alone = measured.predict(jax.tree.map(lambda a: a[:5], case.x), draws=2).probs
     np.testing.assert_allclose(together[:5], alone, atol=1e-5)

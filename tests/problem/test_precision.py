@@ -114,7 +114,7 @@ def test_a_checkpoint_of_another_precision_is_refused(moons, tmp_path):
         px.fit(problem, moons[0], px.MAP(), steps=2, key=0, checkpoint=tmp_path)
 
     fit()
-    with pytest.raises(px.CheckpointError, match="a step computes something else"):
+    with pytest.raises(px.run.CheckpointError, match="a step computes something else"):
         fit(compute="bfloat16")
 
 

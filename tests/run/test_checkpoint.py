@@ -106,15 +106,15 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_checkpoint_of_other_settings_is_refused(net, moons, finished, name):
     change, message = OTHERS[name]
-    with pytest.raises(px.CheckpointError, match=f"holds another run: .*{message}"):
+    with pytest.raises(px.run.CheckpointError, match=f"holds another run: .*{message}"):
         small(net, moons, finished[0], **change)
 
 
 def test_other_data_and_another_network_are_refused(net, moons, finished):
     (x, y), test = moons
-    with pytest.raises(px.CheckpointError, match="data was"):
+    with pytest.raises(px.run.CheckpointError, match="data was"):
         small(net, ((x + 1, y), test), finished[0])
-    with pytest.raises(px.CheckpointError, match="network was"):
+    with pytest.raises(px.run.CheckpointError, match="network was"):
         small(eqx.nn.MLP(2, 2, 9, 1, key=jax.random.key(0)), moons, finished[0])
 
 
@@ -139,23 +139,23 @@ def test_damage_anywhere_is_the_one_error_or_the_same_result(net, moons, tmp_pat
             file.write_bytes(bad)
             try:
                 result = small(net, moons, tmp_path)
-            except px.CheckpointError:
+            except px.run.CheckpointError:
                 continue
             np.testing.assert_array_equal(jax.tree.leaves(result.draws)[0], jax.tree.leaves(truth.draws)[0])
         file.write_bytes(good)
     files[1].rename(tmp_path / "elsewhere")
-    with pytest.raises(px.CheckpointError, match="is missing"):
+    with pytest.raises(px.run.CheckpointError, match="is missing"):
         small(net, moons, tmp_path)
 
 
 def test_two_runs_on_one_folder_are_refused(net, moons, tmp_path):
-    with open_checkpoint(tmp_path, {}), pytest.raises(px.CheckpointError, match="another run is writing to"):
+    with open_checkpoint(tmp_path, {}), pytest.raises(px.run.CheckpointError, match="another run is writing to"):
         small(net, moons, tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_any_compute(net, moons, tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(px.CheckpointError, match=r"cannot write the checkpoint to .*Not a directory"):
+    with pytest.raises(px.run.CheckpointError, match=r"cannot write the checkpoint to .*Not a directory"):
         small(net, moons, tmp_path / "file" / "run")
 
 
@@ -184,7 +184,7 @@ def tiny_disk(tmp_path):
 def test_a_full_disk_and_a_read_only_folder_are_clear_errors(net, moons, tiny_disk):
     posterior = small(net, moons, tiny_disk / "run")
     (tiny_disk / "filler").write_bytes(b"0" * 40_000)
-    with pytest.raises(px.CheckpointError, match=r"No space left on device.*previous checkpoint is intact"):
+    with pytest.raises(px.run.CheckpointError, match=r"No space left on device.*previous checkpoint is intact"):
         small(net, moons, tiny_disk / "other", steps=3000)
     with pytest.raises(OSError, match="No space left"):
         big = px.Problem(eqx.nn.MLP(2, 2, 200, 2, key=jax.random.key(0)), px.Categorical())
@@ -193,7 +193,7 @@ def test_a_full_disk_and_a_read_only_folder_are_clear_errors(net, moons, tiny_di
     again = small(net, moons, tiny_disk / "run")  # the run that was there before is whole
     np.testing.assert_array_equal(jax.tree.leaves(again.draws)[0], jax.tree.leaves(posterior.draws)[0])
     subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
-    with pytest.raises(px.CheckpointError, match="Read-only file system"):
+    with pytest.raises(px.run.CheckpointError, match="Read-only file system"):
         small(net, moons, tiny_disk / "new")
 
 
@@ -218,13 +218,13 @@ def interrupted(monkeypatch):
 def test_ctrl_c_keeps_what_was_done_and_says_how_to_resume(net, moons, tmp_path, interrupted):
     steps, before = 3_000_000, signal.getsignal(signal.SIGINT)
     with pytest.raises(
-        px.Interrupted, match=rf"MAP was stopped at step \d+ of {steps}: the same call resumes it"
+        px.run.Interrupted, match=rf"MAP was stopped at step \d+ of {steps}: the same call resumes it"
     ) as stop:
         small(net, moons, tmp_path, steps=steps)
     done = int(re.search(r"step (\d+)", str(stop.value)).group(1))
     assert len(stop.value.posterior.trace["log_joint"]) == done > 0
     assert stop.value.posterior.predict(moons[1][0]).probs.shape == (40, 2)
-    with pytest.raises(px.Interrupted) as stop:
+    with pytest.raises(px.run.Interrupted) as stop:
         small(net, moons, tmp_path, steps=steps)
     assert len(stop.value.posterior.trace["log_joint"]) > done  # it went on from there
     assert signal.getsignal(signal.SIGINT) is before

@@ -168,9 +168,9 @@ def test_the_trained_network_of_a_posterior_starts_another_problem(moons):
 def test_a_file_for_another_network_is_refused(tmp_path):
     fit_points(regression()).save(tmp_path / "run.posterior")
     net = encode_and_combine, {"encoder": np.zeros((4, 3), np.float32), "head": np.zeros((3, 1), np.float32)}
-    with pytest.raises(px.PosteriorFileError, match=r"leaf encoder is \(2, 3\)"):
+    with pytest.raises(px.posterior.PosteriorFileError, match=r"leaf encoder is \(2, 3\)"):
         px.load(tmp_path / "run.posterior", net)
-    with pytest.raises(px.PosteriorFileError, match="encoder"):
+    with pytest.raises(px.posterior.PosteriorFileError, match="encoder"):
         px.load(tmp_path / "run.posterior", (lambda w, x: x @ w["head"], {"head": np.zeros((3, 1), np.float32)}))
 
 

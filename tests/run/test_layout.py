@@ -62,7 +62,7 @@ def test_a_batch_split_over_devices_gives_the_same_posterior(name, problem, moon
     method, length = METHODS[name]
     one, two = (
         px.fit(problem, moons[0], method, key=0, batch_size=20, mesh=mesh, **length)
-        for mesh in (px.mesh(), px.mesh(data=2))
+        for mesh in (px.distributed.mesh(), px.distributed.mesh(data=2))
     )
     assert_same(one, two)
 
@@ -79,7 +79,7 @@ def test_a_batch_split_over_devices_gives_the_same_posterior(name, problem, moon
     ],
 )
 def test_a_step_over_a_split_batch_adds_up_gradients_and_exchanges_nothing_else(method, problem, moons):
-    driver = Driver(problem, method, moons[0], batch_size=20, mesh=px.mesh(data=2))
+    driver = Driver(problem, method, moons[0], batch_size=20, mesh=px.distributed.mesh(data=2))
     steps = driver.program.chunk.lower(driver.keys, driver.states, driver.data, np.int32(0), np.int32(1))
     compiled = steps.compile().as_text()
     exchanges = re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", compiled)
@@ -90,7 +90,8 @@ def test_a_step_over_a_split_batch_adds_up_gradients_and_exchanges_nothing_else(
 def test_members_are_the_same_bits_on_any_number_of_devices(name, problem, moons):
     method, length = MEMBERS[name]
     one, two = (
-        px.fit(problem, moons[0], method, key=0, mesh=mesh, **length) for mesh in (px.mesh(), px.mesh(members=2))
+        px.fit(problem, moons[0], method, key=0, mesh=mesh, **length)
+        for mesh in (px.distributed.mesh(), px.distributed.mesh(members=2))
     )
     for a, b in zip(results(one), results(two), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -106,7 +107,8 @@ def test_members_of_a_wider_network_are_the_same_bits_on_any_number_of_devices()
     problem = px.Problem(eqx.nn.MLP(784, 10, 400, 2, key=jax.random.key(0)), px.Categorical())
     hmc = px.HMC(step_size=1e-3, trajectory=0.02, warmup=2, start="network")
     one, two = (
-        px.fit(problem, data, hmc, draws=2, chains=2, key=0, mesh=mesh) for mesh in (px.mesh(), px.mesh(members=2))
+        px.fit(problem, data, hmc, draws=2, chains=2, key=0, mesh=mesh)
+        for mesh in (px.distributed.mesh(), px.distributed.mesh(members=2))
     )
     for a, b in zip(results(one), results(two), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -126,7 +128,7 @@ def test_augmented_batches_and_batches_from_the_host_are_split_too(problem, moon
     ):
         one, two = (
             px.fit(problem, data, px.VI(optimizer=SGD), steps=20, key=0, mesh=mesh, **options)
-            for mesh in (px.mesh(), px.mesh(data=2))
+            for mesh in (px.distributed.mesh(), px.distributed.mesh(data=2))
         )
         assert_same(one, two)
 
@@ -137,7 +139,13 @@ def test_a_split_batch_is_computed_on_both_devices_and_summed(problem, moons):
     from posteriax.run.fitting import RunRequest, prepare_run
 
     request = RunRequest(
-        problem=problem, data=moons[0], method=px.MAP(ADAM), key=0, steps=5, batch_size=20, mesh=px.mesh(data=2)
+        problem=problem,
+        data=moons[0],
+        method=px.MAP(ADAM),
+        key=0,
+        steps=5,
+        batch_size=20,
+        mesh=px.distributed.mesh(data=2),
     )
     prepared = prepare_run(request)
     program = prepared.program
@@ -165,7 +173,7 @@ def test_sharded_parameters_are_held_in_parts_and_give_the_same_posterior(proble
     )
     fitting.run_steps = look
     try:
-        sharded = fit(mesh=px.mesh(data=2), shard="**/weight")
+        sharded = fit(mesh=px.distributed.mesh(data=2), shard="**/weight")
     finally:
         fitting.run_steps = run_steps
     ((programs, states),) = seen
@@ -184,21 +192,21 @@ def test_an_impossible_mesh_is_an_error(problem, moons):
     fit = lambda method, mesh, **options: px.fit(problem, moons[0], method, key=0, mesh=mesh, **options)  # noqa: E731
     too_many = jax.device_count() + 1
     with pytest.raises(ValueError, match=f"needs {too_many} devices, but there are {too_many - 1}"):
-        px.mesh(data=too_many)
+        px.distributed.mesh(data=too_many)
     with pytest.raises(ValueError, match="over 2 devices, which does not divide the 3 members"):
-        fit(px.Ensemble(px.MAP(), 3), px.mesh(members=2), steps=1)
+        fit(px.Ensemble(px.MAP(), 3), px.distributed.mesh(members=2), steps=1)
     with pytest.raises(ValueError, match="over 2 devices, but a batch has 1 examples"):
-        fit(px.MAP(), px.mesh(data=2), steps=1, batch_size=1)
+        fit(px.MAP(), px.distributed.mesh(data=2), steps=1, batch_size=1)
     with pytest.raises(ValueError, match="does not divide its 15 examples"):
-        fit(px.MAP(), px.mesh(data=2), steps=1, batch_size=16)
-    with pytest.raises(TypeError, match=r"mesh must be px\.mesh"):
+        fit(px.MAP(), px.distributed.mesh(data=2), steps=1, batch_size=16)
+    with pytest.raises(TypeError, match=r"mesh must be px\.distributed\.mesh"):
         fit(px.MAP(), 2, steps=1)
     with pytest.raises(ValueError, match="shard= splits parameters over the devices that share the data"):
-        fit(px.MAP(), px.mesh(), steps=1, shard="**/weight")
+        fit(px.MAP(), px.distributed.mesh(), steps=1, shard="**/weight")
     with pytest.raises(ValueError, match='shard="kernel" matches no leaf'):
-        fit(px.MAP(), px.mesh(data=2), steps=1, shard="kernel")
+        fit(px.MAP(), px.distributed.mesh(data=2), steps=1, shard="kernel")
     with pytest.raises(ValueError, match="shard= is for methods that use minibatches"):
-        fit(px.HMC(), px.mesh(data=2), draws=1, shard="**/weight")
+        fit(px.HMC(), px.distributed.mesh(data=2), draws=1, shard="**/weight")
     one = tuple(a[:1] for a in moons[0])
     with pytest.raises(ValueError, match="over 2 devices, but there are 1 examples"):
-        px.fit(problem, one, px.HMC(), draws=1, key=0, mesh=px.mesh(data=2))
+        px.fit(problem, one, px.HMC(), draws=1, key=0, mesh=px.distributed.mesh(data=2))

@@ -107,7 +107,7 @@ def test_recording_gradients_changes_nothing_of_the_run():
     exact = known.linear_regression()
     plain, recorded = (
         px.fit(exact.problem, exact.data, px.VI(q.Normal()), steps=30, key=0, record=record)
-        for record in (None, px.GradientNoise(window=5, every=10))
+        for record in (None, px.run.GradientNoise(window=5, every=10))
     )
     for a, b in zip(leaves(plain), leaves(recorded), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -142,7 +142,7 @@ def test_an_observer_sees_every_step_once_and_may_end_the_run(problem, moons, mo
 
     monkeypatch.setattr(fitting, "StopOnInterrupt", Third)
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e9)
-    with pytest.raises(px.Interrupted, match="MAP was stopped at step 15 of 50"):
+    with pytest.raises(px.run.Interrupted, match="MAP was stopped at step 15 of 50"):
         px.fit(problem, moons[0], px.MAP(), steps=50, key=0)
     assert seen == [(1, False), (8, False), (15, True)]
 

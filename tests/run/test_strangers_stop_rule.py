@@ -76,7 +76,7 @@ def test_it_ends_a_run_which_is_then_a_normal_result(method, length, tmp_path):
     assert posterior.trace.converged is None
     again = fit(checkpoint=tmp_path)  # finished
     np.testing.assert_array_equal(again.mean["w"], posterior.mean["w"])
-    with pytest.raises(px.CheckpointError, match="strange rule was 20, is now 25"):
+    with pytest.raises(px.run.CheckpointError, match="strange rule was 20, is now 25"):
         fit(25, checkpoint=tmp_path)
 
 

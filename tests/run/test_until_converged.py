@@ -29,7 +29,7 @@ def test_an_optimiser_ends_where_until_level_ends_it():
     method = px.MAP(optax.adam(0.02))
     posterior, same = (
         fit(method, batch_size=16),
-        fit(method, batch_size=16, until=None, steps=fitting.MOST_STEPS, stop=px.UntilLevel()),
+        fit(method, batch_size=16, until=None, steps=fitting.MOST_STEPS, stop=px.run.UntilLevel()),
     )
     np.testing.assert_array_equal(posterior.mean["w"], same.mean["w"])
     assert posterior.trace.converged is True and posterior.diagnose().converged
@@ -42,7 +42,7 @@ def test_an_optimiser_ends_where_until_level_ends_it():
 def test_a_sampler_ends_where_until_mixed_at_the_training_inputs_ends_it():
     posterior = fit(px.HMC(warmup=50))
     assert draws_of(posterior).shape[0] == 4  # chains
-    same = fit(px.HMC(warmup=50), until=None, draws=5000, chains=4, stop=px.UntilMixed(X))
+    same = fit(px.HMC(warmup=50), until=None, draws=5000, chains=4, stop=px.run.UntilMixed(X))
     np.testing.assert_array_equal(draws_of(posterior), draws_of(same))
     assert posterior.trace.converged is True and posterior.diagnose(X).converged
     error = (draws_of(posterior).mean((0, 1)).ravel() - EXACT.mean) / EXACT.scales
@@ -73,7 +73,7 @@ def test_without_the_argument_nothing_is_said_about_convergence():
 @pytest.mark.slow
 def test_a_loader_is_compared_at_its_first_batch():
     batches = [(X[:15], EXACT.data[1][:15]), (X[15:], EXACT.data[1][15:])]
-    rule, data = px.UntilMixed().for_data(EXACT.problem, batches, jax.random.key(0))
+    rule, data = px.run.UntilMixed().for_data(EXACT.problem, batches, jax.random.key(0))
     np.testing.assert_array_equal(rule.x, X[:15])
     assert data is batches
     posterior = fit(px.SGHMC(), data=batches, draws=10, chains=2)
@@ -82,16 +82,16 @@ def test_a_loader_is_compared_at_its_first_batch():
 
 def test_the_points_are_a_seeded_sample_of_large_data():
     many = np.random.default_rng(0).normal(size=(500, X.shape[1])).astype(np.float32)
-    rule, _ = px.UntilMixed(points=30).for_data(EXACT.problem, (many, many[:, 0]), jax.random.key(0))
+    rule, _ = px.run.UntilMixed(points=30).for_data(EXACT.problem, (many, many[:, 0]), jax.random.key(0))
     assert rule.x.shape == (30, X.shape[1]) and len(rule.chosen) == 30
-    again, _ = px.UntilMixed(points=30).for_data(EXACT.problem, (many, many[:, 0]), jax.random.key(1))
+    again, _ = px.run.UntilMixed(points=30).for_data(EXACT.problem, (many, many[:, 0]), jax.random.key(1))
     np.testing.assert_array_equal(rule.x, again.x)
 
 
 def test_chains_that_agree_but_diverge_have_not_converged(monkeypatch):
     monkeypatch.setattr(until_mixed, "excess_divergences", lambda sampler: 76)
     posterior = fit(
-        px.HMC(warmup=50), until=None, draws=2000, chains=2, stop=px.UntilMixed(X, rhat=1.2, effective_draws=20)
+        px.HMC(warmup=50), until=None, draws=2000, chains=2, stop=px.run.UntilMixed(X, rhat=1.2, effective_draws=20)
     )
     assert posterior.trace["checked_rhat"][-1] < 1.2 and posterior.trace.converged is False
     assert posterior.trace.notes[-1].startswith("not converged after")
@@ -110,7 +110,7 @@ def test_bad_arguments_are_refused_before_anything_is_compiled(monkeypatch):
     monkeypatch.setattr("posteriax.run.fitting.Program", None)
     for settings, message in [
         ({"until": "level"}, "until must be \"converged\", got 'level'"),
-        ({"stop": px.UntilLevel()}, "until= and stop= both say when the run ends"),
+        ({"stop": px.run.UntilLevel()}, "until= and stop= both say when the run ends"),
         ({"until": None, "seconds": 3, "steps": 5}, 'seconds= limits a run that ends by itself: add until="converged"'),
         ({"seconds": -1}, "seconds must be a positive number"),
         ({"draws": 5}, "MAP optimises: give either epochs= or steps="),

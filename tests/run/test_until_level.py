@@ -36,7 +36,7 @@ def test_the_trend_of_a_series_is_that_of_least_squares():
 
 def test_it_ends_at_the_optimum_and_says_so():
     exact = known.linear_regression()
-    method, stop = px.MAP(optax.adam(0.02)), px.UntilLevel(fewest=200)
+    method, stop = px.MAP(optax.adam(0.02)), px.run.UntilLevel(fewest=200)
     posterior = px.fit(exact.problem, exact.data, method, steps=50_000, key=0, stop=stop, batch_size=16)
     error = (np.ravel(jax.tree.leaves(posterior.mean)[0]) - exact.mean) / exact.scales
     assert np.abs(error).max() < 0.1
@@ -55,7 +55,7 @@ def test_an_objective_that_is_level_because_of_the_step_size_is_not_the_end():
     y = (x @ np.arange(1, 6) + 1e-3 * rng.normal(size=400)).astype(np.float32)
     problem = px.Problem((lambda w, x: x @ w, np.zeros((5, 1), np.float32)), px.Normal(scale="learned"))
     method = px.MAP(optax.adam(0.05))
-    posterior = px.fit(problem, (x, y), method, steps=50_000, key=0, stop=px.UntilLevel(fewest=200), batch_size=32)
+    posterior = px.fit(problem, (x, y), method, steps=50_000, key=0, stop=px.run.UntilLevel(fewest=200), batch_size=32)
     # the learned noise is the truth's, up to a few standard errors, 1 / sqrt(2 N) = 0.035
     assert posterior.predict(x).std.mean() == pytest.approx(1e-3, rel=0.15)
     assert posterior.diagnose().converged and "of the learning rate" in posterior.trace.notes[-1]
@@ -63,7 +63,7 @@ def test_an_objective_that_is_level_because_of_the_step_size_is_not_the_end():
 
 def test_an_objective_that_still_rises_at_the_last_step_has_not_converged():
     slow = px.MAP(optax.sgd(1e-5))
-    posterior = fit(px.UntilLevel(fewest=100, tolerance=1e-4), slow, steps=300)
+    posterior = fit(px.run.UntilLevel(fewest=100, tolerance=1e-4), slow, steps=300)
     assert len(posterior.trace["log_joint"]) == 300 and posterior.trace["level_step"].tolist() == [-1]
     diagnosis = posterior.diagnose()
     assert diagnosis.converged is False and "still rising" in diagnosis.verdict
@@ -71,7 +71,7 @@ def test_an_objective_that_still_rises_at_the_last_step_has_not_converged():
 
 
 def test_without_time_the_rate_falls_at_once():
-    posterior = fit(px.UntilLevel(fewest=2000, seconds=1e-6))
+    posterior = fit(px.run.UntilLevel(fewest=2000, seconds=1e-6))
     assert posterior.trace["level_step"].tolist() == [-1] and len(posterior.trace["log_joint"]) < 3000
     assert "not converged: time ran out" in posterior.trace.notes[-1]
 
@@ -93,7 +93,7 @@ def test_updates_fall_along_a_cosine():
     "method", [px.Ensemble(px.MAP(optax.adam(0.05)), 2), px.VI(q.Normal())], ids=["ensemble", "VI"]
 )
 def test_a_killed_run_ends_the_same(method, tmp_path, monkeypatch):
-    stop = px.UntilLevel(fewest=64, tolerance=0.2)
+    stop = px.run.UntilLevel(fewest=64, tolerance=0.2)
     plain = fit(stop, method)
     where = {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
     # before the rate drops, when it has dropped, and when it has begun to fall
@@ -113,14 +113,14 @@ def test_a_killed_run_ends_the_same(method, tmp_path, monkeypatch):
     for name in plain.trace:
         np.testing.assert_array_equal(resumed.trace[name], plain.trace[name])
     np.testing.assert_array_equal(weights(resumed), weights(plain))
-    with pytest.raises(px.CheckpointError, match="stopping was"):
-        fit(px.UntilLevel(fewest=64, tolerance=0.1), method, **where)
+    with pytest.raises(px.run.CheckpointError, match="stopping was"):
+        fit(px.run.UntilLevel(fewest=64, tolerance=0.1), method, **where)
 
 
 @pytest.mark.parametrize("method", [px.SWAG(), px.Laplace()], ids=lambda method: method.name)
 def test_methods_without_an_optimiser_of_their_own_are_refused(method):
     with pytest.raises(ValueError, match="for methods with an optimizer"):
-        fit(px.UntilLevel(), method)
+        fit(px.run.UntilLevel(), method)
 
 
 def test_bad_settings_are_named():
@@ -130,4 +130,4 @@ def test_bad_settings_are_named():
         ({"seconds": -1}, "sec"),
     ]:
         with pytest.raises(ValueError, match=message):
-            px.UntilLevel(**settings)
+            px.run.UntilLevel(**settings)

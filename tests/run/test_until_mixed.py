@@ -34,7 +34,7 @@ def by_arviz(draws):
 
 @pytest.mark.slow
 def test_it_stops_at_the_first_look_at_which_arviz_would():
-    stopped = fit(px.UntilMixed(X, rhat=1.03, effective_draws=150))
+    stopped = fit(px.run.UntilMixed(X, rhat=1.03, effective_draws=150))
     looks = stopped.trace["checked_draws"]
     long = draws_of(fit(draws=int(looks[-1])))
     verdicts = []
@@ -57,13 +57,13 @@ def test_it_stops_at_the_first_look_at_which_arviz_would():
 def far_away():
     """Starts for four chains at four corners, some three hundred posterior widths out."""
     corners = 40.0 * np.array([[1, 1, 1, 1], [-1, 1, -1, 1], [1, -1, -1, -1], [-1, -1, 1, 1]], np.float32)
-    return DrawsPosterior(EXACT.problem, px.Trace({}), Latents({"w": corners[:, None, :, None]}, {}))
+    return DrawsPosterior(EXACT.problem, px.posterior.Trace({}), Latents({"w": corners[:, None, :, None]}, {}))
 
 
 @pytest.mark.slow
 def test_draws_on_the_way_to_the_posterior_count_as_warm_up(tmp_path, monkeypatch):
     slow = px.HMC(warmup=1, step_size=0.02, trajectory=0.04, start=far_away(), thin=2)
-    posterior = fit(px.UntilMixed(X, rhat=1.15, effective_draws=20), slow)
+    posterior = fit(px.run.UntilMixed(X, rhat=1.15, effective_draws=20), slow)
     looked, kept = int(posterior.trace["checked_draws"][-1]), draws_of(posterior).shape[1]
     assert kept == looked - looked // 2
     every = draws_of(fit(method=slow, draws=looked))
@@ -76,14 +76,14 @@ def test_draws_on_the_way_to_the_posterior_count_as_warm_up(tmp_path, monkeypatc
     # draws that stay on disk
     monkeypatch.setattr(draws, "IN_MEMORY_BYTES", 0)
     where = {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
-    stored = fit(px.UntilMixed(X, rhat=1.15, effective_draws=20), slow, **where)
+    stored = fit(px.run.UntilMixed(X, rhat=1.15, effective_draws=20), slow, **where)
     assert isinstance(stored.draws.network["w"], draws.StoredDraws)
     np.testing.assert_array_equal(draws_of(stored), draws_of(posterior))
     np.testing.assert_array_equal(stored.predict(X).per_draw(), posterior.predict(X).per_draw())
     np.testing.assert_array_equal(stored.mean["w"], posterior.mean["w"])
 
 
-class Dying(px.UntilMixed):
+class Dying(px.run.UntilMixed):
     """Dies at its third look."""
 
     def judge(self, values):
@@ -99,17 +99,17 @@ LOOKS: list = []
 @pytest.mark.slow
 def test_a_killed_run_ends_at_the_same_draw(tmp_path):
     rule = {"rhat": 1.03, "effective_draws": 150}
-    plain, where = fit(px.UntilMixed(X, **rule)), {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
+    plain, where = fit(px.run.UntilMixed(X, **rule)), {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
     with pytest.raises(InterruptedError):
         fit(Dying(X, **rule), **where)
-    resumed = fit(px.UntilMixed(X, **rule), **where)
+    resumed = fit(px.run.UntilMixed(X, **rule), **where)
     np.testing.assert_array_equal(draws_of(resumed), draws_of(plain))
     assert resumed.trace.notes == plain.trace.notes
     for name in plain.trace:
         np.testing.assert_array_equal(resumed.trace[name], plain.trace[name])
     again = fit(Dying(X, **rule), **where)  # finished: it looks no more
     np.testing.assert_array_equal(draws_of(again), draws_of(plain))
-    stricter = fit(px.UntilMixed(X, rhat=1.02, effective_draws=300), **where)
+    stricter = fit(px.run.UntilMixed(X, rhat=1.02, effective_draws=300), **where)
     more = int(stricter.trace["checked_draws"][-1])
     assert more > plain.trace["checked_draws"][-1]
     np.testing.assert_array_equal(draws_of(stricter), draws_of(fit(draws=more))[:, -draws_of(stricter).shape[1] :])
@@ -132,30 +132,30 @@ def test_a_limit_of_seconds_ends_the_run_and_more_seconds_continue_it(tmp_path, 
     monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step
     unreachable = {"rhat": 1.0001, "effective_draws": 100_000}
     quick = px.HMC(warmup=5, step_size=0.05, trajectory=0.15, start="network")
-    stopped = fit(px.UntilMixed(X, seconds=40, **unreachable), quick, checkpoint=tmp_path)
+    stopped = fit(px.run.UntilMixed(X, seconds=40, **unreachable), quick, checkpoint=tmp_path)
     note = stopped.trace.notes[-1]
     taken = stopped.trace["checked_draws"][-1]
     assert note.startswith(f"not converged after {taken} draws of each chain, at its limit of 40 seconds: R-hat ")
     assert stopped.trace.converged is False
     assert 4 <= taken < 3000
-    again = fit(px.UntilMixed(X, seconds=40, **unreachable), quick, checkpoint=tmp_path)
+    again = fit(px.run.UntilMixed(X, seconds=40, **unreachable), quick, checkpoint=tmp_path)
     np.testing.assert_array_equal(draws_of(again), draws_of(stopped))
-    longer = fit(px.UntilMixed(X, seconds=60, **unreachable), quick, checkpoint=tmp_path)
+    longer = fit(px.run.UntilMixed(X, seconds=60, **unreachable), quick, checkpoint=tmp_path)
     assert longer.trace["checked_draws"][-1] > taken
     monkeypatch.setattr(until_mixed, "time", Clock())
     with pytest.raises(RuntimeError, match="of 5000 warm-up steps, and its time is too short for the others"):
-        fit(px.UntilMixed(X, seconds=6), px.HMC(warmup=5000, step_size=0.05, trajectory=0.15))
+        fit(px.run.UntilMixed(X, seconds=6), px.HMC(warmup=5000, step_size=0.05, trajectory=0.15))
 
 
 @pytest.mark.slow
 def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
     rule = {"rhat": 1.03, "effective_draws": 150}
-    posterior = fit(px.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
+    posterior = fit(px.run.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
     assert posterior.trace["checked_draws"].tolist() == [38, 50]
     assert posterior.trace.notes[-1].startswith("not converged after 50 draws of each chain: R-hat 1.")
-    again = fit(px.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
+    again = fit(px.run.UntilMixed(X, **rule), draws=50, checkpoint=tmp_path)
     assert again.trace.notes == posterior.trace.notes
-    continued, plain = fit(px.UntilMixed(X, **rule), checkpoint=tmp_path), fit(px.UntilMixed(X, **rule))
+    continued, plain = fit(px.run.UntilMixed(X, **rule), checkpoint=tmp_path), fit(px.run.UntilMixed(X, **rule))
     np.testing.assert_array_equal(draws_of(continued), draws_of(plain))
     np.testing.assert_array_equal(continued.trace["checked_draws"], plain.trace["checked_draws"])
 
@@ -163,11 +163,11 @@ def test_a_run_that_reaches_its_end_says_so_and_can_be_continued(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_does_not_change_where_a_run_ends(tmp_path, monkeypatch):
     rule, calls = {"rhat": 1.03, "effective_draws": 150}, iter(range(100))
-    with monkeypatch.context() as patch, pytest.raises(px.Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(px.run.Interrupted):
         patch.setattr(loop, "SECONDS_PER_CHUNK", 1e-9)  # chunks of one step
         patch.setattr(loop.StopOnInterrupt, "asks_to_stop", lambda self: next(calls) > 90)
-        fit(px.UntilMixed(X, **rule), checkpoint=tmp_path)
-    resumed, plain = fit(px.UntilMixed(X, **rule), checkpoint=tmp_path), fit(px.UntilMixed(X, **rule))
+        fit(px.run.UntilMixed(X, **rule), checkpoint=tmp_path)
+    resumed, plain = fit(px.run.UntilMixed(X, **rule), checkpoint=tmp_path), fit(px.run.UntilMixed(X, **rule))
     np.testing.assert_array_equal(draws_of(resumed), draws_of(plain))
     assert resumed.trace.notes == plain.trace.notes
 
@@ -177,7 +177,7 @@ def test_of_many_draws_evenly_spaced_ones_are_examined(monkeypatch):
     monkeypatch.setattr(until_mixed, "EXAMINED", 60)
     seen = []
 
-    class Looking(px.UntilMixed):
+    class Looking(px.run.UntilMixed):
         def judge(self, values):
             seen.append(values)
             return super().judge(values)._replace(again=2.0)
@@ -201,7 +201,7 @@ def test_the_progress_bar_shows_what_was_found(monkeypatch):
     monkeypatch.setattr(
         "posteriax._internal.progress.Progress.update", lambda self, done, rate, text: shown.append(text)
     )
-    fit(px.UntilMixed(X, rhat=1.03, effective_draws=150))
+    fit(px.run.UntilMixed(X, rhat=1.03, effective_draws=150))
     assert any("acceptance" in text and "R-hat 1." in text and "effective draws" in text for text in shown)
 
 
@@ -209,7 +209,7 @@ def test_the_progress_bar_shows_what_was_found(monkeypatch):
 def test_classes_are_compared_by_their_probabilities():
     (x, y), (x_test, _) = px.data.two_moons(train=30, test=300)
     problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
-    stop = px.UntilMixed(x_test, rhat=1.1, effective_draws=100, points=20)
+    stop = px.run.UntilMixed(x_test, rhat=1.1, effective_draws=100, points=20)
     posterior = px.fit(problem, (x, y), px.HMC(warmup=50), draws=2000, chains=2, key=0, stop=stop)
     probs = posterior.predict(x_test[stop.chosen]).per_draw().reshape(2, -1, 20)
     rhat = arviz.rhat(arviz.convert_to_dataset(probs.astype(np.float64))).x.max()
@@ -230,18 +230,20 @@ BAD = {
 def test_bad_settings(name):
     settings, error, message = BAD[name]
     with pytest.raises(error, match=message):
-        px.UntilMixed(**{"x": X, **settings})
+        px.run.UntilMixed(**{"x": X, **settings})
 
 
 def test_bad_runs_are_refused_before_anything_is_compiled(monkeypatch):
     monkeypatch.setattr("posteriax.run.fitting._run", None)
     with pytest.raises(ValueError, match="compares chains: run several, chains=4"):
-        fit(px.UntilMixed(X), chains=1)
+        fit(px.run.UntilMixed(X), chains=1)
     with pytest.raises(ValueError, match="the network fails for x of shape"):
-        fit(px.UntilMixed(X[:, :2]))
+        fit(px.run.UntilMixed(X[:, :2]))
     with pytest.raises(ValueError, match=r"stop=UntilMixed\(...\) is for samplers: MAP optimises"):
-        px.fit(EXACT.problem, EXACT.data, px.MAP(), steps=10, key=0, stop=px.UntilMixed(X))
-    with pytest.raises(ValueError, match=r"HMC has no posterior before its end.*stop=px.UntilMixed\(x\)"):
-        fit(px.EarlyStopping(validation=EXACT.data))
-    with pytest.raises(TypeError, match=r"px.EarlyStopping\(...\) or, for samplers, px.UntilMixed\(...\); got 5"):
+        px.fit(EXACT.problem, EXACT.data, px.MAP(), steps=10, key=0, stop=px.run.UntilMixed(X))
+    with pytest.raises(ValueError, match=r"HMC has no posterior before its end.*stop=px.run.UntilMixed\(x\)"):
+        fit(px.evaluation.EarlyStopping(validation=EXACT.data))
+    with pytest.raises(
+        TypeError, match=r"px.evaluation.EarlyStopping\(...\) or, for samplers, px.run.UntilMixed\(...\); got 5"
+    ):
         fit(5)

@@ -82,9 +82,9 @@ def test_a_full_batch_in_parts_keeps_the_weights():
 def test_other_weights_are_another_run(tmp_path):
     own = problem()
     px.fit(own, WEIGHTED, px.MAP(), steps=2, key=0, checkpoint=tmp_path)
-    with pytest.raises(px.CheckpointError, match="data was"):
+    with pytest.raises(px.run.CheckpointError, match="data was"):
         px.fit(own, (X, LABELS, TIMES + 1), px.MAP(), steps=2, key=0, checkpoint=tmp_path)
-    with pytest.raises(px.CheckpointError, match="data was"):
+    with pytest.raises(px.run.CheckpointError, match="data was"):
         px.fit(own, (X, LABELS), px.MAP(), steps=2, key=0, checkpoint=tmp_path)
 
 

@@ -97,7 +97,9 @@ def test_untied_is_the_same_distribution():
 
 
 def test_expected_nll_averages_over_draws_and_examples():
-    predictive = px.ClassPredictive(px.Categorical(), np.log([[[0.5, 0.5], [0.25, 0.75]], [[0.1, 0.9], [0.5, 0.5]]]))
+    predictive = px.likelihoods.ClassPredictive(
+        px.Categorical(), np.log([[[0.5, 0.5], [0.25, 0.75]], [[0.1, 0.9], [0.5, 0.5]]])
+    )
     expected = -np.log([0.5, 0.75, 0.1, 0.5]).mean()
     assert experiments.expected_nll(predictive, np.array([0, 1])) == pytest.approx(expected, rel=1e-6)
 

@@ -117,8 +117,8 @@ def test_every_severity_has_images_of_its_own():
     x, y = corrupted_images(data, plan)
     images, labels = data.test
     assert y.tolist() == [*labels[:4]] * 2
-    assert np.array_equal(x[2:4], px.corrupt(images[2:4], "contrast", 5, 0))
-    assert np.array_equal(x[4:6], px.corrupt(images[:2], "brightness", 1, 0))
+    assert np.array_equal(x[2:4], px.data.corrupt(images[2:4], "contrast", 5, 0))
+    assert np.array_equal(x[4:6], px.data.corrupt(images[:2], "brightness", 1, 0))
     colour = np.arange(48.0).reshape(1, 4, 4, 3)
     assert np.allclose(average_pixels(colour, 2)[0, 0, 1], colour[0, :2, 2:].mean(axis=(0, 1)))
 

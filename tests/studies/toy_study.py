@@ -46,7 +46,7 @@ def run(cell, settings, bench):
         kill("during")
         return {"evaluated": 1.0}
 
-    watch = px.Watch(watched, every=settings.steps // 2)
+    watch = px.run.Watch(watched, every=settings.steps // 2)
     posterior = bench.fit(
         problem, moons.train, method, steps=settings.steps, key=cell.seed, watch=watch, checkpoint_every=1e-6
     )

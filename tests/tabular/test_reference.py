@@ -66,12 +66,12 @@ def test_at_the_end_of_its_time_it_says_what_it_would_take(monkeypatch):
 def test_chains_in_different_places_are_not_promised_to_mix():
     x = np.ones((1, 1), np.float32)
     problem = px.Problem((lambda w, x: x * w, np.zeros(1, np.float32)), px.Normal(scale=0.1))
-    stop = px.UntilMixed(x, effective_draws=100)
+    stop = px.run.UntilMixed(x, effective_draws=100)
     draws = np.repeat([1.0, -1.0], 2)[:, None, None] + 0.01 * np.random.default_rng(0).normal(size=(4, 400, 1))
 
     def said(rhats):
         looks = {"checked_draws": np.array([100, 200, 400]), "checked_rhat": np.array(rhats)}
-        trace = px.Trace(looks | {"checked_effective_draws": np.array([4.0, 4.0, 4.0])})
+        trace = px.posterior.Trace(looks | {"checked_effective_draws": np.array([4.0, 4.0, 4.0])})
         posterior = DrawsPosterior(problem, trace, Latents(draws.astype(np.float32), {}))
         return reference.what_it_takes(posterior, stop, took=60.0)
 

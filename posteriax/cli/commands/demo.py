@@ -91,11 +91,11 @@ def describe(problem: px.Problem) -> str:
 
 def fit_all(
     screen: Console, problem: px.Problem, train: Split, test: Split, seed: int, steps: Length
-) -> dict[str, px.Posterior]:
+) -> dict[str, px.posterior.Posterior]:
     """All four posteriors; prints how long each took, and their comparison."""
     import optax
 
-    posteriors: dict[str, px.Posterior] = {}
+    posteriors: dict[str, px.posterior.Posterior] = {}
 
     def fit(name: str, method: Method | px.Ensemble, **length: Any) -> None:
         posteriors[name] = px.fit(problem, train, method, key=seed, **length)
@@ -105,7 +105,7 @@ def fit_all(
     fit("deep ensemble", px.Ensemble(px.MAP(), members=4), **steps)
     # on two moons the ELBO has other optima, as high as those near a mode, that predict much worse
     mean_field = px.VI(px.families.Normal(), optimizer=optax.adam(1e-2), start=posteriors["MAP"])
-    fit("mean-field VI", mean_field, steps=100_000, stop=px.UntilLevel())
+    fit("mean-field VI", mean_field, steps=100_000, stop=px.run.UntilLevel())
     fit("HMC", px.HMC(warmup=200), draws=400, chains=2)
     screen.print(px.compare(posteriors, test, reference="HMC", costs=False))  # costs would not fit a terminal
     screen.print()

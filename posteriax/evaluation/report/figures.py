@@ -243,7 +243,7 @@ Plot = tuple[Callable[[Comparison], Any], Callable[[Comparison], "Figure"], str]
 PLOTS: dict[str, Plot] = {
     "reliability": (chart_data.reliability, _reliability, "a classifier's predictions"),
     "coverage": (chart_data.coverage, _coverage, "predictions of numbers"),
-    "severity": (_has_severity, _severity, "corrupted test sets, as px.corrupted makes them"),
+    "severity": (_has_severity, _severity, "corrupted test sets, as px.data.corrupted makes them"),
     "entropy": (chart_data.uncertainties, _entropy, "predictions on the main test set"),
     "distance": (chart_data.distances, _distance, "a reference"),
     "error": (chart_data.errors_by_uncertainty, _error, "predictions on the main test set"),

@@ -42,7 +42,7 @@ class PGD:
     """Projected gradient descent on a posterior's predictions of classes, targeted or not, from the clean inputs.
 
     With `bound` it is the attack of Madry et al. (2018) without its random start: the basic iterative method of Kurakin
-    et al. (2017). :func:`px.FGSM` is its first step alone.
+    et al. (2017). :func:`px.evaluation.FGSM` is its first step alone.
 
     Args:
         step: how far every input value moves in an iteration, in the units of x.
@@ -57,7 +57,7 @@ class PGD:
     >>> train, (x, y) = px.data.two_moons(train=100, test=50)
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     >>> posterior = px.fit(problem, train, px.MAP(), steps=200, key=0)
-    >>> attacked = px.PGD(0.1, iterations=5, bound=0.5, low=None, high=None).run(posterior, x, y)
+    >>> attacked = px.evaluation.PGD(0.1, iterations=5, bound=0.5, low=None, high=None).run(posterior, x, y)
     >>> attacked.accuracy.shape, bool(attacked.accuracy[-1] < attacked.accuracy[0])
     ((6,), True)
     """
@@ -178,7 +178,7 @@ class PGD:
 def FGSM(
     step: float, *, target: Target = None, draws: int = 10, low: float | None = 0.0, high: float | None = 1.0
 ) -> PGD:
-    """The fast gradient sign method (Goodfellow et al. 2015): one step of :class:`px.PGD`, of length `step`.
+    """The fast gradient sign method (Goodfellow et al. 2015): one step of :class:`px.evaluation.PGD`, of length `step`.
 
     >>> print(FGSM(0.1))
     untargeted FGSM attack, one step of 0.1, at most 10 draws

@@ -85,7 +85,7 @@ def conformal(predictive: Predictive, y: ArrayLike, level: float = 0.9) -> Confo
     >>> (x, y), (x_test, y_test) = px.data.two_moons()
     >>> problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     >>> posterior = px.fit(problem, (x, y), px.MAP(), steps=50, key=0)
-    >>> calibrated = px.conformal(posterior.predict(x_test[:250]), y_test[:250], level=0.9)
+    >>> calibrated = px.evaluation.conformal(posterior.predict(x_test[:250]), y_test[:250], level=0.9)
     >>> calibrated.sets(posterior.predict(x_test[250:])).shape
     (250, 2)
     """
@@ -136,7 +136,7 @@ def held_by_predictive(predictive: Predictive, y: np.ndarray, level: float) -> H
     """Of the predictive's central intervals, or of the smallest sets that have the probability `level`.
 
     >>> import posteriax as px
-    >>> unsure = px.ClassPredictive(px.Categorical(), np.log([[[0.6, 0.3, 0.1]]]))
+    >>> unsure = px.likelihoods.ClassPredictive(px.Categorical(), np.log([[[0.6, 0.3, 0.1]]]))
     >>> held_by_predictive(unsure, np.array([2]), level=0.8)
     Held(inside=array([0.]), size=array([2.]))
     """

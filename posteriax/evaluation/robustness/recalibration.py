@@ -20,7 +20,7 @@ def best_temperature(predictive: Predictive, y: ArrayLike) -> float:
     """The temperature that minimises the nll of the predictions on `y`.
 
     >>> import posteriax as px
-    >>> sure = px.ClassPredictive(px.Categorical(), np.array([[[4.0, 0.0]] * 4]))
+    >>> sure = px.likelihoods.ClassPredictive(px.Categorical(), np.array([[[4.0, 0.0]] * 4]))
     >>> round(best_temperature(sure, [0, 0, 0, 1]), 2)  # sure at 98 %, right at 75 %: softer
     3.64
     """

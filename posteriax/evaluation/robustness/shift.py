@@ -30,7 +30,7 @@ def ood_scores(predictive: Predictive) -> dict[str, np.ndarray]:
 
     >>> import posteriax as px
     >>> outputs = np.array([[[9.0, 0.0], [9.0, 0.0]], [[9.0, 0.0], [0.0, 9.0]]])  # two draws that disagree on one
-    >>> scores = ood_scores(px.ClassPredictive(px.Categorical(), outputs))
+    >>> scores = ood_scores(px.likelihoods.ClassPredictive(px.Categorical(), outputs))
     >>> {name: score.round(2).tolist() for name, score in scores.items()}
     {'max_probability': [0.0, 0.5], 'entropy': [0.0, 0.69], 'mutual_information': [0.0, 0.69]}
     """
@@ -64,8 +64,8 @@ def ood_detection(inside: Predictive, outside: Predictive) -> dict[str, Detectio
         outside: its predictions for out-of-distribution inputs.
 
     >>> import posteriax as px
-    >>> sure, unsure = (px.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0])) for a in (3.0, 0.1))
-    >>> px.ood_detection(sure, unsure)["entropy"]
+    >>> sure, unsure = (px.likelihoods.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0])) for a in (3.0, 0.1))
+    >>> px.evaluation.ood_detection(sure, unsure)["entropy"]
     Detection(auroc=1.0, auc_pr=1.0, fpr95=0.0)
     """
     _check_same_kind("inside", inside, "outside", outside)
@@ -77,7 +77,7 @@ def detection(inside: Predictive, outside: Predictive) -> dict[str, float]:
     """:func:`ood_detection` as columns of a comparison: "auroc" and "fpr95" by entropy (or std), then other AUROCs.
 
     >>> import posteriax as px
-    >>> sure, unsure = (px.NormalPredictive(px.Normal(scale=a), np.zeros((1, 50, 1)), {}) for a in (1.0, 2.0))
+    >>> sure, unsure = (px.likelihoods.NormalPredictive(px.Normal(scale=a), np.zeros((1, 50, 1)), {}) for a in (1.0, 2.0))
     >>> detection(sure, unsure)
     {'auroc': 1.0, 'fpr95': 0.0}
     """
@@ -201,8 +201,8 @@ def drift(reference: Predictive, new: Predictive, *, reference_accuracy: float |
 
     >>> import posteriax as px
     >>> logits = np.random.default_rng(0).normal(size=(300, 3))
-    >>> before, after = (px.ClassPredictive(px.Categorical(), (a * logits)[None]) for a in (4.0, 1.0))
-    >>> print(px.drift(before, after, reference_accuracy=0.8))
+    >>> before, after = (px.likelihoods.ClassPredictive(px.Categorical(), (a * logits)[None]) for a in (4.0, 1.0))
+    >>> print(px.evaluation.drift(before, after, reference_accuracy=0.8))
     300 new examples against 300
                          reference       new    change
     confidence               0.858     0.587    -0.271

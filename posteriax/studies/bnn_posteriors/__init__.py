@@ -9,12 +9,11 @@ how close cheaper methods come.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from posteriax.studies.bnn_posteriors import experiments, methods, report, settings
 from posteriax.studies.bnn_posteriors.settings import PosteriorsSettings
 from posteriax.studies.claims import read_paper
-from posteriax.studies.results import Json
+from posteriax.studies.results import Json, Setting
 from posteriax.studies.study import Cell, Study
 from posteriax.studies.workbench import Workbench
 
@@ -35,21 +34,20 @@ def cells(settings: PosteriorsSettings, seeds: int) -> list[Cell]:
     # one setting varies at a time
     sweeps = [(t, mixing.steps[0]) for t in mixing.trajectories] + [(1.0, step) for step in mixing.steps[1:]]
     priors = [("Normal", v) for v in settings.variances] + [(f, varied.prior_variance) for f in settings.families]
-    plan: list[tuple[float, Mapping[str, Any]]] = [
-        *((10.0, {"experiment": "methods", "target": target.name}) for target in settings.targets),
-        *((3.0, {"experiment": "mixing", "trajectory": t, "step": step}) for t, step in sweeps),
-        *(
-            (3.0, {"experiment": "temperature", "target": target.name, "temperature": t})
-            for target in settings.tempered
-            for t in settings.temperatures
-        ),
-        *(
-            (1.0, {"experiment": "augmentation", "augmentation": name, "temperature": t})
-            for name in experiments.AUGMENTATIONS
-            for t in settings.cold
-        ),
-        *((3.0, {"experiment": "prior", "family": family, "variance": v}) for family, v in priors),
+    plan: list[tuple[float, dict[str, Setting]]] = []
+    plan += [(10.0, {"experiment": "methods", "target": target.name}) for target in settings.targets]
+    plan += [(3.0, {"experiment": "mixing", "trajectory": t, "step": step}) for t, step in sweeps]
+    plan += [
+        (3.0, {"experiment": "temperature", "target": target.name, "temperature": t})
+        for target in settings.tempered
+        for t in settings.temperatures
     ]
+    plan += [
+        (1.0, {"experiment": "augmentation", "augmentation": name, "temperature": t})
+        for name in experiments.AUGMENTATIONS
+        for t in settings.cold
+    ]
+    plan += [(3.0, {"experiment": "prior", "family": family, "variance": v}) for family, v in priors]
     if settings.noises:
         plan.append((6.0, {"experiment": "shift", "target": settings.shifted.name}))
     listed = [Cell(values, seed, cost) for seed in range(seeds) for cost, values in plan]

@@ -265,7 +265,7 @@ def split_chains(posterior: Posterior) -> list[Posterior]:
     """Each chain, or member, as a posterior of its own; a variational posterior is one."""
     if not isinstance(posterior, DrawsPosterior):
         return [posterior]
-    chains = posterior.chains
+    chains = jax.tree.leaves(posterior.draws)[0].shape[0]
     parts = (jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], posterior.draws) for i in range(chains))
     return [replace(posterior, draws=part) for part in parts]
 

@@ -66,10 +66,11 @@ def fall(path: str) -> Measure:
     def by_restart(results: Results) -> dict[int, float]:
         deepest = depths(results, MOONS)[-1]
         falls = [
-            1 - np.asarray(excess(path, name, deepest)(results)) / np.mean(excess(path, name, 1)(results))
+            1 - excess(path, name, deepest)(results) / excess(path, name, 1)(results).mean()
             for name in activations(results)
         ]
-        return dict(enumerate(falls[int(np.argmin([values.mean() for values in falls]))]))
+        smallest = min(falls, key=lambda values: float(values.mean()))
+        return dict(enumerate(smallest))
 
     return Measure(by_restart)
 
@@ -89,7 +90,8 @@ def closer_to_linear() -> Measure:
 
         shallow = distance("LeakyReLU 0.95", "ReLU") - distance("LeakyReLU 0.95", "linear")
         sharp = distance("LeakyReLU 0.5", "linear") - distance("LeakyReLU 0.5", "ReLU")
-        return dict(enumerate(shallow if shallow.mean() <= sharp.mean() else sharp))
+        smaller = min(shallow, sharp, key=lambda values: float(values.mean()))
+        return dict(enumerate(smaller))
 
     return Measure(by_restart)
 

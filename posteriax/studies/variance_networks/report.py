@@ -296,10 +296,7 @@ def toy(results: Results) -> Figure:
         deviations, labels = np.asarray(cell.result["deviations"], float), np.asarray(cell.result["labels"])
         classes = [deviations[labels == label] for label in range(4)]
         options = {"markersize": 4}
-        points = [
-            Curve(members[:, 0], members[:, 1], marker, colour, options=options)
-            for members, marker, colour in zip(classes, "osv^", PALETTE, strict=False)
-        ]
+        points = [Curve(classes[i][:, 0], classes[i][:, 1], "osv^"[i], PALETTE[i], options=options) for i in range(4)]
         scales = {"xscale": "log", "yscale": "log", "xlabel": "sd of unit 1", "ylabel": "sd of unit 2"}
         panels.append(Panel(points, scales))
         centres.append([members.mean(axis=0) for members in classes])

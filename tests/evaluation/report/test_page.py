@@ -89,13 +89,16 @@ def test_names_are_shown_as_text_and_never_become_code():
         charts={EVIL: {EVIL: chart}, f"out: {EVIL}": {EVIL: ChartSummary(entropies=np.ones(2))}},
         class_names=(EVIL, EVIL),
         baselines={"b": EVIL},
-        runs={EVIL: px.RunEnd("stopped at the budget", (EVIL,)), f"{EVIL}2": px.RunEnd("failed", (EVIL,))},
+        runs={
+            EVIL: px.evaluation.RunEnd("stopped at the budget", (EVIL,)),
+            f"{EVIL}2": px.evaluation.RunEnd("failed", (EVIL,)),
+        },
         disagreements=(Disagreement(1, x, 0.0, {EVIL: 1.0, "b": 0.0}, {EVIL: 0.9, "b": 0.8}),),
     )
-    told = px.ReportContext(
+    told = px.evaluation.ReportContext(
         target=EVIL,
         unit=EVIL,
-        rows=px.TableRows((EVIL,), [[EVIL]] * 2, lines=[1, 2], file=EVIL),
+        rows=px.evaluation.TableRows((EVIL,), [[EVIL]] * 2, lines=[1, 2], file=EVIL),
         effects=context(EVIL).effects,
         methods={EVIL: EVIL},
         done={EVIL: EVIL},
@@ -198,7 +201,7 @@ def test_baselines_are_not_ranked_by_their_distance_to_the_reference():
 
 
 def test_a_reference_that_failed_is_the_first_thing_to_read():
-    runs = {"HMC": px.RunEnd("stopped at the budget", ("400 effective draws would take about 20 minutes.",))}
+    runs = {"HMC": px.evaluation.RunEnd("stopped at the budget", ("400 effective draws would take about 20 minutes.",))}
     comparison = replace(classes(), reference_check=ReferenceCheck("HMC", 1.62), runs=runs)
     text = page(comparison)
     assert warning(comparison).startswith("Best available reference (not converged): HMC")
@@ -209,7 +212,10 @@ def test_a_reference_that_failed_is_the_first_thing_to_read():
 
 
 def test_runs_are_told_at_the_top_and_failures_are_listed_but_not_scored():
-    runs = {"MAP": px.RunEnd("converged"), "swag": px.RunEnd("failed", ("Infinite at step 40.",), 3.0)}
+    runs = {
+        "MAP": px.evaluation.RunEnd("converged"),
+        "swag": px.evaluation.RunEnd("failed", ("Infinite at step 40.",), 3.0),
+    }
     text = page(replace(classes(), runs=runs))
     head, rest = text.split("<main>")
     assert "✓ <b>MAP</b> converged" in head
@@ -220,10 +226,10 @@ def test_runs_are_told_at_the_top_and_failures_are_listed_but_not_scored():
 
 def test_the_file_for_new_rows_is_that_of_the_recommended_posterior():
     files = {name: f"run/{name}.posterior" for name in classes().rows}
-    text = page(classes(), context=px.ReportContext(files=files))
+    text = page(classes(), context=px.evaluation.ReportContext(files=files))
     assert "posteriax predict run/HMC.posterior new.csv" in text
     baseline = replace(classes(), baselines={"HMC": "Not a posterior here."})
-    text = page(baseline, context=px.ReportContext(files=files))
+    text = page(baseline, context=px.evaluation.ReportContext(files=files))
     assert "To predict new rows (with deep ensemble)" in text
     assert "posteriax predict run/deep ensemble.posterior new.csv" in text
 

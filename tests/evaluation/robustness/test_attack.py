@@ -54,7 +54,7 @@ def data(ensemble):
 def test_the_first_step_on_a_linear_model_is_the_closed_form(weights, data, target, sharpness):
     x, y = data
     w = sharpness * weights[:1]
-    attacked = px.PGD(0.01, iterations=1, target=target).run(posterior_of(linear, {"w": w}), x, y)
+    attacked = px.evaluation.PGD(0.01, iterations=1, target=target).run(posterior_of(linear, {"w": w}), x, y)
     aim = y if target is None else (y + 1) % CLASSES
     # d log p_y / dx = w_y - sum_c p_c w_c = sum_c!=y p_c (w_y - w_c), whose sign needs no 1 - p_y
     log_probs = log_softmax(x.astype(np.float64) @ w[0], axis=1)
@@ -78,7 +78,7 @@ def test_an_ensembles_gradient_is_that_of_the_log_of_the_mean(weights, ensemble,
 
     of_mean = slopes(lambda x: np.log(np.exp(log_probs(x)).mean(axis=0)))
     mean_of = slopes(lambda x: log_probs(x).mean(axis=0))
-    attacked = px.PGD(0.01, iterations=1).run(ensemble, x, y)
+    attacked = px.evaluation.PGD(0.01, iterations=1).run(ensemble, x, y)
     moved = np.sign(attacked.x - x)
     clear = np.abs(of_mean) > 1e-4
     assert clear.mean() > 0.9
@@ -88,7 +88,7 @@ def test_an_ensembles_gradient_is_that_of_the_log_of_the_mean(weights, ensemble,
 
 def test_an_untargeted_attack_lowers_the_true_labels_probability_and_succeeds(ensemble, data):
     x, y = data
-    attacked = px.PGD(0.02, iterations=12).run(ensemble, x, y)
+    attacked = px.evaluation.PGD(0.02, iterations=12).run(ensemble, x, y)
     assert attacked.success.shape == attacked.accuracy.shape == attacked.entropy.shape == (13,)
     assert attacked.success[0] == 0.0
     assert attacked.success[3] < attacked.success[-1] > 0.9
@@ -100,7 +100,7 @@ def test_an_untargeted_attack_lowers_the_true_labels_probability_and_succeeds(en
 def test_a_targeted_attack_gets_to_the_target(ensemble, data, target):
     x, y = data
     wanted = {"next": (y + 1) % CLASSES, 2: np.full(30, 2), "array": (y + 3) % CLASSES}[target]
-    attacked = px.PGD(0.02, 15, wanted if target == "array" else target).run(ensemble, x, y)
+    attacked = px.evaluation.PGD(0.02, 15, wanted if target == "array" else target).run(ensemble, x, y)
     np.testing.assert_array_equal(attacked.target, wanted)
     clean, final = (ensemble.predict(inputs).probs.argmax(axis=1) for inputs in (x, attacked.x))
     count = (clean != wanted) & (wanted != y)
@@ -113,11 +113,11 @@ def test_a_targeted_attack_gets_to_the_target(ensemble, data, target):
 def test_bound_and_range_hold_exactly(ensemble, data):
     x, y = data
     steps, bound = dict(step=0.07, iterations=9), np.float32(0.1)
-    attacked = px.PGD(**steps, bound=0.1, low=0.25, high=0.75).run(ensemble, x, y).x
+    attacked = px.evaluation.PGD(**steps, bound=0.1, low=0.25, high=0.75).run(ensemble, x, y).x
     assert np.all((x - bound <= attacked) & (attacked <= x + bound))
     assert np.all((attacked >= 0.25) & (attacked <= 0.75))
     assert np.any(attacked == x + bound) and np.any(attacked == 0.25) and np.any(attacked == 0.75)
-    free = px.PGD(**steps, low=None, high=None).run(ensemble, x, y).x
+    free = px.evaluation.PGD(**steps, low=None, high=None).run(ensemble, x, y).x
     assert np.abs(free - x).max() == pytest.approx(0.63, abs=1e-5)
 
 
@@ -142,7 +142,7 @@ def test_what_is_recorded_are_the_predictions_of_the_attacked_draws(weights, ens
     }[kind]()
     x, _ = data
     y = posterior.predict(x, draws=4, key=7).probs.argmax(axis=1)
-    attacked = px.PGD(0.03, iterations=4, draws=4).run(posterior, x, y, key=7)
+    attacked = px.evaluation.PGD(0.03, iterations=4, draws=4).run(posterior, x, y, key=7)
     for i, inputs in ((0, x), (4, attacked.x)):
         predictive = posterior.predict(inputs, draws=4, key=7)
         np.testing.assert_array_equal(attacked.labels[i], predictive.probs.argmax(axis=1))
@@ -153,7 +153,7 @@ def test_what_is_recorded_are_the_predictions_of_the_attacked_draws(weights, ens
 
 def test_the_key_decides(weights, data):
     posterior = variational(q.Normal(scale=1.0), weights[0])
-    run = px.PGD(0.03, iterations=4, draws=4).run
+    run = px.evaluation.PGD(0.03, iterations=4, draws=4).run
     first, again, other = (run(posterior, *data, key=key) for key in (0, jax.random.key(0), 1))
     np.testing.assert_array_equal(first.x, again.x)
     np.testing.assert_array_equal(first.entropies, again.entropies)
@@ -163,11 +163,11 @@ def test_the_key_decides(weights, data):
 @pytest.mark.parametrize("change", [("EXAMPLES_AT_ONCE", 7), ("WORKING_BYTES", 2000)], ids=["examples", "bytes"])
 @pytest.mark.slow
 def test_chunks_change_nothing(monkeypatch, ensemble, data, change):
-    whole = px.PGD(0.02, iterations=3).run(ensemble, *data)
+    whole = px.evaluation.PGD(0.02, iterations=3).run(ensemble, *data)
     monkeypatch.setattr(memory, *change)
     plan = plan_program(slope_of_draws, ensemble.problem, data, DRAWS, ensemble.template, x=data[0])
     assert plan.rows < 30 and (plan.draws < DRAWS) == (change[0] == "WORKING_BYTES")
-    parts = px.PGD(0.02, iterations=3).run(ensemble, *data)
+    parts = px.evaluation.PGD(0.02, iterations=3).run(ensemble, *data)
     np.testing.assert_allclose(parts.x, whole.x, atol=1e-6)
     np.testing.assert_array_equal(parts.labels, whole.labels)
 
@@ -176,20 +176,20 @@ def test_a_network_that_couples_examples_gets_them_all_at_once(monkeypatch, weig
     posterior = posterior_of(lambda params, x: (x - x.mean(axis=0)) @ params["w"], {"w": weights})
     x, y = data
     monkeypatch.setattr(memory, "EXAMPLES_AT_ONCE", 7)
-    attacked = px.PGD(0.02, iterations=1).run(posterior, x, y)
+    attacked = px.evaluation.PGD(0.02, iterations=1).run(posterior, x, y)
     np.testing.assert_array_equal(attacked.labels[0], posterior.predict(x).probs.argmax(axis=1))
 
 
 def test_inputs_may_be_a_tree(weights, data):
     x, y = data
-    whole = px.PGD(0.02, iterations=3).run(posterior_of(linear, {"w": weights}), x, y)
+    whole = px.evaluation.PGD(0.02, iterations=3).run(posterior_of(linear, {"w": weights}), x, y)
     halves = posterior_of(lambda params, x: jnp.concatenate([x["a"], x["b"]], axis=1) @ params["w"], {"w": weights})
-    parts = px.PGD(0.02, iterations=3).run(halves, {"a": x[:, :2], "b": x[:, 2:]}, y)
+    parts = px.evaluation.PGD(0.02, iterations=3).run(halves, {"a": x[:, :2], "b": x[:, 2:]}, y)
     np.testing.assert_allclose(np.concatenate([parts.x["a"], parts.x["b"]], axis=1), whole.x, atol=1e-6)
 
 
 def test_an_attack_prints_as_a_table(ensemble, data):
-    attacked = px.PGD(0.02, iterations=2, bound=0.1).run(ensemble, *data)
+    attacked = px.evaluation.PGD(0.02, iterations=2, bound=0.1).run(ensemble, *data)
     lines = str(attacked).splitlines()
     assert lines[0] == "untargeted PGD attack, 2 steps of 0.02 within 0.1, at most 10 draws, 30 examples"
     assert lines[1].split() == ["iteration", "success", "accuracy", "entropy"]
@@ -200,7 +200,7 @@ def test_an_attack_prints_as_a_table(ensemble, data):
 def test_the_success_rate_is_unknown_where_nothing_can_be_attacked(ensemble, data):
     x, _ = data
     wrong = (ensemble.predict(x).probs.argmax(axis=1) + 1) % CLASSES
-    assert np.isnan(px.PGD(0.02, iterations=1).run(ensemble, x, wrong).success).all()
+    assert np.isnan(px.evaluation.PGD(0.02, iterations=1).run(ensemble, x, wrong).success).all()
 
 
 @pytest.mark.parametrize(
@@ -218,20 +218,20 @@ def test_the_success_rate_is_unknown_where_nothing_can_be_attacked(ensemble, dat
 )
 def test_bad_settings_are_named(settings, words):
     with pytest.raises(ValueError, match=words):
-        px.PGD(**settings)
+        px.evaluation.PGD(**settings)
 
 
 def test_bad_input_is_named(ensemble, weights, data):
     x, y = data
-    run = px.PGD(0.02, iterations=1).run
+    run = px.evaluation.PGD(0.02, iterations=1).run
     with pytest.raises(TypeError, match=r"floating point.*got dtype int"):
         run(ensemble, np.zeros((30, INPUTS), int), y)
     with pytest.raises(ValueError, match=r"x has values from .* outside of low=0.0 and high=1.0"):
         run(ensemble, x + 1, y)
     with pytest.raises(ValueError, match="target has the label 4, but there are 4 classes"):
-        px.PGD(0.02, target=4).run(ensemble, x, y)
+        px.evaluation.PGD(0.02, target=4).run(ensemble, x, y)
     with pytest.raises(ValueError, match="target has 2 labels, but x has 30 examples"):
-        px.PGD(0.02, target=[0, 1]).run(ensemble, x, y)
+        px.evaluation.PGD(0.02, target=[0, 1]).run(ensemble, x, y)
     with pytest.raises(TypeError, match=r"px.Categorical\(\) or px.Bernoulli\(\), got Normal"):
         run(posterior_of(linear, {"w": weights}, px.Normal(scale=1.0)), x, np.zeros((30, CLASSES)))
     with pytest.raises(TypeError, match="posterior must be"):

@@ -23,7 +23,7 @@ def test_intervals_hold_their_level_for_any_scale(scale):
     covered = []
     for _ in range(splits):
         y, y_new = RNG.normal(size=(n, 1)), RNG.normal(size=(new, 1))
-        found = px.conformal(normal_predictive(mean, scale), y, level)
+        found = px.evaluation.conformal(normal_predictive(mean, scale), y, level)
         low, high = found.interval(normal_predictive(np.zeros(new), scale))
         covered.append(np.mean((low <= y_new) & (y_new <= high)))
     error = np.std(covered, ddof=1) / np.sqrt(splits)
@@ -32,7 +32,7 @@ def test_intervals_hold_their_level_for_any_scale(scale):
 
 def test_the_threshold_is_the_stretch_that_a_wrong_scale_needs():
     y = np.random.default_rng(1).normal(size=(20_000, 1))
-    found = px.conformal(normal_predictive(np.zeros(20_000), 0.5), y, 0.8)
+    found = px.evaluation.conformal(normal_predictive(np.zeros(20_000), 0.5), y, 0.8)
     # density of |z| at its 80 % quantile, for the standard error of that quantile
     end = norm.ppf(0.9)
     error = np.sqrt(0.8 * 0.2 / 20_000) / (2 * norm.pdf(end)) / (0.5 * end)
@@ -45,9 +45,9 @@ def test_sets_hold_their_level_and_the_most_probable_class():
         logits = RNG.normal(size=(150, 4)) * 2
         truth = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         y = np.array([RNG.choice(4, p=row) for row in truth])
-        wrong = px.ClassPredictive(px.Categorical(), (3 * logits).astype(np.float32)[None])  # far too sure
+        wrong = px.likelihoods.ClassPredictive(px.Categorical(), (3 * logits).astype(np.float32)[None])  # far too sure
         held, new = wrong_rows(wrong, slice(0, 100)), wrong_rows(wrong, slice(100, None))
-        sets = px.conformal(held, y[:100], level).sets(new)
+        sets = px.evaluation.conformal(held, y[:100], level).sets(new)
         assert sets[np.arange(50), new.probs.argmax(axis=1)].all()
         covered.append(sets[np.arange(50), y[100:]].mean())
         sizes.append(sets.sum(axis=1).mean())
@@ -57,26 +57,26 @@ def test_sets_hold_their_level_and_the_most_probable_class():
 
 
 def wrong_rows(predictive, rows):
-    return px.ClassPredictive(px.Categorical(), predictive.outputs[:, rows])
+    return px.likelihoods.ClassPredictive(px.Categorical(), predictive.outputs[:, rows])
 
 
 def test_too_few_examples_and_the_wrong_kind_are_refused():
     with pytest.raises(ValueError, match="at least 19 held-out targets, got 10"):
-        px.conformal(normal_predictive(np.zeros(10), 1.0), np.zeros(10), 0.95)
-    found = px.conformal(normal_predictive(np.zeros(50), 1.0), np.arange(50.0), 0.9)
+        px.evaluation.conformal(normal_predictive(np.zeros(10), 1.0), np.zeros(10), 0.95)
+    found = px.evaluation.conformal(normal_predictive(np.zeros(50), 1.0), np.arange(50.0), 0.9)
     with pytest.raises(TypeError, match=r"use \.interval"):
         found.sets(normal_predictive(np.zeros(5), 1.0))
     with pytest.raises(ValueError, match="level"):
-        px.conformal(normal_predictive(np.zeros(50), 1.0), np.arange(50.0), 1.5)
+        px.evaluation.conformal(normal_predictive(np.zeros(50), 1.0), np.arange(50.0), 1.5)
 
 
 def test_evaluate_and_compare_show_conformal_intervals_beside_the_predictives_own():
     """A predictive twice too sure: its own 90 % intervals hold P(|z| < 0.82), the conformal ones 90 %."""
     rng = np.random.default_rng(3)
     y, y_cal = rng.normal(size=2000), rng.normal(size=2000)
-    sure, honest = (px.Baseline(lambda x, s=s: normal_predictive(np.zeros(len(x)), s)) for s in (0.5, 1.0))
+    sure, honest = (px.evaluation.Baseline(lambda x, s=s: normal_predictive(np.zeros(len(x)), s)) for s in (0.5, 1.0))
     x = np.zeros((2000, 1))
-    found = px.conformal(sure.predict(x), y_cal, 0.9)
+    found = px.evaluation.conformal(sure.predict(x), y_cal, 0.9)
     scores = px.evaluate(sure.predict(x), y, conformal=found)
     own = norm.cdf(1.645 / 2) * 2 - 1
     assert scores["own_coverage"] == pytest.approx(own, abs=4 * np.sqrt(own * (1 - own) / 2000))
@@ -96,8 +96,8 @@ def test_evaluate_and_compare_show_conformal_intervals_beside_the_predictives_ow
 
 def test_sets_of_classes_are_counted():
     probs = np.array([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]])
-    predictive = px.ClassPredictive(px.Categorical(), np.log(probs).astype(np.float32)[None])
-    found = px.Conformal(level=0.75, threshold=0.75, examples=10, classes=True)
+    predictive = px.likelihoods.ClassPredictive(px.Categorical(), np.log(probs).astype(np.float32)[None])
+    found = px.evaluation.Conformal(level=0.75, threshold=0.75, examples=10, classes=True)
     scores = px.evaluate(predictive, [1, 2], scores=["accuracy"], conformal=found)
     # own: {0, 1} and {0, 1}; conformal, at least 0.25: {0} and {0, 1}
     assert scores == {
@@ -116,7 +116,7 @@ def test_a_predictive_alone_cannot_be_made_conformal_by_compare():
 
 def constant_classes(p, rows):
     """Every row has the probabilities 1 - p and p."""
-    return px.ClassPredictive(px.Categorical(), np.log(np.tile(np.float32([1 - p, p]), (1, rows, 1))))
+    return px.likelihoods.ClassPredictive(px.Categorical(), np.log(np.tile(np.float32([1 - p, p]), (1, rows, 1))))
 
 
 def test_sets_hold_their_level_when_all_predictions_are_equal():
@@ -126,7 +126,7 @@ def test_sets_hold_their_level_when_all_predictions_are_equal():
     covered = []
     for _ in range(splits):
         y, y_new = (rng.uniform(size=(2, n)) < 0.35).astype(int)
-        sets = px.conformal(held, y, level).sets(fresh)
+        sets = px.evaluation.conformal(held, y, level).sets(fresh)
         covered.append(sets[np.arange(new), y_new].mean())
     assert np.mean(covered) >= level - 3 * np.std(covered, ddof=1) / np.sqrt(splits)
 
@@ -135,11 +135,11 @@ def test_the_label_that_sets_the_threshold_is_in_its_own_set():
     """Whatever its probability, and however float32 rounds that in a batch of another size."""
     for p in np.arange(1, 500) / 1000:
         held = constant_classes(p, 10)
-        found = px.conformal(held, np.ones(10, int), 0.9)
+        found = px.evaluation.conformal(held, np.ones(10, int), 0.9)
         assert found.sets(held)[:, 1].all(), p
         logits = held.outputs.copy()
         logits[..., 1] -= 2e-6  # float32's steps around log(0.001) are 5e-7
-        assert found.sets(px.ClassPredictive(px.Categorical(), logits))[:, 1].all(), p
+        assert found.sets(px.likelihoods.ClassPredictive(px.Categorical(), logits))[:, 1].all(), p
 
 
 def test_intervals_hold_the_held_out_targets_that_they_were_made_from():
@@ -151,7 +151,7 @@ def test_intervals_hold_the_held_out_targets_that_they_were_made_from():
         predictive = likelihood.predictive(outputs, {})
         for _ in range(100):
             y = offset + 3 * rng.normal(size=n)
-            low, high = px.conformal(predictive, y, level).interval(predictive)
+            low, high = px.evaluation.conformal(predictive, y, level).interval(predictive)
             assert ((low[:, 0] <= y) & (y <= high[:, 0])).sum() >= np.ceil((n + 1) * level)
 
 
@@ -166,18 +166,18 @@ def test_intervals_of_counts_grow_from_zero_width():
     np.testing.assert_array_equal(held.interval(level), 0.0)
     covered = []
     for _ in range(splits):
-        low, high = px.conformal(held, rng.poisson(0.15, n), level).interval(fresh)
+        low, high = px.evaluation.conformal(held, rng.poisson(0.15, n), level).interval(fresh)
         y = rng.poisson(0.15, (new, 1))
         covered.append(((low <= y) & (y <= high)).mean())
     assert np.mean(covered) >= level - 3 * np.std(covered, ddof=1) / np.sqrt(splits)
 
 
 def test_intervals_of_counts_are_whole_numbers_by_the_formula():
-    predictive = px.join_examples([count_predictive(3.0, 5), count_predictive(40.0, 5)])
+    predictive = px.likelihoods.join_examples([count_predictive(3.0, 5), count_predictive(40.0, 5)])
     a, m, b = (poisson.ppf(q, np.repeat([3.0, 40.0], 5)) for q in (0.1, 0.5, 0.9))
     y = np.array([3, 9, 0, 2, 1, 40, 41, 30, 60, 25])
     q = np.sort(np.where(y < m, (m - y) / np.maximum(m - a, 1), (y - m) / np.maximum(b - m, 1)))[8]  # ceil(11 * 0.8)
-    found = px.conformal(predictive, y, 0.8)
+    found = px.evaluation.conformal(predictive, y, 0.8)
     low, high = found.interval(predictive)
     assert found.threshold == pytest.approx(q, rel=1e-12)
     np.testing.assert_array_equal(low[:, 0], np.maximum(np.ceil(m - q * np.maximum(m - a, 1)), 0))
