@@ -34,8 +34,8 @@ class TrainingSummary:
         stationarity: the mean square of the whitened gradients over the last tenth of the steps, roughly the squared
             distance to the optimum in standard deviations; empty if it was not recorded.
         stationarity_error: its standard error.
-        level_step: of a run under :class:`px.run.UntilLevel`, the step at which the objective had levelled off; -1 if it
-            never did. Such a run ends with a learning rate that falls, during which the objective may well rise.
+        level_step: of a run under :class:`px.run.UntilLevel`, the step at which the objective had levelled off; -1 if
+            it never did. Such a run ends with a learning rate that falls, during which the objective may well rise.
 
     >>> summarize_training({"elbo": -100.0 * np.exp(-np.arange(400) / 200)}).rising
     (0,)

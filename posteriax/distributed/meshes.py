@@ -45,8 +45,8 @@ def mesh(*, members: int = 1, data: int = 1, devices: Sequence[jax.Device] | Non
     if len(available) < members * data:
         where = f"there are {len(available)}" if devices is None else f"devices= has {len(available)}"
         raise ValueError(
-            f"px.distributed.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. On a CPU, "
-            f'jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
+            f"px.distributed.mesh(members={members}, data={data}) needs {members * data} devices, but {where}. "
+            f'On a CPU, jax.config.update("jax_num_cpu_devices", {members * data}) before JAX starts makes as many.'
         )
     return Mesh(np.array(available[: members * data]).reshape(members, data), (MEMBERS, DATA))
 

@@ -82,13 +82,14 @@ def compare(
     """Score several posteriors on one or several test sets.
 
     Args:
-        posteriors: by name; also a :class:`px.evaluation.Baseline`, predictives (for one test set), or lists of posteriors from
-            several seeds, to average scores over seeds and test significance over seeds and examples together.
+        posteriors: by name; also a :class:`px.evaluation.Baseline`, predictives (for one test set), or lists of
+            posteriors from several seeds, to average scores over seeds and test significance over seeds and examples together.
         data: the test set ``(x, y)``, or several by name: the first is the main one. Sets of type
             :class:`px.data.CorruptedSet`, such as those of :func:`px.data.corrupted`, are also averaged by severity.
         reference: the name of one posterior, usually HMC's: distances to its first seed are added, unless `scores`
             names distances. If its chains have not mixed (R-hat of predictions above 1.05), the tables say so.
-        scores: names and :class:`px.metrics.Score` records to use: ``[*px.likelihoods.ClassPredictive.scores, mine]`` adds one.
+        scores: names and :class:`px.metrics.Score` records to use;
+            ``[*px.likelihoods.ClassPredictive.scores, mine]`` adds one.
         draws: how many draws each prediction averages over; see :meth:`Posterior.predict`.
         out: out-of-distribution inputs, by name: scores how well uncertainty tells them from the main test set.
         attack: such as ``px.evaluation.PGD(...)``: each posterior is attacked, and then scored, on the main test set.
@@ -314,7 +315,8 @@ def reference_floor(predictive: Predictive, scores: Iterable[Score]) -> dict[str
 
     >>> import numpy as np, posteriax as px
     >>> draws = np.random.default_rng(0).normal(size=(40, 200, 3)).astype(np.float32)
-    >>> floor = reference_floor(px.likelihoods.ClassPredictive(px.Categorical(), draws), [px.metrics.SCORES["total_variation"]])
+    >>> predictive = px.likelihoods.ClassPredictive(px.Categorical(), draws)
+    >>> floor = reference_floor(predictive, [px.metrics.SCORES["total_variation"]])
     >>> bool(0.01 < floor["total_variation"].value < 0.1)
     True
     """

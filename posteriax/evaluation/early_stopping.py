@@ -33,7 +33,7 @@ SPLIT = 2**32 - 1  # the stream that the split is drawn from; members count from
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EarlyStopping(StopRule):
-    """The best posterior of a run by a score on held-out data, for ``px.fit(..., stop=px.evaluation.EarlyStopping(...))``.
+    """The best posterior by a score on held-out data, for ``px.fit(..., stop=px.evaluation.EarlyStopping(...))``.
 
     The run ends after `patience` evaluations without improvement, and at its full length otherwise; either way the
     posterior is that of the best evaluation. The trace has the values ("validation_nll") and their steps

@@ -28,8 +28,8 @@ def evaluate(
         predictive: what ``posterior.predict(x)`` returns.
         y: the targets.
         scores: names and :class:`px.metrics.Score` records, in place of those that apply by default.
-        conformal: what :func:`px.evaluation.conformal` made of held-out examples: adds "conformal_coverage", how often its
-            intervals or sets hold the target, and "conformal_width" or "conformal_size"; "own_coverage" and
+        conformal: what :func:`px.evaluation.conformal` made of held-out examples: adds "conformal_coverage", how often
+            its intervals or sets hold the target, and "conformal_width" or "conformal_size"; "own_coverage" and
             "own_width" or "own_size" are those of the predictive's own, at the same level.
 
     >>> import numpy as np, posteriax as px

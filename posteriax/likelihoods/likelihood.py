@@ -17,8 +17,9 @@ LikelihoodLatents = dict[str, jax.Array]  # a likelihood's own latent variables 
 class Likelihood(Savable, ABC, namespace="likelihoods"):
     """What a network's outputs say about the targets, as a frozen dataclass of plain settings.
 
-    Outputs and targets have a leading axis of examples. Most likelihoods derive from :class:`px.likelihoods.ClassLikelihood` (a
-    finite set of outcomes) or :class:`px.likelihoods.NumberLikelihood` (any NumPyro distribution), which need only one function.
+    Outputs and targets have a leading axis of examples. Most likelihoods derive from
+    :class:`px.likelihoods.ClassLikelihood` (a finite set of outcomes) or :class:`px.likelihoods.NumberLikelihood` (any
+    NumPyro distribution), which need only one function.
     """
 
     predicts_classes: ClassVar[bool] = False  # whether `log_probs` gives the probability of every outcome

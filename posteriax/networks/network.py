@@ -96,8 +96,8 @@ class Network:
         if self.batch_statistics is None:
             return f"To avoid that, {others}."
         return (
-            f"Use px.posterior.with_batch_statistics(posterior, x).network, the network of a fitted posterior with statistics "
-            f"measured on x; or the statistics stored in the network: {self.batch_statistics.use_stored}; or {others}. "
+            f"Use px.posterior.with_batch_statistics(posterior, x).network, the network of a fitted posterior with "
+            f"statistics measured on x; or the statistics stored in the network: {self.batch_statistics.use_stored}; or {others}. "
             f"See docs/networks.md."
         )
 

@@ -255,8 +255,8 @@ def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[
         raise PosteriorFileError(
             f"the network's batch normalisation uses stored statistics here, but used those of the batch when the "
             f"posterior was fitted, so predictions would differ. Load it for the network as it was then (what switches "
-            f"to stored ones: {known.use_stored}); px.posterior.with_batch_statistics(posterior, x) then measures statistics "
-            f"for each draw"
+            f"to stored ones: {known.use_stored}); px.posterior.with_batch_statistics(posterior, x) then measures "
+            f"statistics for each draw"
         )
     all_leaves = replace(all_leaves, example=example)
     if used:

@@ -100,8 +100,8 @@ def fit(
             a larger `draws` than before extends a sampler's run. Draws over 256 MB stay on disk and are read as needed.
         checkpoint_every: seconds between checkpoints.
         progress: show a progress bar; by default if standard error is a terminal.
-        mesh: ``px.distributed.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share the examples
-            of every step (docs/scaling.md); by default members are spread over all devices. The layout changes
+        mesh: ``px.distributed.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share the
+            examples of every step (docs/scaling.md); by default members are spread over all devices. The layout changes
             the result by rounding only.
         shard: for large networks, patterns of leaves, such as ``"**/weight"``, whose parameters, gradients and
             optimiser state are split over the devices that share the data, instead of copied to each.
@@ -110,14 +110,14 @@ def fit(
             px.data.RandomFlip()]``. Every step augments its batch; predictions are not augmented (docs/data.md).
         record: ``px.run.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
         until: ``"converged"`` ends the run once more of it would change next to nothing: :class:`px.run.UntilLevel` for
-            methods that optimise, :class:`px.run.UntilMixed` at training inputs for samplers, which then run four chains
-            unless told otherwise. `steps`, `epochs` or `draws` is the upper limit, and may be left out: it is then
+            methods that optimise, :class:`px.run.UntilMixed` at training inputs for samplers, which then run four
+            chains unless told otherwise. `steps`, `epochs` or `draws` is the upper limit, and may be left out: it is then
             100,000 steps, or 20,000 draws of each chain as far as they fit into memory. ``posterior.trace.converged``
             says whether the run has converged, and one of ``posterior.trace.notes`` why.
         seconds: a limit of time for ``until="converged"``, compilation included.
         stop: a rule with settings of your own: ``px.run.UntilLevel(...)``, ``px.run.UntilMixed(x, ...)``, or
-            ``px.evaluation.EarlyStopping(...)``, which returns the best posterior of the run by a score on held-out data. `steps`,
-            `epochs` or `draws` is then the upper limit.
+            ``px.evaluation.EarlyStopping(...)``, which returns the best posterior of the run by a score on held-out
+            data. `steps`, `epochs` or `draws` is then the upper limit.
 
     Raises:
         Interrupted: on Ctrl-C or SIGTERM, after the current chunk and its checkpoint; its ``.posterior`` is the
@@ -266,8 +266,8 @@ def _stop_rule(request: RunRequest, method: Method) -> StopRule | None:
             )
         if request.stop is not None and not isinstance(request.stop, StopRule):
             raise TypeError(
-                f"stop must be px.run.UntilLevel(...), px.evaluation.EarlyStopping(...) or, for samplers, px.run.UntilMixed(...); got "
-                f"{request.stop!r}"
+                "stop must be px.run.UntilLevel(...), px.evaluation.EarlyStopping(...) or, for samplers, "
+                f"px.run.UntilMixed(...); got {request.stop!r}"
             )
         return request.stop
     if request.until != "converged":
@@ -314,7 +314,8 @@ def _sharded(shard: str | Sequence[str], method: Method, problem: Problem, mesh:
         )
     if leaves and mesh.shape[DATA] == 1:
         raise ValueError(
-            "shard= splits parameters over the devices that share the data: use mesh=px.distributed.mesh(data=...) with several"
+            "shard= splits parameters over the devices that share the data: "
+            "use mesh=px.distributed.mesh(data=...) with several"
         )
     return leaves
 

@@ -59,14 +59,15 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
     if members % len(devices):
         raise ValueError(
             f"the mesh spreads members over {len(devices)} devices, which does not divide the {members} "
-            f"member{'s' * (members > 1)} (chains are members): use px.distributed.mesh(members=...) with a divisor of {members}, "
-            f"or another number of members"
+            f"member{'s' * (members > 1)} (chains are members): use px.distributed.mesh(members=...) with a divisor of "
+            f"{members}, or another number of members"
         )
     taking_part = {device.process_index for device in devices.flat}
     if idle := sorted(set(range(jax.process_count())) - taking_part):
         raise ValueError(
             f"the mesh has no device of process {idle[0]}, but needs some of all {jax.process_count()} processes: use "
-            f"px.distributed.mesh(members=..., data=...) with members * data = {len(jax.devices())}, the number of all devices"
+            f"px.distributed.mesh(members=..., data=...) with members * data = {len(jax.devices())}, "
+            "the number of all devices"
         )
     return Mesh(devices, (MEMBERS, DATA))
 

@@ -6,7 +6,7 @@
 
     px.run.UntilLevel       optimisers: until more training would gain next to nothing        run/until_level.py
     px.run.UntilMixed       samplers: until the chains agree on their predictions             run/until_mixed.py
-    px.evaluation.EarlyStopping    optimisers: the best posterior by a score on held-out data        evaluation/early_stopping.py
+    px.evaluation.EarlyStopping    optimisers: the best posterior by a score on held-out data      evaluation/early_stopping.py
 
 ``px.fit(..., until="converged", seconds=300)`` is the first or the second, by what the method declares. To add a rule,
 derive from :class:`StopRule`; `px.fit` relies on nothing else.

@@ -38,7 +38,7 @@ KEPT = ("level", "begun", "last", "since", "first", "drops", "before")  # what a
 
 @dataclass(frozen=True, kw_only=True)
 class UntilLevel(StopRule):
-    """Train until more training would gain next to nothing, for ``px.fit(..., steps=100_000, stop=px.run.UntilLevel())``.
+    """Train until more would gain next to nothing, for ``px.fit(..., steps=100_000, stop=px.run.UntilLevel())``.
 
     The learning rate stays as it is until the objective (the log joint or the ELBO) has levelled off. It is then
     divided by four, again and again while that raises the objective further: where data have little noise, the

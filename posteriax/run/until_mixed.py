@@ -141,8 +141,8 @@ class UntilMixed(StopRule):
         method = members.kernel.method
         if not method.samples:
             raise ValueError(
-                f"stop={type(self).__name__}(...) is for samplers: {method.name} optimises, and px.evaluation.EarlyStopping(...) "
-                f"can end it"
+                f"stop={type(self).__name__}(...) is for samplers: {method.name} optimises, and "
+                "px.evaluation.EarlyStopping(...) can end it"
             )
         if self.seconds is not None and distributed.several():
             raise ValueError("a limit of seconds is for runs of one process: several would measure different times")

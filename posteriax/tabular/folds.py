@@ -73,7 +73,7 @@ class Fold:
 
 
 class JoinedTests(NamedTuple):
-    """The test rows of all folds, one fold after the other, as `px.likelihoods.join_examples` joins their predictions."""
+    """The test rows of all folds, one after the other, as `px.likelihoods.join_examples` joins their predictions."""
 
     y: np.ndarray  # in the target's own units
     rows: np.ndarray

@@ -40,8 +40,8 @@ class ReportContext:
         target: the name of what is predicted.
         unit: its unit.
         rows: the test rows as the user knows them; examples then show columns and cells, not the network's inputs.
-        effects: how predictions depend on the columns, as :func:`px.evaluation.partial_dependence` finds for the recommended
-            posterior.
+        effects: how predictions depend on the columns, as :func:`px.evaluation.partial_dependence` finds for the
+            recommended posterior.
         methods: by name, what each method is, in one sentence.
         done: what was done, in the order to tell it, such as ``{"Rows": "...", "Network": "...", "Prior": "..."}``.
         files: by name, the file of each posterior.

@@ -64,7 +64,8 @@ def ood_detection(inside: Predictive, outside: Predictive) -> dict[str, Detectio
         outside: its predictions for out-of-distribution inputs.
 
     >>> import posteriax as px
-    >>> sure, unsure = (px.likelihoods.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0])) for a in (3.0, 0.1))
+    >>> of_logits = lambda a: px.likelihoods.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0]))
+    >>> sure, unsure = of_logits(3.0), of_logits(0.1)
     >>> px.evaluation.ood_detection(sure, unsure)["entropy"]
     Detection(auroc=1.0, auc_pr=1.0, fpr95=0.0)
     """
@@ -77,7 +78,8 @@ def detection(inside: Predictive, outside: Predictive) -> dict[str, float]:
     """:func:`ood_detection` as columns of a comparison: "auroc" and "fpr95" by entropy (or std), then other AUROCs.
 
     >>> import posteriax as px
-    >>> sure, unsure = (px.likelihoods.NormalPredictive(px.Normal(scale=a), np.zeros((1, 50, 1)), {}) for a in (1.0, 2.0))
+    >>> normal = lambda scale: px.likelihoods.NormalPredictive(px.Normal(scale=scale), np.zeros((1, 50, 1)), {})
+    >>> sure, unsure = normal(1.0), normal(2.0)
     >>> detection(sure, unsure)
     {'auroc': 1.0, 'fpr95': 0.0}
     """
