@@ -147,7 +147,8 @@ def mean_field_cost(
         rows.append((kl, kl_null, w, w_null, mode))
     modes = [row[4] for row in rows]
     costs = np.array([row[:4] for row in rows]).T
-    return MeanFieldCost(*costs, weights, np.array([len(mode.members) for mode in modes]), modes)
+    draws_in_mode = np.array([len(mode.members) for mode in modes])
+    return MeanFieldCost(costs[0], costs[1], costs[2], costs[3], weights, draws_in_mode, modes)
 
 
 def kl_cost(draws: np.ndarray) -> float:

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -94,7 +94,7 @@ class ProductMatrix:
 
     def plot(self, axis: "Axes | None" = None, *, limit: float = 1.0) -> Figure:
         """A heat map of the correlations, without the diagonal; returns the figure."""
-        figure, axis = (axis.figure, axis) if axis is not None else _single_axis()
+        figure, axis = (cast(Figure, axis.figure), axis) if axis is not None else _single_axis()
         shown = self.correlation
         np.fill_diagonal(shown, 0.0)
         image = heat_map(axis, shown, limit=limit, title=f"{self.outside_share:.0%} outside rows and columns")
