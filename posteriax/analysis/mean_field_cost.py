@@ -142,14 +142,13 @@ def mean_field_cost(
         noise = rng.standard_normal((min(points, len(kept)), weights))
         chosen = rng.choice(len(kept), len(noise), replace=False)
         independent = without_dependence(kept, null, rng)
-        kl_costs = kl_cost(kept), kl_cost(independent)
-        w_costs = w_cost(kept, noise, chosen), w_cost(independent, noise, chosen)
-        rows.append((*kl_costs, *w_costs, mode))
+        kl, kl_null = kl_cost(kept), kl_cost(independent)
+        w, w_null = w_cost(kept, noise, chosen), w_cost(independent, noise, chosen)
+        rows.append((kl, kl_null, w, w_null, mode))
     modes = [row[4] for row in rows]
     costs = np.array([row[:4] for row in rows]).T
-    kl, kl_null, w, w_null = costs
-    sizes = np.array([len(mode.members) for mode in modes])
-    return MeanFieldCost(kl, kl_null, w, w_null, weights, sizes, modes)
+    draws_in_mode = np.array([len(mode.members) for mode in modes])
+    return MeanFieldCost(costs[0], costs[1], costs[2], costs[3], weights, draws_in_mode, modes)
 
 
 def kl_cost(draws: np.ndarray) -> float:

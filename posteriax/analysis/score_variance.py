@@ -24,10 +24,12 @@ from jax.typing import ArrayLike
 from posteriax._internal.checks import KeyLike, as_key, check_count
 from posteriax._internal.plot_style import PALETTE, Figure, subplots
 from posteriax.analysis.leaves import chosen_weights, mean_latents, with_leaf
-from posteriax.data.batches import Data
+from posteriax.data.batches import Data, Inputs
 from posteriax.networks.leaf import Leaf
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Problem
+
+Arrays = tuple[Inputs, jax.Array]  # (x, y) on the device
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,24 +105,24 @@ def score_variance(
     root = jnp.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
     noise = jax.random.normal(as_key(key), (check_count("draws", draws), inputs)) @ root.T
     x, y = problem.check(data)
-    data = (jax.tree.map(jnp.asarray, x), jnp.asarray(y))
+    arrays = (jax.tree.map(jnp.asarray, x), jnp.asarray(y))
     index = problem.leaf_names.index(chosen.path)
-    scores = np.asarray(_scores(problem, chosen, index, params, data, noise), np.float64)
+    scores = np.asarray(_scores(problem, chosen, index, params, arrays, noise), np.float64)
     centred = np.square(scores - scores.mean(axis=0))
     variance = centred.sum(axis=0) / (len(scores) - 1)
     error = centred.std(axis=0) / np.sqrt(len(scores))
-    full, independent = _first_order(problem, chosen, index, params, data, jnp.asarray(sigma))
+    full, independent = _first_order(problem, chosen, index, params, arrays, jnp.asarray(sigma))
     return ScoreVariance(variance, error, np.asarray(full), np.asarray(independent))
 
 
-def _log_likelihoods(problem: Problem, params: Latents, data: Data) -> jax.Array:
+def _log_likelihoods(problem: Problem, params: Latents, data: Arrays) -> jax.Array:
     """The log-likelihood of each example."""
     x, y = data
     return problem.likelihood.log_prob(params.likelihood, problem.outputs(params.network, x), jnp.asarray(y))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Data, noise: jax.Array) -> jax.Array:
+def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Arrays, noise: jax.Array) -> jax.Array:
     matrix = jax.tree.leaves(params)[index]
 
     def perturbed(change: jax.Array) -> jax.Array:
@@ -132,11 +134,11 @@ def _scores(problem: Problem, leaf: Leaf, index: int, params: Latents, data: Dat
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _first_order(
-    problem: Problem, leaf: Leaf, index: int, params: Latents, data: Data, sigma: jax.Array
+    problem: Problem, leaf: Leaf, index: int, params: Latents, data: Arrays, sigma: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     matrix = jax.tree.leaves(params)[index]
 
-    def variances(example: Data) -> tuple[jax.Array, jax.Array]:
+    def variances(example: Arrays) -> tuple[jax.Array, jax.Array]:
         batch = jax.tree.map(lambda a: a[None], example)
         gradient = jax.grad(lambda m: _log_likelihoods(problem, with_leaf(params, index, m), batch)[0])(matrix)
         # sum_ijkl G_ij W_ij Sigma_jl W_kl G_kl: summing over i and k first avoids a matrix over pairs of weights
