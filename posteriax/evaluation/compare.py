@@ -83,7 +83,8 @@ def compare(
 
     Args:
         posteriors: by name; also a :class:`px.evaluation.Baseline`, predictives (for one test set), or lists of
-            posteriors from several seeds, to average scores over seeds and test significance over seeds and examples together.
+            posteriors from several seeds, to average scores over seeds and test significance over seeds and
+            examples together.
         data: the test set ``(x, y)``, or several by name: the first is the main one. Sets of type
             :class:`px.data.CorruptedSet`, such as those of :func:`px.data.corrupted`, are also averaged by severity.
         reference: the name of one posterior, usually HMC's: distances to its first seed are added, unless `scores`

@@ -72,8 +72,8 @@ class VI(Method):
             (see :mod:`posteriax.families.arrays.estimators`).
         optimizer: an Optax transformation of gradients of the objective in nats, summed over the data; by default
             Adam in the posterior's own units, with rates that decay to 0 (see :mod:`posteriax.methods.optimizers`).
-        kl_schedule: the weight of the KL term: ``px.methods.LinearKL(epochs=...)``, ``px.methods.StaircaseKL(...)``, or a
-            function of the step; it must end at 1, unless the schedule itself says otherwise.
+        kl_schedule: the weight of the KL term: ``px.methods.LinearKL(epochs=...)``, ``px.methods.StaircaseKL(...)``,
+            or a function of the step; it must end at 1, unless the schedule itself says otherwise.
         draws: how many draws of the weights each gradient is averaged over.
         start: "network" starts at the network's own weights; "mode" at the most probable weights, found by Newton
             steps, with scales from the curvature there (up to 300 latents); a posterior of any kind provides means and

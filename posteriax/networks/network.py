@@ -97,8 +97,8 @@ class Network:
             return f"To avoid that, {others}."
         return (
             f"Use px.posterior.with_batch_statistics(posterior, x).network, the network of a fitted posterior with "
-            f"statistics measured on x; or the statistics stored in the network: {self.batch_statistics.use_stored}; or {others}. "
-            f"See docs/networks.md."
+            f"statistics measured on x; or the statistics stored in the network: {self.batch_statistics.use_stored}; "
+            f"or {others}. See docs/networks.md."
         )
 
     @property

@@ -137,8 +137,8 @@ class Posterior:
             reduce: keep only sums over the draws (probabilities, means, standard deviations, entropies), not the
                 outputs of each: memory then does not grow with the number of draws.
             key: an int or a JAX key for random draws.
-            mesh: ``px.distributed.mesh(members=2, data=4)`` splits draws over two groups of four devices, and examples over
-                the devices of a group; with `reduce`, examples over all. By default the mesh of
+            mesh: ``px.distributed.mesh(members=2, data=4)`` splits draws over two groups of four devices, and examples
+                over the devices of a group; with `reduce`, examples over all. By default the mesh of
                 ``px.distributed.use_mesh``, or one device.
 
         Draws and examples are processed in chunks, so that working memory stays below 256 MB; without `reduce` the

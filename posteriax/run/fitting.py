@@ -100,9 +100,9 @@ def fit(
             a larger `draws` than before extends a sampler's run. Draws over 256 MB stay on disk and are read as needed.
         checkpoint_every: seconds between checkpoints.
         progress: show a progress bar; by default if standard error is a terminal.
-        mesh: ``px.distributed.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share the
-            examples of every step (docs/scaling.md); by default members are spread over all devices. The layout changes
-            the result by rounding only.
+        mesh: ``px.distributed.mesh(members=2, data=4)`` spreads members over two groups of four devices, which share
+            the examples of every step (docs/scaling.md); by default members are spread over all devices. The layout
+            changes the result by rounding only.
         shard: for large networks, patterns of leaves, such as ``"**/weight"``, whose parameters, gradients and
             optimiser state are split over the devices that share the data, instead of copied to each.
         watch: a :class:`px.run.Watch`, which evaluates the posterior during the run, for methods that optimise.
@@ -111,9 +111,9 @@ def fit(
         record: ``px.run.GradientNoise()`` records the signal and noise of gradients, for methods with an optimizer.
         until: ``"converged"`` ends the run once more of it would change next to nothing: :class:`px.run.UntilLevel` for
             methods that optimise, :class:`px.run.UntilMixed` at training inputs for samplers, which then run four
-            chains unless told otherwise. `steps`, `epochs` or `draws` is the upper limit, and may be left out: it is then
-            100,000 steps, or 20,000 draws of each chain as far as they fit into memory. ``posterior.trace.converged``
-            says whether the run has converged, and one of ``posterior.trace.notes`` why.
+            chains unless told otherwise. `steps`, `epochs` or `draws` is the upper limit, and may be left out: it is
+            then 100,000 steps, or 20,000 draws of each chain as far as they fit into memory.
+            ``posterior.trace.converged`` says whether the run has converged, and one of ``posterior.trace.notes`` why.
         seconds: a limit of time for ``until="converged"``, compilation included.
         stop: a rule with settings of your own: ``px.run.UntilLevel(...)``, ``px.run.UntilMixed(x, ...)``, or
             ``px.evaluation.EarlyStopping(...)``, which returns the best posterior of the run by a score on held-out

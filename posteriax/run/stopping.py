@@ -4,9 +4,9 @@
     members = rule.prepare(members)                        raises if the rule does not suit the method
     observer = rule.observer(program)                      observes the loop, and ends it
 
-    px.run.UntilLevel       optimisers: until more training would gain next to nothing        run/until_level.py
-    px.run.UntilMixed       samplers: until the chains agree on their predictions             run/until_mixed.py
-    px.evaluation.EarlyStopping    optimisers: the best posterior by a score on held-out data      evaluation/early_stopping.py
+    px.run.UntilLevel             optimisers: until more training would gain next to nothing   (run/until_level.py)
+    px.run.UntilMixed             samplers: until the chains agree on their predictions        (run/until_mixed.py)
+    px.evaluation.EarlyStopping   optimisers: the best by a score on held-out data   (evaluation/early_stopping.py)
 
 ``px.fit(..., until="converged", seconds=300)`` is the first or the second, by what the method declares. To add a rule,
 derive from :class:`StopRule`; `px.fit` relies on nothing else.
