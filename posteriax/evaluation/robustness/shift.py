@@ -64,8 +64,8 @@ def ood_detection(inside: Predictive, outside: Predictive) -> dict[str, Detectio
         outside: its predictions for out-of-distribution inputs.
 
     >>> import posteriax as px
-    >>> of_logits = lambda a: px.likelihoods.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0]))
-    >>> sure, unsure = of_logits(3.0), of_logits(0.1)
+    >>> classes = lambda a: px.likelihoods.ClassPredictive(px.Categorical(), np.full((1, 50, 2), [a, 0.0]))
+    >>> sure, unsure = classes(3.0), classes(0.1)
     >>> px.evaluation.ood_detection(sure, unsure)["entropy"]
     Detection(auroc=1.0, auc_pr=1.0, fpr95=0.0)
     """
