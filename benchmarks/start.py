@@ -18,7 +18,6 @@ from benchmarks.timing import interleave, ratio_table, timed
 PEERS = "import jax, equinox, optax, numpyro"
 FIRST_STEP = """
 import equinox as eqx, jax
-from rich.table import Table
 import posteriax as px
 from posteriax import families as q, priors as p
 

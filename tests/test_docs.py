@@ -100,7 +100,7 @@ def documented_methods():
                 yield name
     for name in posteriax.__all__:
         value = getattr(posteriax, name)
-        if inspect.isclass(value) and issubclass(value, Method):
+        if inspect.isclass(value) and issubclass(value, Method) and value is not Method:
             yield name
     yield from ("Ensemble", "LinearKL", "StaircaseKL", "natural_gradient", "PGD", "FGSM")
 

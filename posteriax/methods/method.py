@@ -82,6 +82,12 @@ class Method(ABC):
         start: where members start, if the method decides it: "prior", or a posterior that provides draws. Anything else
             leaves it to the ensemble: by default the network's own weights.
         arviz_names: ArviZ's names for what `step` records, where they differ from the method's own.
+
+    A method of your own derives from this class and works everywhere a method does; CONTRIBUTING.md shows how.
+
+    >>> import posteriax as px
+    >>> issubclass(px.HMC, px.Method), px.HMC.samples, px.HMC.full_batch, px.MAP.samples
+    (True, True, True, False)
     """
 
     full_batch: ClassVar[bool] = False
@@ -113,6 +119,14 @@ class Kernel(ABC):
         method: its settings.
         task: what it infers.
         notes: what a user should know about how the run was set up, one line each; kept in the posterior's trace.
+
+    >>> import numpy as np, posteriax as px
+    >>> problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), np.float32)), px.Normal(scale=1.0))
+    >>> task = px.methods.Task(
+    ...     problem=problem, example=jax.ShapeDtypeStruct((2,), np.float32), num_examples=10, steps=5
+    ... )
+    >>> isinstance(px.MAP().bind(task), px.Kernel)
+    True
     """
 
     method: Method

@@ -52,7 +52,14 @@ class Run:
 
 
 class Observer:
-    """Observes a run. Override what is needed; by default every method does nothing."""
+    """Observes a run. Override what is needed; by default every method does nothing.
+
+    >>> class Impatient(Observer):
+    ...     def asks_to_stop(self) -> bool:
+    ...         return True
+    >>> Impatient().asks_to_stop(), Observer().asks_to_stop()
+    (True, False)
+    """
 
     def identity(self) -> dict[str, str]:
         """What the run's result depends on because of this observer, by name: a checkpoint is resumed only if all of

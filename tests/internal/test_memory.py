@@ -29,7 +29,7 @@ def program(bytes_each):
 def test_a_plan_keeps_to_the_budget_by_examples_first(monkeypatch, bytes_each):
     monkeypatch.setattr(memory, "WORKING_BYTES", 10**6)
     compiled, asked = program(bytes_each)
-    plan = memory.plan(compiled, draws=4, examples=300, draw_bytes=100, couples_examples=lambda: False)
+    plan = memory.plan_chunks(compiled, draws=4, examples=300, draw_bytes=100, couples_examples=lambda: False)
     assert bytes_each * plan.draws * plan.rows <= 5 * 10**5 or (plan.draws, plan.rows) == (1, 1)
     assert plan.run == (plan.draws, plan.rows) == asked[-1]
     assert plan.draws == 4 or plan.rows == 1
@@ -37,12 +37,12 @@ def test_a_plan_keeps_to_the_budget_by_examples_first(monkeypatch, bytes_each):
 
 def test_a_network_that_couples_examples_gets_them_all():
     compiled, _ = program(10**6)
-    plan = memory.plan(compiled, draws=8, examples=3000, draw_bytes=100, couples_examples=lambda: True)
+    plan = memory.plan_chunks(compiled, draws=8, examples=3000, draw_bytes=100, couples_examples=lambda: True)
     assert (plan.draws, plan.rows) == (1, 3000)
 
 
 def test_chunks_cover_all_draws_and_examples_once():
-    plan = memory.Plan(None, draws=3, rows=4)
+    plan = memory.ChunkPlan(None, draws=3, rows=4)
     x = {"a": np.arange(10), "b": np.arange(20).reshape(10, 2)}
     seen = [chunk["a"][: 10 - start] for start, chunk in plan.chunks(x)]
     np.testing.assert_array_equal(np.concatenate(seen), np.arange(10))

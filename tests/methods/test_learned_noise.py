@@ -161,12 +161,6 @@ def test_a_saved_posterior_keeps_its_prior(tmp_path):
     assert px.analysis.elbo(again, data(270.0)) == px.analysis.elbo(posterior, data(270.0))
 
 
-def test_files_without_the_prior_had_the_standard_one():
-    for kind in (px.Normal, px.StudentT):
-        assert kind.from_settings(scale="learned").scale_prior == (1.0, 1.0)
-        assert kind.from_settings(scale=0.5) == kind(scale=0.5)
-
-
 @pytest.mark.slow
 def test_a_checkpoint_is_resumed_with_the_same_prior(tmp_path):
     method = px.SGLD(1e-3, warmup_epochs=1, epochs_per_draw=1)

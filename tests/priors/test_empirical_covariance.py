@@ -94,7 +94,7 @@ def test_both_layouts_of_a_kernel_have_one_density():
 
 def test_the_covariance_does_not_depend_on_chunks(monkeypatch):
     whole, far = p.EmpCov(X), p.EmpCov(X + 1e4)
-    monkeypatch.setattr("posteriax.priors.input_covariance.PATCH_VALUES", 37)
+    monkeypatch.setattr("posteriax.priors.empirical_covariance.PATCH_VALUES", 37)
     np.testing.assert_allclose(p.EmpCov(X).covariance, whole.covariance, rtol=1e-10)
     np.testing.assert_allclose(far.covariance, whole.covariance, rtol=1e-7)  # a large mean costs no digits
 

@@ -280,11 +280,13 @@ def attacks(results: Results) -> Figure:
             for name, (colour, style) in ATTACKED.items()
         ]
 
+    if not cells:
+        return draw_panels([], 4.6, 3.4, columns=2)[0]
     panels = [
         Panel(lines("success"), {"xlabel": "iteration", "ylabel": "success rate", "ylim": (0, 1.02)}, legend={}),
         Panel(lines("entropy"), {"xlabel": "iteration", "ylabel": "predictive entropy (nats)"}),
     ]
-    figure, axes = draw_panels(panels if cells else [], 4.6, 3.4, columns=2)
+    figure, axes = draw_panels(panels, 4.6, 3.4, columns=2)
     axes[1].set_ylim(bottom=0)
     return figure
 
