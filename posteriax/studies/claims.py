@@ -106,7 +106,7 @@ def read_paper(file: Path, measures: Mapping[str, Any]) -> Paper:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a row of a Markdown table.
+    r"""The cells of a row of a Markdown table.
 
     >>> _cells(r"| a | P(x \| y) |")
     ['a', 'P(x | y)']
