@@ -5,8 +5,10 @@
 Targets exp(log_joint) exactly. A trajectory lasts a quarter of a Gaussian's period, after which it has forgotten its
 start; `masses` chooses the Gaussian:
 
-    "adapted"   the posterior's: masses 1 / v_i with scales learned in warm-up (sampling/units.py), and
-                tau = pi / 2, times the stretch of its correlations
+    "adapted", "low-rank", "dense"
+                the posterior's, learned in warm-up (sampling/masses.py): a mass for every weight, with the directions
+                that correlations stretch most, or with all that have been seen; tau = pi / 2, times the stretch that
+                is left
     "prior"     the prior's, with scale s: tau = pi s / 2 * sqrt(T), masses 1; where leaves have priors of different
                 scales s_l, their masses are (s / s_l)^2 (Izmailov et al. 2021)
 """
@@ -14,7 +16,7 @@ start; `masses` chooses the Gaussian:
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,16 +35,19 @@ from posteriax.methods.sampling.full_batch import (
     log_likelihood_of,
     refuse_stuck_chains,
 )
-from posteriax.methods.sampling.units import (
+from posteriax.methods.sampling.masses import (
+    Correlated,
     Diagonal,
-    Standardised,
-    diagonal_metric,
-    learn,
+    LearnedMasses,
+    Masses,
+    check_masses,
+    learned_masses,
+    metric_of,
     prior_metric,
     reference_scale,
-    start_diagonal,
-    stretch,
+    stretch_of,
 )
+from posteriax.methods.sampling.units import Standardised
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.priors.prior import Whitening
@@ -66,8 +71,11 @@ class HMC(FullBatchSampler):
         step_size: of the leapfrog; adapted in warm-up if not given. In units of the weights (with masses from the
             priors), or of their posterior scales (with adapted masses).
         trajectory: the time tau of one trajectory, in the same units; a quarter of a period if not given.
-        masses: "adapted" learns a mass for every weight in warm-up; "prior" takes them from the priors. Adapted by
-            default, unless you give a step size or a trajectory, or a prior has correlated weights.
+        masses: "adapted" learns a mass for every weight in warm-up, "low-rank" also how weights are correlated along
+            the 32 directions in which that matters most, "dense" along all directions; "prior" takes masses from the
+            priors. By default learned, dense for up to 100 weights, unless you give a step size or a trajectory, or a
+            prior has correlated weights. Correlations need a warm-up of 100 or more, and one of twice the number of
+            weights to be known in all directions.
         warmup: transitions that are discarded, and adapt step size and masses.
         target_acceptance: the acceptance rate that the step size is adapted to.
         jitter: every trajectory's length is drawn uniformly within this fraction of tau. A fixed length can be a
@@ -95,7 +103,7 @@ class HMC(FullBatchSampler):
 
     step_size: float | None = None
     trajectory: float | None = None
-    masses: Literal["adapted", "prior"] | None = None
+    masses: Masses | None = None
     target_acceptance: float = 0.8
     jitter: float | None = None
     max_leapfrogs: int = 10_000
@@ -108,8 +116,7 @@ class HMC(FullBatchSampler):
                 check_positive(name, value)
         check_count("max_leapfrogs", self.max_leapfrogs)
         check_acceptance(self.target_acceptance)
-        if self.masses not in (None, "adapted", "prior"):
-            raise ValueError(f'masses must be "adapted" or "prior", got {self.masses!r}')
+        check_masses(self.masses)
         if self.jitter is not None and not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"jitter must be at least 0 and less than 1, got {self.jitter}")
 
@@ -118,37 +125,39 @@ class HMC(FullBatchSampler):
 
         if self.float64_accept and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             raise ValueError('float64_accept needs double precision: jax.config.update("jax_enable_x64", True)')
-        adapts_masses, length = self._adapts_masses(task.problem), prior_trajectory(self.trajectory, task.problem)
-        if self.step_size is not None and not adapts_masses:
+        masses, length = self._learned_masses(task.problem), prior_trajectory(self.trajectory, task.problem)
+        if self.step_size is not None and masses is None:
             refuse_cut_trajectories(length / self.step_size, self.max_leapfrogs)
         self.check_task(task)
         return HMCKernel(
             method=self,
             task=task,
             standardised=Standardised(task.problem),
-            prior_masses=None if adapts_masses else prior_metric(task.problem),
+            masses=masses,
+            prior_metric=prior_metric(task.problem) if masses is None else None,
             prior_trajectory=length,
             adaptation=dual_averaging_adaptation(self.target_acceptance),
         )
 
-    def _adapts_masses(self, problem: Problem) -> bool:
-        """Whether masses are learned in warm-up, rather than taken from the priors."""
+    def _learned_masses(self, problem: Problem) -> LearnedMasses | None:
+        """How masses are learned in warm-up; None if they are taken from the priors."""
         priors = zip(problem.leaf_names, problem.leaf_priors, strict=True)
         correlated = [name for name, prior in priors if isinstance(prior, Whitening)]
-        if self.masses == "adapted" and correlated:
+        if self.masses not in (None, "prior") and correlated:
             raise ValueError(
-                f'masses="adapted" learns one mass per weight, but the prior of {correlated[0]} has correlated '
-                f'weights: use masses="prior"'
+                f"masses={self.masses!r} are learned for weights with independent priors, but the prior of "
+                f'{correlated[0]} has correlated weights: use masses="prior"'
             )
-        if self.masses is not None:
-            return self.masses == "adapted"
-        return self.step_size is None and self.trajectory is None and not correlated
+        given = self.step_size is not None or self.trajectory is not None or correlated
+        kind = "prior" if self.masses is None and given else self.masses
+        return learned_masses(kind, problem, self.warmup)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HMCKernel(FullBatchKernel):
     method: HMC
-    prior_masses: "Metric | None"  # None if masses are adapted
+    masses: LearnedMasses | None
+    prior_metric: "Metric | None"  # if masses are not learned
     prior_trajectory: float
     adaptation: Adaptation
 
@@ -158,14 +167,18 @@ class HMCKernel(FullBatchKernel):
         typical = self.begin(key, start, batch)
         position = self.standardised.latents(typical.position)
         chain = blackjax.hmc.init(position, self.log_joint(batch))
-        if self.prior_masses is None:
-            diagonal = start_diagonal(self.standardised.variances(typical.variances))
-            first = typical.position.size**-0.25  # this scaling keeps the acceptance rate constant in high dimensions
-        else:
-            diagonal, first = None, self.prior_trajectory / 20
-        first = self.method.step_size or first
-        adaptation = jax.tree.map(lambda a: jnp.asarray(a, _real(a)), self.adaptation[0](first))
-        return State(chain, self._parts(batch, position), adaptation, diagonal, jnp.zeros((), jnp.int32))
+        masses = None
+        if self.masses is not None:
+            masses = self.masses.start(self.standardised.variances(typical.variances))
+        adaptation = self._begin_adaptation()
+        return State(chain, self._parts(batch, position), adaptation, masses, jnp.zeros((), jnp.int32))
+
+    def _begin_adaptation(self) -> "DualAveragingAdaptationState":
+        first = self.method.step_size or self.prior_trajectory / 20
+        if self.masses is not None:
+            size = sum(leaf.size for leaf in jax.tree.leaves(self.problem.latents))
+            first = self.method.step_size or size**-0.25  # keeps the acceptance rate constant in high dimensions
+        return jax.tree.map(lambda a: jnp.asarray(a, _real(a)), self.adaptation[0](first))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         from blackjax.mcmc.hmc import HMCState
@@ -173,22 +186,20 @@ class HMCKernel(FullBatchKernel):
 
         key_length, key_momentum, key_accept = jax.random.split(key, 3)
         step_size, leapfrogs, cut = self._trajectory(state, key_length)
-        masses = cast("Metric", self.prior_masses)
-        if state.diagonal is not None:
-            masses = diagonal_metric(state.diagonal.variances)
-        momentum = masses.sample_momentum(key_momentum, state.chain.position)
-        leapfrog = velocity_verlet(self.log_joint(batch), masses.kinetic_energy)
+        metric = cast("Metric", self.prior_metric) if state.masses is None else metric_of(state.masses)
+        momentum = metric.sample_momentum(key_momentum, state.chain.position)
+        leapfrog = velocity_verlet(self.log_joint(batch), metric.kinetic_energy)
         begin = IntegratorState(state.chain.position, momentum, state.chain.logdensity, state.chain.logdensity_grad)
         end = jax.lax.fori_loop(0, leapfrogs, lambda _, at: leapfrog(at, step_size), begin)
 
         parts = self._parts(batch, end.position)
-        kinetic = [masses.kinetic_energy(self._precise(at.momentum)) for at in (begin, end)]
+        kinetic = [metric.kinetic_energy(self._precise(at.momentum)) for at in (begin, end)]
         change = energy_change(state.parts, parts, kinetic[1] - kinetic[0], self.problem.temperature)
         acceptance = jnp.minimum(1.0, jnp.exp(-change))
         accepted = jnp.log(jax.random.uniform(key_accept, (), change.dtype)) < -change
         proposed = HMCState(end.position, end.logdensity, end.logdensity_grad)
         chain, parts = jax.tree.map(partial(jnp.where, accepted), (proposed, parts), (state.chain, state.parts))
-        adaptation, diagonal = self._adapt(state, chain, acceptance)
+        adaptation, masses = self._adapt(state, chain, acceptance)
         info = Info(
             acceptance=acceptance.astype(jnp.float32),
             accepted=accepted,
@@ -199,21 +210,24 @@ class HMCKernel(FullBatchKernel):
             leapfrogs=leapfrogs,
             cut=cut,
         )
-        return State(chain, parts, adaptation, diagonal, state.step + 1), info
+        return State(chain, parts, adaptation, masses, state.step + 1), info
 
     def _adapt(
         self, state: "State", chain: "HMCState", acceptance: jax.Array
-    ) -> tuple["DualAveragingAdaptationState", Diagonal | None]:
+    ) -> tuple["DualAveragingAdaptationState", Diagonal | Correlated | None]:
         """Step size and masses after a transition to `chain`; fixed once the warm-up is over."""
-        adaptation, diagonal = state.adaptation, state.diagonal
+        adaptation, masses = state.adaptation, state.masses
         if self.method.step_size is None:
             adaptation = self.adaptation[1](adaptation, acceptance)
-        if diagonal is not None:
-            diagonal = learn(diagonal, chain.position, chain.logdensity_grad)
+        if self.masses is not None and masses is not None:
+            masses = self.masses.learn(masses, state.step, chain.position, chain.logdensity_grad)
+            if self.method.step_size is None:
+                renewed = self.masses.renews(state.step)
+                adaptation = jax.tree.map(partial(jnp.where, renewed), self._begin_adaptation(), adaptation)
         return jax.tree.map(
             lambda new, old: jnp.where(state.step < self.method.warmup, new, old).astype(old.dtype),
-            (adaptation, diagonal),
-            (state.adaptation, state.diagonal),
+            (adaptation, masses),
+            (state.adaptation, state.masses),
         )
 
     def draw(self, state: "State") -> Latents:
@@ -241,10 +255,10 @@ class HMCKernel(FullBatchKernel):
             step_size = jnp.exp(jnp.where(warming, adaptation.log_step_size, adaptation.log_step_size_avg))
         else:
             step_size = jnp.asarray(method.step_size, jnp.float32)
-        if state.diagonal is None or method.trajectory is not None:
+        if state.masses is None or method.trajectory is not None:
             time, jitter = jnp.asarray(self.prior_trajectory, jnp.float32), jnp.asarray(JITTER)
         else:
-            time = math.pi / 2 * stretch(state.diagonal).astype(jnp.float32)
+            time = math.pi / 2 * stretch_of(state.masses).astype(jnp.float32)
             jitter = stretched_jitter(time)
         jitter = jitter if method.jitter is None else jnp.asarray(method.jitter)
         length = time * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
@@ -280,7 +294,7 @@ class State(NamedTuple):
     chain: "HMCState"  # position, log density, gradient
     parts: LogJointTerms
     adaptation: "DualAveragingAdaptationState"
-    diagonal: Diagonal | None  # its variances are the inverse masses; None if they come from the priors
+    masses: Diagonal | Correlated | None  # None if they come from the priors
     step: jax.Array
 
 

@@ -30,7 +30,17 @@ from posteriax._internal.checks import check_positive
 from posteriax.data.batches import Batch
 from posteriax.methods.method import Task
 from posteriax.methods.sampling.full_batch import FullBatchKernel, FullBatchSampler
-from posteriax.methods.sampling.units import Diagonal, Standardised, learn, start_diagonal, stretch
+from posteriax.methods.sampling.masses import (
+    Correlated,
+    Diagonal,
+    LearnedMasses,
+    Masses,
+    check_masses,
+    inverse_masses,
+    learned_masses,
+    stretch_of,
+)
+from posteriax.methods.sampling.units import Standardised
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
@@ -55,6 +65,7 @@ class MCLMC(FullBatchSampler):
             left variances up to 2 % too small in the narrowest directions of Gaussians of up to 1,000 dimensions, which
             is the noise of 5,000 independent draws; 5e-4 takes steps 1.4 times as long and left them 10 % too small.
         step_size: if given, it is used unchanged, in units of the priors' scales, and nothing is tuned.
+        masses: as for :class:`HMC`: the units in which the direction is isotropic.
         length: the distance over which the direction decorrelates, in units of the posterior's scales;
             sqrt(number of weights) if not given.
         start, micro_batches: as for :class:`HMC`. With "map", every chain starts at a mode of its own.
@@ -71,10 +82,12 @@ class MCLMC(FullBatchSampler):
     thin: int = 20
     energy_variance: float = 2e-5
     step_size: float | None = None
+    masses: Masses | None = None
     length: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_masses(self.masses, self.step_size)
         check_positive("energy_variance", self.energy_variance)
         for name in ("step_size", "length"):
             if getattr(self, name) is not None:
@@ -87,13 +100,15 @@ class MCLMC(FullBatchSampler):
             raise ValueError("MCLMC needs at least two latent variables: use px.HMC()")
         self.check_task(task)
         standardised, transition = Standardised(task.problem), mclmc.build_kernel()
-        return MCLMCKernel(method=self, task=task, standardised=standardised, transition=transition)
+        masses = learned_masses("prior" if self.step_size else self.masses, task.problem, self.warmup)
+        return MCLMCKernel(method=self, task=task, standardised=standardised, transition=transition, masses=masses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MCLMCKernel(FullBatchKernel):
     method: MCLMC
     transition: Callable[..., tuple["IntegratorState", "MCLMCInfo"]]
+    masses: LearnedMasses | None
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
@@ -101,43 +116,45 @@ class MCLMCKernel(FullBatchKernel):
         key_start, key_direction = jax.random.split(key)
         position, variances = self.begin(key_start, start, batch)
         chain = blackjax.mclmc.init(position, self.log_joint_of_vector(batch), key_direction)
+        masses = None if self.masses is None else self.masses.start(variances)
+        return State(chain, self._begin_tuning(position), masses, jnp.int32(0))
+
+    def _begin_tuning(self, position: jax.Array) -> "StepSizeTuning":
         zero = jnp.zeros((), position.dtype)
         first = self.method.step_size or 0.25 * position.size**0.5
-        tuning = StepSizeTuning(zero + first, zero + UNBOUNDED, excess=zero, weight=zero)
-        if self.method.step_size is not None:
-            variances = jnp.ones_like(variances)
-        return State(chain, tuning, start_diagonal(variances), jnp.int32(0))
+        return StepSizeTuning(zero + first, zero + UNBOUNDED, excess=zero, weight=zero)
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         from blackjax.util import generate_unit_vector
 
         key, key_turn = jax.random.split(key)
-        method, tuning, diagonal = self.method, state.tuning, state.diagonal
-        dimension = state.chain.position.size
-        chain, result = self.transition(
-            key,
-            state.chain,
-            self.log_joint_of_vector(batch),
-            diagonal.variances,
-            method.length or dimension**0.5 * stretch(diagonal),
-            tuning.step_size,
-        )
+        method, tuning, masses, position = self.method, state.tuning, state.masses, state.chain.position
+        inverse, widest = jnp.ones_like(position), jnp.ones((), position.dtype)
+        if masses is not None:
+            inverse, widest = inverse_masses(masses), stretch_of(masses)
+        length = method.length or position.size**0.5 * widest
+        log_joint = self.log_joint_of_vector(batch)
+        chain, result = self.transition(key, state.chain, log_joint, inverse, length, tuning.step_size)
         if method.step_size is None:
             warming = state.step < method.warmup
-            target = dimension * method.energy_variance + jnp.square(rounding_error(chain.logdensity))
+            target = position.size * method.energy_variance + jnp.square(rounding_error(chain.logdensity))
             wild = warming & (jnp.square(result.energy_change) > WILD * target)
             turned = state.chain._replace(momentum=generate_unit_vector(key_turn, chain.position))
             chain = jax.tree.map(partial(jnp.where, wild), turned, chain)
             tuned = tune_step_size(tuning, result.energy_change, result.nonans, target, forget(state.step))
-            update = tuned, learn(diagonal, chain.position, chain.logdensity_grad)
-            tuning, diagonal = jax.tree.map(partial(jnp.where, warming), update, (tuning, diagonal))
+            if self.masses is not None and masses is not None:
+                masses = self.masses.learn(masses, state.step, chain.position, chain.logdensity_grad)
+                renewed = self.masses.renews(state.step)
+                tuned = jax.tree.map(partial(jnp.where, renewed), self._begin_tuning(position), tuned)
+            update, before = (tuned, masses), (tuning, state.masses)
+            tuning, masses = jax.tree.map(partial(jnp.where, warming), update, before)
         info = Info(
             log_joint=chain.logdensity,
             energy_change=result.energy_change,
             divergent=~result.nonans,
             step_size=state.tuning.step_size,
         )
-        return State(chain, tuning, diagonal, state.step + 1), info
+        return State(chain, tuning, masses, state.step + 1), info
 
     def draw(self, state: "State") -> Latents:
         return self.standardised.latents(state.chain.position)
@@ -163,7 +180,7 @@ class StepSizeTuning(NamedTuple):
 class State(NamedTuple):
     chain: "IntegratorState"  # position as one vector, direction, log density, gradient
     tuning: StepSizeTuning
-    diagonal: Diagonal
+    masses: Diagonal | Correlated | None  # None if they are the priors'
     step: jax.Array
 
 

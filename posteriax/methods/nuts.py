@@ -1,12 +1,13 @@
 """The No-U-Turn Sampler: Hamiltonian Monte Carlo that finds its own trajectory length.
 
 Every transition doubles its trajectory until it turns back on itself, and draws a state from it. During warm-up the
-step size is adapted by dual averaging, and the masses, one for every weight, from draws and gradients
-(:mod:`posteriax.methods.sampling.units`). Targets exp(log_joint) exactly. (Hoffman and Gelman 2014)
+step size is adapted by dual averaging, and the masses from draws and gradients
+(:mod:`posteriax.methods.sampling.masses`). Targets exp(log_joint) exactly. (Hoffman and Gelman 2014)
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -22,7 +23,16 @@ from posteriax.methods.sampling.full_batch import (
     check_acceptance,
     refuse_stuck_chains,
 )
-from posteriax.methods.sampling.units import Diagonal, Standardised, learn, start_diagonal
+from posteriax.methods.sampling.masses import (
+    Correlated,
+    Diagonal,
+    LearnedMasses,
+    Masses,
+    check_masses,
+    inverse_masses,
+    learned_masses,
+)
+from posteriax.methods.sampling.units import Standardised
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
@@ -42,6 +52,7 @@ class NUTS(FullBatchSampler):
         max_doublings: a trajectory has at most 2^max_doublings leapfrog steps.
         step_size: in units of the priors' scales. If given, neither it nor the masses (then the inverse of the priors'
             variances) are adapted.
+        masses: as for :class:`HMC`.
         start, thin, micro_batches: as for :class:`HMC`.
 
     >>> import equinox as eqx, jax, posteriax as px
@@ -56,9 +67,11 @@ class NUTS(FullBatchSampler):
     target_acceptance: float = 0.8
     max_doublings: int = 10
     step_size: float | None = None
+    masses: Masses | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_masses(self.masses, self.step_size)
         check_count("max_doublings", self.max_doublings)
         check_acceptance(self.target_acceptance)
         if self.step_size is not None:
@@ -73,6 +86,7 @@ class NUTS(FullBatchSampler):
             method=self,
             task=task,
             standardised=Standardised(task.problem),
+            masses=learned_masses("prior" if self.step_size else self.masses, task.problem, self.warmup),
             transition=nuts.build_kernel(),
             adaptation=dual_averaging_adaptation(self.target_acceptance),
         )
@@ -82,39 +96,44 @@ class NUTS(FullBatchSampler):
 class NUTSKernel(FullBatchKernel):
     method: NUTS
     transition: Callable[..., tuple["HMCState", "NUTSInfo"]]
+    masses: LearnedMasses | None
     adaptation: Adaptation
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
-        typical, given = self.begin(key, start, batch), self.method.step_size
-        chain = blackjax.nuts.init(typical.position, self.log_joint_of_vector(batch))
-        # this scaling keeps the acceptance rate constant in high dimensions
-        first = given or typical.position.size**-0.25
-        variances = typical.variances if given is None else jnp.ones_like(typical.variances)
-        state = State(chain, self.adaptation[0](first), start_diagonal(variances), jnp.int32(0))
+        position, variances = self.begin(key, start, batch)
+        chain = blackjax.nuts.init(position, self.log_joint_of_vector(batch))
+        masses = None if self.masses is None else self.masses.start(variances)
+        state = State(chain, self._begin_adaptation(position.size), masses, jnp.int32(0))
         return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
+    def _begin_adaptation(self, size: int) -> "DualAveragingAdaptationState":
+        # this scaling keeps the acceptance rate constant in high dimensions
+        return self.adaptation[0](self.method.step_size or size**-0.25)
+
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        warming, given = state.step < self.method.warmup, self.method.step_size
+        warming, given, position = state.step < self.method.warmup, self.method.step_size, state.chain.position
         if given is None:
             log_step = jnp.where(warming, state.step_size.log_step_size, state.step_size.log_step_size_avg)
             step_size = jnp.exp(log_step)
         else:
-            step_size = jnp.asarray(given, state.chain.position.dtype)
-        chain, result = self.transition(
-            key,
-            state.chain,
-            self.log_joint_of_vector(batch),
-            step_size,
-            state.diagonal.variances,
-            self.method.max_doublings,
-        )
-        adapted = state.step_size, state.diagonal
+            step_size = jnp.asarray(given, position.dtype)
+        inverse = jnp.ones_like(position) if state.masses is None else inverse_masses(state.masses)
+        log_joint = self.log_joint_of_vector(batch)
+        chain, result = self.transition(key, state.chain, log_joint, step_size, inverse, self.method.max_doublings)
+        step_sizes, masses = state.step_size, state.masses
         if given is None:
-            step_sizes = self.adaptation[1](state.step_size, result.acceptance_rate)
-            update = step_sizes, learn(state.diagonal, chain.position, chain.logdensity_grad)
-            adapted = jax.tree.map(lambda n, o: jnp.where(warming, n, o).astype(o.dtype), update, adapted)
+            step_sizes = self.adaptation[1](step_sizes, result.acceptance_rate)
+        if self.masses is not None and masses is not None:
+            masses = self.masses.learn(masses, state.step, chain.position, chain.logdensity_grad)
+            renewed = self.masses.renews(state.step)
+            step_sizes = jax.tree.map(partial(jnp.where, renewed), self._begin_adaptation(position.size), step_sizes)
+        step_sizes, masses = jax.tree.map(
+            lambda new, old: jnp.where(warming, new, old).astype(old.dtype),
+            (step_sizes, masses),
+            (state.step_size, state.masses),
+        )
         info = Info(
             acceptance=result.acceptance_rate,
             moved=(chain.position != state.chain.position).any(),
@@ -124,7 +143,7 @@ class NUTSKernel(FullBatchKernel):
             step_size=step_size,
             leapfrogs=result.num_integration_steps,
         )
-        return State(chain, *adapted, state.step + 1), info
+        return State(chain, step_sizes, masses, state.step + 1), info
 
     def draw(self, state: "State") -> Latents:
         return self.standardised.latents(state.chain.position)
@@ -136,7 +155,7 @@ class NUTSKernel(FullBatchKernel):
 class State(NamedTuple):
     chain: "HMCState"  # position as one vector, log density, gradient
     step_size: "DualAveragingAdaptationState"
-    diagonal: Diagonal  # its variances are the inverse masses
+    masses: Diagonal | Correlated | None  # None if they are the priors'
     step: jax.Array
 
 

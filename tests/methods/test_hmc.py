@@ -9,7 +9,7 @@ from posteriax import priors as p
 from posteriax.data.batches import full_batch
 from posteriax.methods import Task
 from posteriax.methods.hmc import energy_change, prior_trajectory
-from posteriax.methods.sampling.units import prior_metric, reference_scale
+from posteriax.methods.sampling.masses import prior_metric, reference_scale
 
 
 def unused_weight(scale, leaves=1):

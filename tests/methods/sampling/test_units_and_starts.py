@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posteriax.methods.sampling.starts import find_typical_set, jitter_start
-from posteriax.methods.sampling.units import learn, start_diagonal, stretch
+from posteriax.methods.sampling.masses import learn, start_diagonal, stretch
 
 SCALES = np.array([1e-3, 1.0, 1e3], np.float32)
 
