@@ -35,8 +35,7 @@ from posteriax.networks.fixed_leaves import as_patterns, fix_leaves
 from posteriax.networks.leaf import Leaf
 from posteriax.networks.network import Network, Params, couples_examples, input_hint, network
 from posteriax.networks.tracing.fixed_part import FixedPart, find_fixed_part
-from posteriax.priors.improper import has_density, typical_scale
-from posteriax.priors.prior import Prior, as_prior
+from posteriax.priors.prior import Prior, as_prior, has_density, typical_scale
 from posteriax.priors.standard import Normal
 
 Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays

@@ -1,8 +1,8 @@
 """Pickle for objects that hold functions, such as a network with its activation.
 
-The standard pickler takes a jitted function of JAX apart and finds that what is inside is not what its name leads to:
-such a function is stored by that name. Lambdas, which Equinox's MLP has one of, are left to cloudpickle, which is in
-the extra "sklearn".
+The standard pickler fails for a jitted function of JAX: it unwraps the function, and what is inside is not the object
+of that name. Here such a function is stored by its name. Lambdas (Equinox's MLP has one) are left to cloudpickle, which
+is in the extra "sklearn".
 """
 
 import importlib

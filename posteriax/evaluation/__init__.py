@@ -25,4 +25,4 @@ from posteriax.evaluation.robustness.shift import ood_detection as ood_detection
 from posteriax.evaluation.robustness.shift import ood_scores as ood_scores
 from posteriax.evaluation.run_end import RunEnd as RunEnd
 from posteriax.evaluation.run_end import Status as Status
-from posteriax.metrics.estimate import format_estimate as format_estimate
+from posteriax.metrics.score import format_estimate as format_estimate

@@ -26,9 +26,8 @@ from posteriax.evaluation.robustness.shift import detection
 from posteriax.evaluation.run_end import RunEnd
 from posteriax.evaluation.significance import Values, best_and_ties
 from posteriax.likelihoods.predictive import Predictive
-from posteriax.metrics.estimate import Estimate
 from posteriax.metrics.registry import SCORES, choose
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score
 from posteriax.posterior.posterior import Posterior
 
 Data = tuple[PyTree, ArrayLike]  # inputs and targets

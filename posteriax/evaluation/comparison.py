@@ -10,9 +10,8 @@ from posteriax.data.corruptions.corrupt import Corruption
 from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.evaluation.chart_summaries import ChartSummary, Disagreement
 from posteriax.evaluation.run_end import RunEnd
-from posteriax.metrics.estimate import Estimate, format_estimate
 from posteriax.metrics.registry import describe
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score, format_estimate
 
 if TYPE_CHECKING:
     import pandas

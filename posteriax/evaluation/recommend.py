@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 from posteriax.evaluation.comparison import Comparison
 from posteriax.evaluation.trust import Trust, knows_where_errors_are, trust_in
-from posteriax.metrics.estimate import format_estimate
 from posteriax.metrics.log_score import NLL
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Score, format_estimate
 
 MUCH_WORSE = 1.0  # nats per example
 TIMES_WORSE = 2.0  # of a score that is not in nats

@@ -25,8 +25,7 @@ from posteriax.families.arrays.gaussian import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.arrays.random_array import RandomArray
 from posteriax.networks.leaf import Leaf
-from posteriax.priors.improper import has_density
-from posteriax.priors.prior import GaussianCrossEntropy
+from posteriax.priors.prior import GaussianCrossEntropy, has_density
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 Draw = jax.Array | RandomArray  # of a leaf, as it enters the network

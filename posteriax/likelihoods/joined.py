@@ -1,7 +1,7 @@
-"""Predictions for the examples of several test sets, one after the other, as if they were one.
+"""Predictions for several test sets, joined end to end into one.
 
-Each part keeps its own draws, noise and units, as the folds of a cross-validation have them: nothing is averaged over
-parts, and scores per example are those of the parts.
+Each part, such as a fold of a cross-validation, keeps its own draws, noise and units: nothing is averaged over parts,
+and scores per example are those of the parts.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,8 +2,8 @@
 
     p(y | x, D) ~ 1/S sum_s p(y | x, w_s)
 
-The outputs of every draw are kept, so that disagreement between draws can be told from noise; or, where that would need
-too much memory, only sums over the draws.
+The outputs of every draw are kept, so that disagreement between draws can be told from noise. If that would need too
+much memory, only sums over the draws are.
 """
 
 from abc import ABC, abstractmethod

@@ -52,7 +52,7 @@ from posteriax.networks.tracing.uses import find_uses
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.priors.improper import has_density
+from posteriax.priors.prior import has_density
 from posteriax.problem import Latents, Problem
 
 PARTS = 10  # of a run, for the check of convergence: the second to last sums gradients, the last compares with them

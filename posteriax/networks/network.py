@@ -2,8 +2,6 @@
 
 ``x`` and the outputs have a leading axis of examples. ``key=None`` asks for a deterministic pass; a key is passed on to
 the network's own randomness (dropout). The network is neither changed nor subclassed.
-
-What would make a network accept inputs that it fails for, found by trying.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +15,7 @@ import numpy as np
 from posteriax._internal.leaf_paths import describe_leaves, leaf_paths
 from posteriax.data.inputs import channels_first
 from posteriax.networks.adapters import adapt
-from posteriax.networks.adapters.adapted import BatchStatistics, Statistics, over_examples
+from posteriax.networks.adapters.adapter import BatchStatistics, Statistics, over_examples
 from posteriax.networks.fixed_leaves import FixedLeaves
 from posteriax.networks.leaf import Axes, Leaf
 from posteriax.networks.precision import check_compute, rounded, rounded_statistics
@@ -107,8 +105,8 @@ class Network:
         leaves = jax.tree.leaves(self.params)
         axes = self.axes or (None,) * len(leaves)
         return [
-            Leaf(path, leaf.shape, self.out_axis, own)
-            for path, leaf, own in zip(leaf_paths(self.params), leaves, axes, strict=True)
+            Leaf(path, leaf.shape, self.out_axis, leaf_axes)
+            for path, leaf, leaf_axes in zip(leaf_paths(self.params), leaves, axes, strict=True)
         ]
 
     def all_params(self, params: Params, leading: tuple[int, ...] = ()) -> Params:
@@ -194,7 +192,7 @@ def paths(net: Any) -> list[str]:
 def couples_examples(net: Network, x: Any) -> bool:
     """Whether the outputs for one example depend on the others in its batch, as with batch statistics.
 
-    Found by trial: the same example is run in two different batches. The rows are spread over x and the weights get
+    Tried out: the same example is run in two different batches. The rows are spread over x and the weights get
     some noise, so that neither sorted data nor a zero-initialised head hides the dependence.
     """
     n = jax.tree.leaves(x)[0].shape[0]
@@ -210,7 +208,7 @@ def couples_examples(net: Network, x: Any) -> bool:
         for r in (rows, copies)
     )
     scale = np.abs(with_others).max()
-    with np.errstate(invalid="ignore"):  # infinite outputs tell nothing
+    with np.errstate(invalid="ignore"):  # infinite outputs are not comparable
         return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
 
 
@@ -234,7 +232,7 @@ def _with_inputs(net: Network, inputs: Any) -> Network:
         measured, applied = statistics.measure, statistics.apply
         statistics = statistics._replace(
             measure=lambda params, x: measured(params, prepare(x)),
-            apply=lambda params, own, x: applied(params, own, prepare(x)),
+            apply=lambda params, stored, x: applied(params, stored, prepare(x)),
         )
     return replace(net, apply=apply, batch_statistics=statistics)
 
@@ -253,8 +251,10 @@ def _check_params(params: Params) -> None:
 
 
 def input_hint(apply: Callable[..., Any], params: Any, specs: Any) -> str:
-    """A sentence on what to do about inputs of these shapes and dtypes, for which `apply` fails; empty if nothing
-    that is tried here helps."""
+    """What to do about inputs for which `apply` fails, such as integers or misplaced channels, found by trying changes.
+
+    A sentence to append to the error message; empty if no change helps.
+    """
     for sentence, change in TRIALS.items():
         try:
             jax.eval_shape(lambda params, x, change=change: apply(params, change(x)), params, specs)

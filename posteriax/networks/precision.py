@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.networks.adapters.adapted import BatchStatistics
+from posteriax.networks.adapters.adapter import BatchStatistics
 
 LOW = jnp.dtype(jnp.bfloat16)
 

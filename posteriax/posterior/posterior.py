@@ -261,7 +261,7 @@ class WrappedPosterior(Posterior):
 
 def unfixed(net: Network) -> Network:
     """The network with all its leaves, those that a problem fixes included."""
-    return net if net.fixed is None else net.fixed.whole
+    return net if net.fixed is None else net.fixed.full_network
 
 
 def _leaves(tree: Latents) -> list[Any]:

@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from posteriax._internal.checks import check_count, check_positive
-from posteriax._internal.trend import mean_and_error, rise_and_error
+from posteriax.diagnostics.training import mean_and_error, rise_and_error
 from posteriax.methods.ensemble import Members
 from posteriax.methods.method import OptimizingKernel
 from posteriax.run.loop import Observer, Run

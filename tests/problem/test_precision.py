@@ -13,8 +13,9 @@ from every_family import FAMILIES
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.families.arrays import GaussianArray, KroneckerArray
+from posteriax.families.arrays import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
+from posteriax.families.matrix_normal import KroneckerArray
 
 NET = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
 X = np.random.default_rng(0).normal(size=(16, 2)).astype(np.float32)

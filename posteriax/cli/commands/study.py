@@ -112,7 +112,7 @@ def _say(line: str) -> None:
 def _print_verdicts(study: Any, results: Any) -> None:
     from rich.table import Table
 
-    from posteriax.metrics.estimate import Estimate, format_estimate
+    from posteriax.metrics.score import Estimate, format_estimate
     from posteriax.studies.page import count_verdicts
     from posteriax.studies.study import verdicts
 

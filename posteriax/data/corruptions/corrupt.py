@@ -184,8 +184,8 @@ class Corruption(NamedTuple):
 class CorruptedSet(tuple[Inputs, np.ndarray]):
     """A corrupted test set ``(x, y)``: :func:`px.compare` averages such sets by severity.
 
-    ``px.data.corrupted`` makes them; make your own for other corruptions. What counts is this type, never the name of a
-    test set.
+    ``px.data.corrupted`` makes them; make your own for other corruptions. :func:`px.compare` goes by this type, not by
+    the name of a test set.
 
     Args:
         x, y: inputs as the network takes them, and targets.

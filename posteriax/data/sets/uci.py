@@ -7,7 +7,7 @@ import numpy as np
 from posteriax.data.sets.data_set import DataSet, Scaling, register
 from posteriax.data.sets.fetching import DataError, array_names, data_folder, find_arrays
 
-# columns in the order of the stem, as the repository describes them
+# columns in the order of the files, as the repository describes them
 FEATURES: dict[str, tuple[str, ...]] = {
     "boston": (
         *("crime rate", "large lots", "industry", "by the river", "nitric oxides", "rooms", "built before 1940"),
@@ -40,7 +40,6 @@ FEATURES: dict[str, tuple[str, ...]] = {
         *("length-beam ratio", "Froude number"),
     ),
 }
-
 
 FOLDERS = {
     "boston": "bostonHousing",
@@ -120,7 +119,7 @@ def _text_files(location: Path, stem: str, split: int) -> Split:
     try:
         x, y = data[:, read("index_features.txt").astype(int)], data[:, int(read("index_target.txt"))]
     except IndexError as error:
-        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index stem ({error})") from error
+        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index files ({error})") from error
     return x, y, *(read(f"index_{part}_{split}.txt").astype(int) for part in ("train", "test"))  # type: ignore[return-value]
 
 

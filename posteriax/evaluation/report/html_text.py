@@ -11,8 +11,7 @@ from posteriax.evaluation.comparison import Comparison, describe_errors
 from posteriax.evaluation.recommend import Recommendation, listed
 from posteriax.evaluation.report.chart_data import distances
 from posteriax.evaluation.report.context import ReportContext
-from posteriax.metrics.estimate import Estimate, format_estimate
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score, format_estimate
 
 ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",

@@ -8,7 +8,7 @@ Rounds of three updates, from MacKay 1992, until the scales no longer change:
 
 At a mode both are where the derivatives of the evidence vanish, the curvature being held fixed. With the curvature of
 all weights, the weights move by Gauss-Newton steps (Foresee and Hagan 1997); with Kronecker factors, by Adam, as in
-Immer et al. 2021. The search for the mode is in mode.py, the evidence in evidence.py.
+Immer et al. 2021. The evidence, and the search for the mode, are in evidence.py.
 """
 
 import math
@@ -25,15 +25,14 @@ from posteriax._internal.checks import as_key, check_choice, check_count
 from posteriax.data.batches import Examples
 from posteriax.data.sources import is_loader
 from posteriax.data.target_scale import TargetMoments
-from posteriax.methods.curvature.mode import GaussianPriors, Measured, ModeSearch
+from posteriax.methods.curvature.evidence import GaussianPriors, Measured, ModeSearch
 from posteriax.methods.curvature.structures import plan_curvature
 from posteriax.methods.method import Task, check_same_network
 from posteriax.networks.tracing.uses import spec_of_example
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
-from posteriax.priors.improper import has_density
-from posteriax.priors.prior import Given, Prior
+from posteriax.priors.prior import Given, Prior, has_density
 from posteriax.priors.standard import Normal
 from posteriax.problem import Latents, Problem
 
