@@ -28,6 +28,7 @@ from posteriax._internal.checks import (
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax._internal.memory import ChunkPlan, needed_bytes, plan_chunks
 from posteriax.data.batches import Batch, Examples, full_batch
+from posteriax.data.batches import Inputs as Inputs
 from posteriax.data.target_scale import TargetMoments
 from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents
 from posteriax.likelihoods.predictive import Predictive
@@ -38,7 +39,6 @@ from posteriax.networks.tracing.fixed_part import FixedPart, find_fixed_part
 from posteriax.priors.prior import Prior, as_prior, has_density, typical_scale
 from posteriax.priors.standard import Normal
 
-Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays
 Data = Any  # (x, y), (x, y, weight) or a Batch
 Key = KeyLike  # a seed or a JAX key
 

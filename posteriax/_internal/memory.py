@@ -77,8 +77,8 @@ def plan_chunks(
         compiled: returns the program for so many draws and examples, and the bytes that it needs besides its inputs.
         draws, examples: how many there are in all.
         draw_bytes: of one draw.
-        couples_examples: whether the network looks at its whole batch; it then gets all examples at once, whatever the
-            memory. Asked only if examples would be cut.
+        couples_examples: whether the network couples the examples of a batch; it then gets all of them at once,
+            whatever the memory. Called only if the examples would be split.
     """
     coupled = examples > EXAMPLES_AT_ONCE and couples_examples()
     rows = examples if coupled else min(examples, EXAMPLES_AT_ONCE)

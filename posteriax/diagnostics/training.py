@@ -13,7 +13,7 @@ import numpy as np
 PARTS = 8  # of a series, whose averages a line is fitted to
 FEWEST_STEPS = 4 * PARTS  # so that each part of the last quarter has a step
 CLEAR = 4.0  # standard errors; with 6 degrees of freedom, exceeded by chance 4 times in 1,000
-WORTH = 1.0  # nats: smaller changes of the objective do not matter
+NEGLIGIBLE = 1.0  # nats: smaller changes of the objective do not matter
 CLOSE = 0.01  # mean square of whitened gradients: parameters typically within 0.1 standard deviations of the optimum
 UNSURE = 0.03  # standard error of it above which no verdict is possible
 
@@ -115,7 +115,7 @@ def _stationarity(trace: Mapping[str, np.ndarray]) -> tuple[tuple[float, ...], t
 
 def _clear(rises: Sequence[float], errors: Sequence[float]) -> tuple[int, ...]:
     both = enumerate(zip(rises, errors, strict=True))
-    return tuple(member for member, (rise, error) in both if rise > max(CLEAR * error, WORTH))
+    return tuple(member for member, (rise, error) in both if rise > max(CLEAR * error, NEGLIGIBLE))
 
 
 def rise_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

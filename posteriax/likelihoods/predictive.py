@@ -135,8 +135,9 @@ def check_against(likelihood: "Likelihood", shape: tuple[int, ...], y: ArrayLike
     return likelihood.check(jax.ShapeDtypeStruct(shape, jnp.float32), targets)
 
 
-def mean_per_example(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+def mean_per_example(values: ArrayLike) -> np.ndarray:
+    """Values (N, ...) averaged over what belongs to one example, (N,), in float64."""
+    return np.asarray(values, np.float64).reshape(np.shape(values)[0], -1).mean(axis=1)
 
 
 @jax.jit

@@ -50,12 +50,12 @@ from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Latents, Problem
 
-LOST = 1e-12  # of the largest eigenvalue: what is left of a 0 by rounding
+LOST = 1e-12  # of the largest eigenvalue: smaller ones are zeros with rounding errors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Laplace(Method):
-    """A Gaussian at the most probable weights, as wide as the curvature there says.
+    """A Gaussian at the most probable weights, with its width from the curvature there.
 
     Args:
         structure: of the covariance: "diagonal"; "kronecker", one factor for the inputs and one for the outputs of

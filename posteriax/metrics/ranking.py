@@ -81,7 +81,7 @@ def fpr_at_tpr(score: ArrayLike, y: ArrayLike, tpr: float = 0.95) -> Values:
     return _by_rows(partial(_fpr_at_tpr, tpr=float(tpr)), score, as_binary(y, both=True))
 
 
-# columns that px.compare measures on two sets of inputs, with the posterior's uncertainty as the score
+# px.compare measures these columns on two sets of inputs, with the posterior's uncertainty as the score
 AUROC = Score(
     name="auroc",
     meaning="How well the uncertainty tells inputs from elsewhere from the test set's: the chance that one from "

@@ -5,8 +5,8 @@ name. Each record is defined beside the function that computes its values; :mod:
 
 A score's reduction says how its values per example become one number, with a standard error. `linearised` is the delta
 method: values per example whose mean is the score, to first order around the data. Standard errors and paired t-tests
-both use it. A sum of absolute gaps has no such expansion near zero; it gives what was promised and what happened
-(:class:`Gaps`), from which the calibration test of :mod:`posteriax.evaluation.significance` simulates.
+both use it. A sum of absolute gaps has no such expansion near zero. It provides what was promised and what happened
+(:class:`Gaps`) instead, from which the calibration test of :mod:`posteriax.evaluation.significance` simulates.
 """
 
 import math

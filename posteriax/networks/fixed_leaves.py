@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax.networks.adapters.adapter import Inputs, OptionalKey, Outputs
 from posteriax.networks.tracing.fixed_part import Features
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def fix_leaves(net: "Network", patterns: str | Sequence[str]) -> "Network":
         raise ValueError(f"fixed={list(chosen)} matches every leaf, so there is nothing to infer: {', '.join(lines)}")
     fixed = FixedLeaves(chosen, net, tuple(is_fixed))
 
-    def apply(params: "Params", x: Any, *, key: Any = None) -> Any:
+    def apply(params: "Params", x: Inputs, *, key: OptionalKey = None) -> Outputs:
         if isinstance(x, Features):
             return x.part.outputs(fixed.restrict(params), x, key)
         return net.apply(fixed.fill(params), x, key=key)
@@ -111,5 +113,5 @@ def as_patterns(patterns: Any) -> tuple[str, ...]:
     return given
 
 
-def _spread(leaf: Any, leading: tuple[int, ...]) -> Any:
-    return np.broadcast_to(np.asarray(leaf), (*leading, *leaf.shape)) if leading else leaf
+def _spread(leaf: ArrayLike, leading: tuple[int, ...]) -> ArrayLike:
+    return np.broadcast_to(np.asarray(leaf), (*leading, *np.shape(leaf))) if leading else leaf

@@ -11,17 +11,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from posteriax._internal.leaf_paths import describe_leaves, leaf_paths
 from posteriax.data.inputs import channels_first
 from posteriax.networks.adapters import adapt
-from posteriax.networks.adapters.adapter import BatchStatistics, Statistics, over_examples
+from posteriax.networks.adapters.adapter import BatchStatistics, Inputs, OptionalKey, Outputs, Statistics, over_examples
+from posteriax.networks.adapters.adapter import Params as Params
 from posteriax.networks.fixed_leaves import FixedLeaves
 from posteriax.networks.leaf import Axes, Leaf
 from posteriax.networks.precision import check_compute, rounded, rounded_statistics
 from posteriax.networks.tracing.leaf_axes import find_axes
-
-Params = Any  # a pytree of arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Network:
     6
     """
 
-    apply: Callable[..., Any]
+    apply: Callable[..., Outputs]
     params: Params
     out_axis: int = -1
     batch_statistics: BatchStatistics | None = None
@@ -66,7 +66,7 @@ class Network:
             compute=compute,
         )
 
-    def reading(self, x: Any) -> "Network":
+    def reading(self, x: Inputs) -> "Network":
         """The same network, with the axes of its leaves read off the program for inputs like `x`.
 
         >>> net = Network(lambda params, x, *, key=None: x @ params["w"].T, {"w": jnp.ones((2, 3))})
@@ -81,7 +81,7 @@ class Network:
         assert self.batch_statistics is not None
         known = self.batch_statistics
 
-        def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
             return known.apply(params, statistics, x)
 
         # what px.network was given has other statistics
@@ -189,7 +189,7 @@ def paths(net: Any) -> list[str]:
     return describe_leaves(network(net).params)
 
 
-def couples_examples(net: Network, x: Any) -> bool:
+def couples_examples(net: Network, x: Inputs) -> bool:
     """Whether the outputs for one example depend on the others in its batch, as with batch statistics.
 
     Tried out: the same example is run in two different batches. The rows are spread over x and the weights get
@@ -219,12 +219,12 @@ def _with_inputs(net: Network, inputs: Any) -> Network:
         if not callable(function):
             raise TypeError(f"inputs must be a function of a batch of x, or a list of them; got {function!r}")
 
-    def prepare(x: Any) -> Any:
+    def prepare(x: Inputs) -> Inputs:
         for function in functions:
             x = function(x)
         return x
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         return net.apply(params, prepare(x), key=key)
 
     statistics = net.batch_statistics
@@ -250,7 +250,7 @@ def _check_params(params: Params) -> None:
             raise ValueError(f"leaf {line} has non-finite values")
 
 
-def input_hint(apply: Callable[..., Any], params: Any, specs: Any) -> str:
+def input_hint(apply: Callable[..., Outputs], params: Params, specs: PyTree) -> str:
     """What to do about inputs for which `apply` fails, such as integers or misplaced channels, found by trying changes.
 
     A sentence to append to the error message; empty if no change helps.
@@ -264,11 +264,11 @@ def input_hint(apply: Callable[..., Any], params: Any, specs: Any) -> str:
     return ""
 
 
-def _as_floats(x: Any) -> Any:
+def _as_floats(x: Inputs) -> Inputs:
     return jax.tree.map(lambda a: a.astype(jnp.float32), x)
 
 
-def _channels_last(x: Any) -> Any:
+def _channels_last(x: jax.Array) -> jax.Array:
     return jnp.moveaxis(x, 1, -1)
 
 

@@ -109,6 +109,11 @@ def has_density(prior: dist.Distribution) -> bool:
     return not isinstance(prior, WithoutDensity)
 
 
+def base_distribution(prior: dist.Distribution) -> dist.Distribution:
+    """The prior without its expansion to the shape of a leaf, if it has one."""
+    return prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+
+
 def typical_scale(distribution: dist.Distribution) -> float:
     """The standard deviation if it is finite, otherwise half the width of the central 68 % interval.
 

@@ -7,6 +7,8 @@ import numpy as np
 from posteriax.data.sets.data_set import DataSet, Scaling, register
 from posteriax.data.sets.fetching import DataError, array_names, data_folder, find_arrays
 
+SplitArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training rows, test rows
+
 # columns in the order of the files, as the repository describes them
 FEATURES: dict[str, tuple[str, ...]] = {
     "boston": (
@@ -80,10 +82,7 @@ def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, sta
     return DataSet(name, (x[train], y[train]), (x[test], y[test]), (), features, scaling, target_scaling)
 
 
-Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training rows, test rows
-
-
-def _arrays(location: Path, stem: str, split: int) -> Split | None:
+def _arrays(location: Path, stem: str, split: int) -> SplitArrays | None:
     if f"{stem}__x" not in array_names(location / "uci_regression.npz"):
         return None
     keys = [f"{stem}__{part}" for part in ("x", "y", "train", "test")]
@@ -94,7 +93,7 @@ def _arrays(location: Path, stem: str, split: int) -> Split | None:
     return x, y, train[split], test[split]
 
 
-def _text_files(location: Path, stem: str, split: int) -> Split:
+def _text_files(location: Path, stem: str, split: int) -> SplitArrays:
     folders = (location / stem / "data", location / "UCI_Datasets" / stem / "data", location / stem)
     folder = next((folder for folder in folders if folder.exists()), None)
     if folder is None:

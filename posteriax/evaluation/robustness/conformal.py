@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_fraction
-from posteriax.likelihoods.predictive import Predictive
-from posteriax.metrics.arrays import mean_per_example
+from posteriax.likelihoods.predictive import Predictive, mean_per_example
 from posteriax.metrics.score import Score
 
 NARROWEST = 1e-30  # half an interval of real numbers, in any unit that is in use; float64 can divide by it

@@ -117,7 +117,7 @@ class GaussianPriors(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What one pass over the data finds at some weights.
+    """What one pass over the data measures at given weights.
 
     Args:
         log_likelihood: of the data.

@@ -27,7 +27,7 @@ from posteriax._internal.memory import Inputs
 Params = Any  # a pytree of arrays
 Outputs = Any  # an array with a leading axis of examples, unless the network takes one example
 Statistics = Any  # a pytree of arrays: the means and variances of all normalisation layers
-Key = jax.Array | None  # of the network's own randomness; None for a deterministic pass
+OptionalKey = jax.Array | None  # of the network's own randomness; None for a deterministic pass
 AxisName = Hashable  # of the examples, for batch normalisation inside vmap
 
 TRAINING_FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False, "inference": False}
@@ -73,7 +73,7 @@ class Adapted(NamedTuple):
 def over_examples(apply: Callable[..., Outputs], axis_name: AxisName = "batch") -> Callable[..., Outputs]:
     """Apply a network that takes one example to a batch, with a separate key for each example."""
 
-    def apply_batch(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply_batch(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         if key is None:
             return jax.vmap(lambda example: apply(params, example), axis_name=axis_name)(x)
         keys = jax.random.split(key, jax.tree.leaves(x)[0].shape[0])

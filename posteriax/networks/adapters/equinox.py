@@ -15,7 +15,7 @@ from posteriax.networks.adapters.adapter import (
     BatchStatistics,
     Call,
     Inputs,
-    Key,
+    OptionalKey,
     Outputs,
     Params,
     Statistics,
@@ -42,7 +42,7 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
         )
     takes_key = calling.takes("key", by_keywords=True)
 
-    def apply(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         filled: Any = eqx.combine(params, static)
         inputs, keywords = calling.arguments(x, training=key is not None)
         keywords |= {"key": key} if takes_key else {}
@@ -64,14 +64,14 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
         running = calling.without_fixed_flags
         fixed = {} if running.fixed == calling.fixed else {"inference": not calling.trains_by_default()}
 
-    def run(module: Any, state: Any, x: Inputs, key: Key) -> tuple[Any, Any]:
+    def run(module: Any, state: Any, x: Inputs, key: OptionalKey) -> tuple[Any, Any]:
         if key is None:
             module = _without_noise(module)
         inputs, keywords = running.arguments(x, training=key is not None)
         keywords |= {"key": key} if takes_key else {}
         return module(*inputs, **{state_name: state}, **keywords)
 
-    def apply(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         module = _with_norms(eqx.combine(params, static), **fixed)
         return run(module, _fresh_state(held, rest, x), x, key)[0]
 
@@ -119,7 +119,7 @@ def _name_of_state(module: eqx.Module) -> str:
 class _SettledNorm(eqx.nn.BatchNorm):
     """Batch normalisation whose call cannot choose between the batch's and the stored statistics."""
 
-    def __call__(self, x: Inputs, state: Any, *, key: Key = None, inference: Any = None) -> Any:
+    def __call__(self, x: Inputs, state: Any, *, key: OptionalKey = None, inference: Any = None) -> Any:
         return super().__call__(x, state)
 
 

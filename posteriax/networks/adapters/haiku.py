@@ -9,7 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.networks.adapters.adapter import Adapted, BatchStatistics, Call, Inputs, Key, Outputs, Params, Statistics
+from posteriax.networks.adapters.adapter import (
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Haiku (transformed, params) or (transformed, params, state)"
 
@@ -37,7 +46,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     follows = normed and calling.has_training_flag
     running = calling.without_fixed_flags if follows else calling
 
-    def run(params: Params, state: Any, x: Inputs, key: Key) -> tuple[Any, Any]:
+    def run(params: Params, state: Any, x: Inputs, key: OptionalKey) -> tuple[Any, Any]:
         inputs, keywords = running.arguments(x, training=key is not None)
         before = [params, *([state] if with_state else []), *([key] if takes_rng else [])]
         outputs = transformed.apply(*before, *inputs, **keywords)
@@ -45,7 +54,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     statistics = _statistics(hk, run, state, calling.stored_flag) if normed else None
 
-    def apply(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         with _norm_layers(hk, calling.trains_by_default()) if follows else nullcontext():
             return run(params, state, x, key)[0]
 

@@ -7,7 +7,16 @@ from typing import Any
 
 import jax
 
-from posteriax.networks.adapters.adapter import Adapted, BatchStatistics, Call, Inputs, Key, Outputs, Params, Statistics
+from posteriax.networks.adapters.adapter import (
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Keras model on JAX"
 
@@ -25,7 +34,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     moving = [positions[id(v)] for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
     calling = Call.of(type(obj).call, call)
 
-    def run(params: Params, held: list[Any], x: Inputs, key: Key) -> tuple[Any, list[Any]]:
+    def run(params: Params, held: list[Any], x: Inputs, key: OptionalKey) -> tuple[Any, list[Any]]:
         if key is not None:
             for n, i in enumerate(seeds):
                 held = [*held[:i], jax.random.key_data(jax.random.fold_in(key, n)), *held[i + 1 :]]
@@ -38,7 +47,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     def stored() -> list[Any]:
         return [v.value for v in others]
 
-    def apply(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         with _norm_layers(norms, training=bool(calling.fixed.get("training", False))):
             return run(params, stored(), x, key)[0]
 

@@ -13,7 +13,7 @@ from posteriax.networks.adapters.adapter import (
     BatchStatistics,
     Call,
     Inputs,
-    Key,
+    OptionalKey,
     Outputs,
     Params,
     Statistics,
@@ -35,14 +35,14 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     rest = {name: collection for name, collection in variables.items() if name != "params"}
     calling = Call.of(type(module).__call__, call)
 
-    def run(given: Any, x: Inputs, key: Key, *, training: bool, mutable: Any) -> Any:
+    def run(given: Any, x: Inputs, key: OptionalKey, *, training: bool, mutable: Any) -> Any:
         inputs, keywords = calling.arguments(x, training=training)
         keywords |= {name: key for name in KEYS if calling.takes(name)}
         # streams with other names fall back on "params"
         rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
         return _apply(module, given, inputs, keywords, rngs, mutable)
 
-    def apply(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         if not rest:
             return run({"params": params}, x, key, training=key is not None, mutable=False)
         normed = "batch_stats" in rest

@@ -8,7 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.networks.adapters.adapter import Adapted, BatchStatistics, Call, Inputs, Key, Outputs, Params, Statistics
+from posteriax.networks.adapters.adapter import (
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Flax NNX module"
 
@@ -25,7 +34,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     follows = calling.has_training_flag and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
     running = calling.without_fixed_flags if follows else calling
 
-    def merge(params: Params, key: Key = None) -> Any:
+    def merge(params: Params, key: OptionalKey = None) -> Any:
         filled = nnx.clone(state)
         nnx.replace_by_pure_dict(filled, params)
         merged = nnx.merge(graph, filled, rest, copy=True)  # a copy: NNX would mutate variables of an outer trace
@@ -35,7 +44,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
             _reseed(nnx, merged, key)
         return merged
 
-    def run(module: Any, x: Inputs, key: Key = None) -> Any:
+    def run(module: Any, x: Inputs, key: OptionalKey = None) -> Any:
         inputs, keywords = running.arguments(x, training=key is not None)
         if calling.takes("rngs"):
             keywords["rngs"] = None if key is None else nnx.Rngs(key)
@@ -44,7 +53,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
                 keywords[name] = key
         return module(*inputs, **keywords)
 
-    def apply(params: Params, x: Inputs, *, key: Key = None) -> Outputs:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         module = merge(params, key)
         if follows:
             _set_norms(nnx, module, use_running_average=not calling.trains_by_default())
