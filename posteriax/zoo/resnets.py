@@ -16,9 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.zoo.parts.convolution import Conv
-from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
-from posteriax.zoo.parts.normalisation import BatchNorm, FilterResponseNorm
+from posteriax.zoo.layers import BatchNorm, Conv, Dense, FilterResponseNorm, Initializer, he_normal, torch_uniform
 
 Stateful = tuple[eqx.Module, eqx.nn.State]
 

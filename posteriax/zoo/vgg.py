@@ -3,9 +3,7 @@
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.convolution import Conv, check_shape, max_pool
-from posteriax.zoo.parts.dense import Dense, glorot_uniform
-from posteriax.zoo.parts.normalisation import BatchNorm
+from posteriax.zoo.layers import BatchNorm, Conv, Dense, check_shape, glorot_uniform, max_pool
 from posteriax.zoo.resnets import Stateful
 
 STAGES = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # channels over the width, convolutions; a pooling after each
