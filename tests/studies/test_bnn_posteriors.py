@@ -12,9 +12,11 @@ import posteriax as px
 from posteriax.studies.bnn_posteriors import STUDY, experiments, methods, networks, report
 from posteriax.studies.bnn_posteriors.experiments import prior_with_variance, quarter_period
 from posteriax.studies.bnn_posteriors.networks import SmallCNN, SmallCNNLSTM
-from posteriax.studies.bnn_posteriors.settings import LAPTOP, PAPER, SMOKE, TINY
 from posteriax.studies.results import CellResult, Results, plain
 from posteriax.studies.workbench import Workbench
+
+SMOKE, LAPTOP, PAPER = (STUDY.scales[scale] for scale in ("smoke", "laptop", "paper"))
+TINY = SMOKE.varied
 
 
 def test_no_results_give_no_values_and_empty_figures():

@@ -13,9 +13,10 @@ from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks import STUDY
 from posteriax.studies.variance_networks.experiments import above_chance, attacked, elbo, four_gaussians, join
-from posteriax.studies.variance_networks.settings import PAPER, SMOKE, one_step
 from posteriax.studies.variance_networks.training import COARSE, lenet_problem, load_images, train
 from posteriax.studies.workbench import Workbench
+
+SMOKE, PAPER = STUDY.scales["smoke"], STUDY.scales["paper"]
 
 matplotlib.use("Agg")
 
@@ -131,7 +132,7 @@ def test_the_toy_problem_has_unit_covariance_around_its_centres() -> None:
 
 @pytest.mark.slow
 def test_the_paper_scale_builds_and_takes_a_step() -> None:
-    settings = one_step(PAPER)
+    settings = STUDY.one_step(PAPER)
     cells = STUDY.cells(settings, 1)
     assert {cell.settings["network"] for cell in cells} == {"LeNet-5", "VGG", "two units"}
     kept = {("accuracy", "LeNet-5", "layer"), ("accuracy", "VGG", "layer"), ("curvature", "LeNet-5", "softplus")}

@@ -16,6 +16,7 @@ predictions.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,6 +36,7 @@ from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Problem
 from posteriax.run import GradientNoise, Watch
 from posteriax.studies.results import Json
+from posteriax.studies.scales import read_scales
 from posteriax.studies.study import Cell
 from posteriax.studies.workbench import Examples, Workbench, average_pixels
 
@@ -97,52 +99,7 @@ class KTiedSettings:
     first_batch_size: int
 
 
-LAPTOP = KTiedSettings(
-    seeds=3,
-    data=("mnist", "cifar100", "imdb"),
-    mlp=Training("mnist", 50_000, 10_000, batch_size=512, steps=1200, annealing=0.6, families=ALL),
-    lenet=Training("cifar100", 10_000, 500, batch_size=128, steps=400, annealing=0.9),
-    lstm=Training("imdb", 20_000, 500, batch_size=128, steps=150, annealing=0.5),
-    sizes=Sizes(pool=2, units=64, words=5_000, length=50),
-    draws=30,
-    first_rate=3e-3,
-    first_every=100,
-    first_last=900,
-    first_batch_size=512,
-)
-SMOKE = replace(
-    LAPTOP,
-    seeds=1,
-    data=("fashion_small",),
-    mlp=Training("fashion_small", 256, 64, batch_size=64, steps=20),
-    lenet=Training("made-up/cifar100", 32, 8, batch_size=16, steps=2, families=(MEAN_FIELD,)),
-    lstm=Training("made-up/imdb", 32, 8, batch_size=16, steps=2, families=(MEAN_FIELD,)),
-    sizes=Sizes(hidden=(16,), pool=8, units=4, words=200, length=5),
-    draws=2,
-    first_every=10,
-    first_last=20,
-    first_batch_size=64,
-)
-# 14,700 steps are 300 epochs of MNIST. The paper does not say which of its four learning rates it used: that of the
-# first steps is a guess from how fast its -ELBO falls; it has not been run.
-PAPER = replace(
-    LAPTOP,
-    mlp=Training("mnist", 50_000, 10_000, batch_size=1024, steps=14_700, rate=1e-3, families=ALL),
-    lenet=Training("cifar100", 40_000, 10_000, batch_size=1024, steps=12_000, rate=1e-3, families=ALL),
-    lstm=Training("imdb", 20_000, 25_000, batch_size=128, steps=47_100, rate=1e-3, families=ALL),
-    sizes=Sizes(),
-    draws=100,
-    first_rate=3e-4,
-    first_every=1000,
-    first_last=9000,
-    first_batch_size=1024,
-)
-
-
-def one_step(settings: KTiedSettings) -> KTiedSettings:
-    """One step of every run to convergence, and two windows of the first steps."""
-    mlp, lenet, lstm = (replace(run, steps=1) for run in (settings.mlp, settings.lenet, settings.lstm))
-    return replace(settings, mlp=mlp, lenet=lenet, lstm=lstm, draws=2, first_every=WINDOW, first_last=WINDOW)
+SCALES = read_scales(Path(__file__).with_name("scales.toml"), KTiedSettings)
 
 
 def training_plan(network: str, settings: KTiedSettings) -> Training:

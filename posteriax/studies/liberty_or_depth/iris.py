@@ -46,10 +46,6 @@ class Iris:
     draws: int = 500  # for predictions
 
 
-def one_step(settings: Iris) -> Iris:
-    return replace(settings, splits=1, starts=2, steps=1, patience=0, draws=2)
-
-
 def cells(settings: Iris, seeds: int) -> list[Cell]:
     return [
         Cell({"experiment": NAME, "family": family, "depth": depth}, seed, cost=5)
