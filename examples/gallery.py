@@ -172,8 +172,8 @@ def score_variance() -> None:
     problem = px.Problem(eqx.nn.MLP(2, 2, 16, 2, jax.nn.softplus, key=KEY), px.Categorical())
     posterior = px.fit(problem, train, px.MAP(), epochs=100, key=0)
     variance = px.analysis.score_variance(posterior, tuple(a[:60] for a in test), "layers/1/weight", 1e-4, draws=20_000)
-    ratio, independent = variance.rank1 / variance.full_rank, (variance.rank1 / variance.independent).mean()
-    print(f"  rank-1 over full rank {ratio.mean():.3f} +- {ratio.std():.3f}; over independent weights {independent:.2f}")
+    ratio, alone = variance.rank1 / variance.full_rank, (variance.rank1 / variance.independent).mean()
+    print(f"  rank-1 over full rank {ratio.mean():.3f} +- {ratio.std():.3f}; over independent weights {alone:.2f}")
     save(variance.plot(), "score_variance")
 
 

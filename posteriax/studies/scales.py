@@ -24,7 +24,7 @@ class NamedValues(dict[str, Toml]):
     """The values that "@NAME" stands for: they replace what was there, where a table would change it."""
 
 
-class Scales(Mapping[str, S], Generic[S]):
+class StudyScales(Mapping[str, S], Generic[S]):
     """The settings of a study by scale; read them with :func:`read_scales`."""
 
     def __init__(self, kind: type[S], scales: Mapping[str, Toml], shortest: Mapping[str, Toml]):
@@ -45,7 +45,7 @@ class Scales(Mapping[str, S], Generic[S]):
         return _build(self.kind, _change(asdict(settings), self.shortest))  # type: ignore[call-overload]
 
 
-def read_scales(file: Path, kind: type[S]) -> Scales[S]:
+def read_scales(file: Path, kind: type[S]) -> StudyScales[S]:
     """Read a study's ``scales.toml``.
 
     Args:
@@ -69,7 +69,7 @@ def read_scales(file: Path, kind: type[S]) -> Scales[S]:
         return _change(resolve(named[value["like"]]), changes) if "like" in value else changes
 
     shortest = resolve(tables.pop("one_step"))
-    return Scales(kind, {scale: resolve(values) for scale, values in tables.items()}, shortest)
+    return StudyScales(kind, {scale: resolve(values) for scale, values in tables.items()}, shortest)
 
 
 def _change(values: Toml, changes: Toml) -> Toml:
@@ -89,12 +89,12 @@ def _change(values: Toml, changes: Toml) -> Toml:
 
 def _build(kind: Any, value: Toml) -> Any:
     """A value as a field of this type has it: tables become dataclasses, lists become tuples."""
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
         if unknown := sorted(value.keys() - hints.keys()):
             raise ValueError(f"{kind.__name__} has no setting {unknown[0]!r}; there are {', '.join(hints)}")
         try:
-            return kind(**{name: _build(hints[name], entry) for name, entry in value.items()})  # type: ignore[operator]
+            return kind(**{name: _build(hints[name], entry) for name, entry in value.items()})
         except TypeError as error:
             raise ValueError(f"{kind.__name__}: {error}") from error
     if get_origin(kind) is tuple:

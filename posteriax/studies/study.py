@@ -13,7 +13,7 @@ from typing import Any
 from posteriax.studies.claims import Claim, Paper, Verdict, judge, read_paper
 from posteriax.studies.figures import Figure
 from posteriax.studies.results import Json, Results, Setting
-from posteriax.studies.scales import Scales
+from posteriax.studies.scales import StudyScales
 from posteriax.studies.tables import PageTable
 from posteriax.studies.workbench import Workbench
 
@@ -88,7 +88,7 @@ class Study:
 def make_study(
     name: str,
     file: str,
-    scales: Scales[Any],
+    scales: StudyScales[Any],
     cells: Callable[[Settings, int], list[Cell]],
     run: Callable[[Cell, Settings, Workbench], Mapping[str, Json]],
     report: ModuleType,

@@ -13,7 +13,6 @@ is in nats per example, as in the paper's tables; point estimates have no KL. Th
 predictions.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,11 +33,11 @@ from posteriax.methods import MAP, VI
 from posteriax.networks import network as with_example
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Problem
-from posteriax.run import GradientNoise, Watch
+from posteriax.run import GradientNoise
 from posteriax.studies.results import Json
 from posteriax.studies.scales import read_scales
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Examples, Workbench, average_pixels
+from posteriax.studies.workbench import Examples, Workbench, average_pixels, last_words, linear_annealing
 
 MLP, LENET, LSTM, HE = "MLP", "LeNet", "LSTM", "MLP with He prior"
 MEAN_FIELD = "mean-field"
@@ -47,7 +46,6 @@ RANKS = (1, 2, 3)
 TIED = {f"{k}-tied": k for k in RANKS}
 ALL = (MEAN_FIELD, *TIED)
 PRIOR_SCALE = 0.2
-UNKNOWN = 2  # the index of rare words
 # the matrices whose standard deviations are tied, analysed and truncated
 LEAVES = {MLP: "layers/*/weight", HE: "layers/*/weight", LENET: "*/weight", LSTM: "lstm/*"}
 WINDOW = 10  # batches over which signal and noise are measured
@@ -157,8 +155,7 @@ def load_parts(network: str, training: Training, sizes: Sizes, bench: Workbench)
 
 def _prepare(network: str, x: np.ndarray, sizes: Sizes) -> np.ndarray:
     if network == LSTM:
-        last = x[:, -sizes.length :]
-        return np.where(last < sizes.words, last, UNKNOWN)
+        return last_words(x, sizes.length, sizes.words)
     if network == LENET:
         return average_pixels(x, sizes.pool)
     return 2 * x - 1
@@ -220,9 +217,9 @@ def first_steps(
 def timed_first_steps(
     method: VI | MAP, problem: Problem, data: Examples, settings: KTiedSettings, seed: int, bench: Workbench
 ) -> Posterior:
-    """A fit; the median time of a step, without compilation, goes into the bench's times."""
+    """A fit that records signal and noise of its gradients, and the time of a step."""
     every = settings.first_every
-    posterior = bench.fit(
+    return bench.fit_timed(
         problem,
         data,
         method,
@@ -230,12 +227,8 @@ def timed_first_steps(
         batch_size=min(settings.first_batch_size, len(data[1])),
         key=seed,
         record=GradientNoise(window=WINDOW, every=every),
-        watch=Watch(lambda posterior: {"clock": time.monotonic()}, every=every),
+        every=every,
     )
-    clock, step = posterior.trace["clock"], posterior.trace["watched_step"]
-    if len(step) > 1:
-        bench.times["seconds_per_step"] = float(np.median(np.diff(clock) / np.diff(step)))
-    return posterior
 
 
 def fit_to_convergence(
@@ -249,11 +242,10 @@ def fit_to_convergence(
     first: Posterior | None,
 ) -> VariationalPosterior:
     """The run to convergence, from where the first steps ended, if there are any."""
-    ramp = max(1.0, training.annealing * training.steps)
     method = VI(
         variational_family(network, family),
         optimizer=optax.adam(training.rate) if training.rate else None,
-        kl_schedule=(lambda step: jnp.minimum(1.0, (step + 1) / ramp)) if training.annealing else None,
+        kl_schedule=linear_annealing(training.annealing, training.steps),
         # one draw of the weights for the whole batch, as in the paper, or noise per example: the optimum is the same
         estimator="weight" if training.rate else "auto",
         start="network" if first is None else first,
