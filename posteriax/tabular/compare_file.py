@@ -59,11 +59,11 @@ from posteriax.tabular.until_converged import Budget, MethodFailed, seconds_of
 QUICK = 5  # --quick divides the time by this
 WORST_FIRST = ("failed", "not converged", "stopped at the budget", "converged")
 
-Save = Callable[[str, Posterior, Description], None]
-TUNED = "tuned"
-ROUNDS = 100
+TUNED = "tuned"  # the value of --prior
+ROUNDS = 100  # of tuning
 FEW_ROUNDS = 20  # enough for the scales; the noise of many rows takes longer to settle, and is not needed
 
+Save = Callable[[str, Posterior, Description], None]
 PriorByLeaf = Prior | Mapping[str, Prior]
 
 
@@ -226,87 +226,6 @@ class CompareRun:
         return FittedFold(fold, architecture, prior, outcomes, baselines), interrupted is None
 
 
-def share_out(seconds: float, names: Sequence[str], folds: int) -> Budget:
-    """A budget for all methods in all folds, in proportion to their recipes' shares."""
-    return Budget(seconds, {f"{name} {fold}": RECIPES[name].share for fold in range(folds) for name in names})
-
-
-def compare_folds(folds: Sequence[FittedFold]) -> Comparison:
-    """The comparison of one split, or of the joined predictions of several."""
-    first, ends = folds[0].predictors, worst_ends([fold.outcomes for fold in folds])
-    predictors = [first, *(fold.predictors for fold in folds[1:])]
-    names = [name for name in first if all(name in by_name for by_name in predictors)]
-    if not any(name in fold.outcomes for fold in folds for name in names):
-        reasons = "; ".join(f"{name}: {end.details[-1]}" for name, end in ends.items() if end.details)
-        raise TableError(f"no method could be fitted{': ' if reasons else ''}{reasons}")
-    reference = next((name for name in names if name in REFERENCES), None)
-    reference = reference if len(names) > 1 else None
-    data = folds[0].data
-    labels = data.target.class_names
-    if len(folds) == 1:
-        return compare(first, (data.test[0], data.y_test), reference=reference, class_names=labels, runs=ends)
-    predicted = {
-        name: join_examples(
-            [by_name[name].predict(fold.data.test[0]) for by_name, fold in zip(predictors, folds, strict=True)]
-        )
-        for name in names
-    }
-    tests = join_tests([fold.data for fold in folds])
-    numbers = np.asarray(tests.rows, np.float32)[:, None]  # inputs differ from fold to fold
-    return compare(predicted, (numbers, tests.y), reference=reference, class_names=labels, runs=ends)
-
-
-def worst_ends(outcomes: Sequence[Mapping[str, RunEnd]]) -> dict[str, RunEnd]:
-    """How each method ended; of several folds, in the one where it ended worst.
-
-    >>> worst_ends([{"map": RunEnd("converged")}, {"map": RunEnd("failed")}])["map"].status
-    'failed'
-    """
-    ends = {}
-    for name in outcomes[0]:
-        runs = [fold[name] for fold in outcomes if name in fold]
-        worst = min(runs, key=lambda run: WORST_FIRST.index(run.status))
-        ends[name] = replace(worst, seconds=sum(run.seconds for run in runs), posterior=None)
-    return ends
-
-
-def as_line(name: str, outcome: RunEnd, left: float) -> str:
-    """What a terminal shows of an outcome.
-
-    >>> as_line("swag", RunEnd("failed", details=("failed: its weights became infinite.",), seconds=3.2), 250.0)
-    'swag           failed: its weights became infinite.'
-    >>> as_line("map", RunEnd("converged", seconds=3.2), 250.0)
-    'map            converged                 3 s   (4:10 left)'
-    """
-    if outcome.posterior is None and outcome.status == "failed":
-        return f"{name:14} {outcome.details[-1] if outcome.details else 'failed'}"
-    minutes, seconds = divmod(int(np.ceil(left)), 60)
-    return f"{name:14} {outcome.status:22} {outcome.seconds:4.0f} s   ({minutes}:{seconds:02} left)"
-
-
-def _introduce(say: Callable[[str], None], data: Path, splits: Sequence[Fold], settings: CompareSettings) -> None:
-    first = splits[0]
-    rows = len(first.train[1]) + len(first.test[1])
-    tested = f"{len(first.train[1])} training rows, {len(first.test[1])} test rows"
-    if len(splits) > 1:
-        tested = f"{rows} rows, each tested once, in {len(splits)} folds"
-    minutes = f"{settings.seconds / 60:.3g} min" if settings.seconds >= 60 else f"{settings.seconds:.3g} s"
-    say(f"{data.name}: {tested}; {first.target.name!r} is {first.target.describe()}. At most {minutes} of fitting.")
-    for note in first.notes:
-        say(f"note: {note}")
-
-
-def make_problem(architecture: Architecture, target: Target, seed: int, prior: PriorByLeaf = p.HeNormal()) -> Problem:
-    """The network with its likelihood (for regression with learned noise) and its prior.
-
-    >>> from posteriax.tabular.networks import choose_network
-    >>> from posteriax.tabular.targets import Classes
-    >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
-    HeNormal(gain=2.0, bias_scale=1.0)
-    """
-    return Problem(architecture.build(seed), target.likelihood(), prior=prior)
-
-
 def check_methods(names: Sequence[str]) -> list[str]:
     """The names, each once; an error that lists all methods if one is unknown.
 
@@ -335,6 +254,17 @@ def prior_by_name(text: str) -> Prior:
         raise TableError(
             f"--prior must be tuned, he, or the standard deviation of all weights, such as 0.5; got {text!r}"
         ) from None
+
+
+def make_problem(architecture: Architecture, target: Target, seed: int, prior: PriorByLeaf = p.HeNormal()) -> Problem:
+    """The network with its likelihood (for regression with learned noise) and its prior.
+
+    >>> from posteriax.tabular.networks import choose_network
+    >>> from posteriax.tabular.targets import Classes
+    >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
+    HeNormal(gain=2.0, bias_scale=1.0)
+    """
+    return Problem(architecture.build(seed), target.likelihood(), prior=prior)
 
 
 def tuned_prior(
@@ -435,6 +365,76 @@ def check_all_classes(data: Fold) -> None:
             raise TableError(
                 f"the split leaves no training rows of the class {lacking[0]!r}: use another split, or drop its rows"
             )
+
+
+def share_out(seconds: float, names: Sequence[str], folds: int) -> Budget:
+    """A budget for all methods in all folds, in proportion to their recipes' shares."""
+    return Budget(seconds, {f"{name} {fold}": RECIPES[name].share for fold in range(folds) for name in names})
+
+
+def compare_folds(folds: Sequence[FittedFold]) -> Comparison:
+    """The comparison of one split, or of the joined predictions of several."""
+    first, ends = folds[0].predictors, worst_ends([fold.outcomes for fold in folds])
+    predictors = [first, *(fold.predictors for fold in folds[1:])]
+    names = [name for name in first if all(name in by_name for by_name in predictors)]
+    if not any(name in fold.outcomes for fold in folds for name in names):
+        reasons = "; ".join(f"{name}: {end.details[-1]}" for name, end in ends.items() if end.details)
+        raise TableError(f"no method could be fitted{': ' if reasons else ''}{reasons}")
+    reference = next((name for name in names if name in REFERENCES), None)
+    reference = reference if len(names) > 1 else None
+    data = folds[0].data
+    labels = data.target.class_names
+    if len(folds) == 1:
+        return compare(first, (data.test[0], data.y_test), reference=reference, class_names=labels, runs=ends)
+    predicted = {
+        name: join_examples(
+            [by_name[name].predict(fold.data.test[0]) for by_name, fold in zip(predictors, folds, strict=True)]
+        )
+        for name in names
+    }
+    tests = join_tests([fold.data for fold in folds])
+    numbers = np.asarray(tests.rows, np.float32)[:, None]  # inputs differ from fold to fold
+    return compare(predicted, (numbers, tests.y), reference=reference, class_names=labels, runs=ends)
+
+
+def worst_ends(outcomes: Sequence[Mapping[str, RunEnd]]) -> dict[str, RunEnd]:
+    """How each method ended; of several folds, in the one where it ended worst.
+
+    >>> worst_ends([{"map": RunEnd("converged")}, {"map": RunEnd("failed")}])["map"].status
+    'failed'
+    """
+    ends = {}
+    for name in outcomes[0]:
+        runs = [fold[name] for fold in outcomes if name in fold]
+        worst = min(runs, key=lambda run: WORST_FIRST.index(run.status))
+        ends[name] = replace(worst, seconds=sum(run.seconds for run in runs), posterior=None)
+    return ends
+
+
+def as_line(name: str, outcome: RunEnd, left: float) -> str:
+    """What a terminal shows of an outcome.
+
+    >>> as_line("swag", RunEnd("failed", details=("failed: its weights became infinite.",), seconds=3.2), 250.0)
+    'swag           failed: its weights became infinite.'
+    >>> as_line("map", RunEnd("converged", seconds=3.2), 250.0)
+    'map            converged                 3 s   (4:10 left)'
+    """
+    if outcome.posterior is None and outcome.status == "failed":
+        return f"{name:14} {outcome.details[-1] if outcome.details else 'failed'}"
+    minutes, seconds = divmod(int(np.ceil(left)), 60)
+    return f"{name:14} {outcome.status:22} {outcome.seconds:4.0f} s   ({minutes}:{seconds:02} left)"
+
+
+def _introduce(say: Callable[[str], None], data: Path, splits: Sequence[Fold], settings: CompareSettings) -> None:
+    first = splits[0]
+    rows = len(first.train[1]) + len(first.test[1])
+    tested = f"{len(first.train[1])} training rows, {len(first.test[1])} test rows"
+    if len(splits) > 1:
+        tested = f"{rows} rows, each tested once, in {len(splits)} folds"
+    minutes = f"{settings.seconds / 60:.3g} min" if settings.seconds >= 60 else f"{settings.seconds:.3g} s"
+    say(f"{data.name}: {tested}; {first.target.name!r} is {first.target.describe()}. At most {minutes} of fitting.")
+    for note in first.notes:
+        say(f"note: {note}")
 
 
 def report_context(

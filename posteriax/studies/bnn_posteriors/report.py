@@ -394,7 +394,9 @@ def _temperatures(results: Results) -> PageTable:
 
 def _augmentation(results: Results) -> PageTable:
     rows = rows_by(results, ("augmentation", "temperature"), experiment="augmentation")
-    caption = "SGHMC by temperature, with and without augmentation (HMC needs one log joint, which it has not)"
+    caption = (
+        "SGHMC by temperature, with and without augmentation (with augmentation there is no single log joint for HMC)"
+    )
     return make_table(caption, ("augmentation", "T"), SIMPLE, rows)
 
 
@@ -512,11 +514,11 @@ def priors(results: Results) -> Figure:
     scales, families = (
         [measure(results) for measure in prior_accuracies(results, families=families)] for families in (False, True)
     )
-    of_scale = {"xscale": "log", "xlabel": "variance of a Gaussian prior", "ylabel": "test accuracy"}
-    of_family = {"xlabel": "family, of one variance", "xlim": (-0.5, max(len(names), 1) - 0.5)}
+    scale_axes = {"xscale": "log", "xlabel": "variance of a Gaussian prior", "ylabel": "test accuracy"}
+    family_axes = {"xlabel": "family, of one variance", "xlim": (-0.5, max(len(names), 1) - 0.5)}
     panels = [
-        Panel([Means(variances, scales, "o-", PALETTE[0])], of_scale),
-        Panel([Means(range(len(families)), families, "o", PALETTE[3], options={})], of_family),
+        Panel([Means(variances, scales, "o-", PALETTE[0])], scale_axes),
+        Panel([Means(range(len(families)), families, "o", PALETTE[3], options={})], family_axes),
     ]
     figure, axes = draw_panels(panels, 4.2, 3.2, sharey=True)
     axes[0].set_xticks(variances, [f"{variance:g}" for variance in variances])
