@@ -53,20 +53,25 @@ def read_scales(file: Path, kind: type[S]) -> StudyScales[S]:
         kind: the frozen dataclass of the settings; its fields may be dataclasses, or tuples of them.
 
     Raises:
-        ValueError: if it names a setting that there is not, or misses one.
+        ValueError: if it has a setting that the class does not have, lacks one, or uses a name without values.
     """
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     named = tables.pop("named", {}) | tables
 
+    def values_of(name: str) -> Toml:
+        if name not in named:
+            raise ValueError(f"{file}: there are no values named {name!r}, only {', '.join(named)}")
+        return resolve(named[name])
+
     def resolve(value: Toml) -> Toml:
         if isinstance(value, str) and value.startswith("@"):
-            return NamedValues(resolve(named[value[1:]]))
+            return NamedValues(values_of(value[1:]))
         if isinstance(value, list):
             return [resolve(entry) for entry in value]
         if not isinstance(value, dict):
             return value
         changes = {name: resolve(entry) for name, entry in value.items() if name != "like"}
-        return _change(resolve(named[value["like"]]), changes) if "like" in value else changes
+        return _change(values_of(value["like"]), changes) if "like" in value else changes
 
     shortest = resolve(tables.pop("one_step"))
     return StudyScales(kind, {scale: resolve(values) for scale, values in tables.items()}, shortest)

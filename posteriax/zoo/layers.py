@@ -11,14 +11,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+Stateful = tuple[eqx.Module, eqx.nn.State]  # a network with batch normalisation, and its state
 Initializer = Callable[..., jax.Array]
 he_normal = jax.nn.initializers.he_normal()  # variance 2 / fan_in
 glorot_uniform = jax.nn.initializers.glorot_uniform()  # variance 2 / (fan_in + fan_out)
 torch_uniform = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # PyTorch's: U(+-1 / sqrt(fan_in))
 # Haiku's: N(0, 1 / fan_in) cut off at two standard deviations, which leaves 0.774 of the variance
 haiku_normal = jax.nn.initializers.variance_scaling(0.77374, "fan_in", "truncated_normal")
-EPSILON = 1e-6  # of FilterResponseNorm and LayerNorm
 orthogonal = jax.nn.initializers.orthogonal()
+EPSILON = 1e-6  # of FilterResponseNorm and LayerNorm
 Block = Callable[[jax.Array], jax.Array]  # a module: a pytree that is called with its input
 
 
