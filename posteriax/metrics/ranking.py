@@ -84,8 +84,8 @@ def fpr_at_tpr(score: ArrayLike, y: ArrayLike, tpr: float = 0.95) -> Values:
 # px.compare measures these columns on two sets of inputs, with the posterior's uncertainty as the score
 AUROC = Score(
     name="auroc",
-    meaning="How well the uncertainty tells inputs from elsewhere from the test set's: the chance that one from "
-    "elsewhere is the more uncertain. 0.5 is guessing, 1 is perfect.",
+    meaning="How well the uncertainty separates out-of-distribution inputs from the test set: the chance that an "
+    "out-of-distribution input is the more uncertain. 0.5 is guessing, 1 is perfect.",
     better="higher",
 )
 AUROC_MAX_PROBABILITY = Score(
