@@ -21,7 +21,7 @@ import posteriax as px
 from posteriax.networks import adapters
 from posteriax.networks.adapters.adapted import Adapted
 from posteriax.networks.adapters.calling import Call
-from posteriax.networks.network import couples_examples
+from posteriax.networks.tracing.coupling import couples_examples
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 3)))
 KEY = jax.random.key(7)
