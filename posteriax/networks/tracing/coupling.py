@@ -34,8 +34,8 @@ def couples_examples(net: "Network", x: Inputs) -> bool:
 def examples_are_independent(net: "Network", example: Inputs) -> bool:
     """Whether the program shows that no output depends on several examples. False if it does not tell."""
     try:
-        program = net.programs.traced(example)
-    except Exception:  # it may accept other sizes of batches
+        program = net.programs.for_any_size(example)
+    except Exception:  # it may accept the inputs of a trial
         return False
     inputs = [0 if kind == Kind.DATA else _NO_DATA for kind in (program.kinds[slot] for slot in program.inputs)]
     return set(_ExampleAxes().outputs(program.closed.jaxpr, inputs)) <= {0, _NO_DATA}
@@ -80,7 +80,7 @@ class _ExampleAxes(Interpretation[Axis]):
         return value - 1 if value > 0 else _NO_DATA if value == _NO_DATA else _COUPLED
 
     def stack(self, value: Axis) -> Axis:
-        return value + 1 if value >= 0 else value
+        return _stacked(value, 0)
 
 
 def _common(axes: Sequence[Axis]) -> Axis:
@@ -92,6 +92,11 @@ def _common(axes: Sequence[Axis]) -> Axis:
 def _kept(axis: Axis, gone: Sequence[int]) -> Axis:
     """The axis after others are removed."""
     return _COUPLED if axis in gone else axis - sum(a < axis for a in gone)
+
+
+def _stacked(axis: Axis, new: int) -> Axis:
+    """The axis after a new one is inserted."""
+    return axis if axis < new else axis + 1
 
 
 def _outside(parameter: str) -> Callable[[JaxprEqn, list[Axis]], Axis]:
@@ -175,6 +180,7 @@ _RULES: dict[str, Callable[[JaxprEqn, list[Axis]], Axis]] = {
         ("slice", "dynamic_slice", "pad", "reduce_window_sum", "reduce_window_max", "reduce_window_min"), _all_of_it
     ),
     "broadcast_in_dim": lambda eqn, operands: eqn.params["broadcast_dimensions"][operands[0]],
+    "stack": lambda eqn, operands: _stacked(_common(operands), eqn.params["axis"]),
     "transpose": lambda eqn, operands: eqn.params["permutation"].index(operands[0]),
     "squeeze": lambda eqn, operands: _kept(operands[0], eqn.params["dimensions"]),
     "reshape": _reshape,

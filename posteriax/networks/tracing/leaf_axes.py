@@ -78,7 +78,7 @@ def find_axes(programs: NetworkPrograms, example: Inputs) -> tuple[Axes | None, 
     """
     shapes = [leaf.shape for leaf in jax.tree.leaves(programs.params)]
     try:
-        program = programs.traced(example)
+        program = programs.for_any_size(example)
     except Exception:  # running the network will raise the same error with more context
         return (None,) * len(shapes)
     inputs = [_DATA if program.kinds[slot] == Kind.DATA else _NOTHING for slot in program.inputs]

@@ -46,8 +46,8 @@ def is_linear(network: "Network", example: Inputs) -> bool:
 def degree_in_params(network: "Network", example: Inputs) -> Degree:
     """The degree of the network's outputs in its params, as far as the program tells."""
     try:
-        program = network.programs.traced(example)
-    except Exception:  # it may accept other sizes of batches
+        program = network.programs.for_any_size(example)
+    except Exception:  # it may accept the inputs of a trial
         return Degree.UNKNOWN
     leaves = len(jax.tree.leaves(network.params))
     inputs = [Degree.AFFINE if i < leaves else Degree.NONE for i in range(len(program.inputs))]
@@ -83,7 +83,7 @@ _PRODUCTS = frozenset(("mul", "dot_general", "conv_general_dilated"))
 _LINEAR = frozenset((
     "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "cumsum", "dynamic_slice",
     "expand_dims", "gather", "neg", "pad", "reduce_sum", "reduce_window_sum", "reshape", "rev", "select_n", "slice",
-    "split", "squeeze", "sub", "transpose",
+    "split", "squeeze", "stack", "sub", "transpose",
 ))  # fmt: skip
 _OTHERS = frozenset(("reduce_max", "reduce_min", "reduce_window_max")) | ELEMENTWISE - _LINEAR - _PRODUCTS
 

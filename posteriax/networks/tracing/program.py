@@ -242,6 +242,13 @@ class NetworkPrograms:
             self._programs[asked] = self._trace(batch_spec(example, size), keyed)
         return self._programs[asked]
 
+    def for_any_size(self, example: Inputs) -> Program:
+        """The program for several examples, called without a key."""
+        try:
+            return self.traced(example)
+        except Exception:  # it may take pairs of examples only
+            return self.traced(example, 2)
+
     def pair(self, example: Inputs, *, keyed: bool) -> tuple[Program, Program]:
         """The programs for two batch sizes: axes whose lengths differ are axes of examples."""
         small, large = (self.traced(example, size, keyed=keyed) for size in TRIAL_SIZES)
