@@ -116,6 +116,7 @@ DEGREES = {
     "product of leaves": (lambda w, x: x @ (w["a"] @ w["b"]), HIGHER),
     "loop of products": (lambda w, x: jax.lax.fori_loop(0, 2, lambda _, h: h @ w["a"], x), HIGHER),
     "activation": (lambda w, x: jax.nn.relu(x @ w["a"]) @ w["b"], HIGHER),
+    "product of activations": (lambda w, x: jnp.tanh(x @ w["a"]) * jnp.tanh(x @ w["b"]), HIGHER),
     "choice by params": (lambda w, x: jnp.where(w["c"] > 0, x @ w["a"], 0.0), HIGHER),
     "branch by params": (lambda w, x: jax.lax.cond(w["c"][0] > 0, jnp.negative, jnp.positive, x @ w["a"]), HIGHER),
     "divided by params": (lambda w, x: x / (1 + w["c"] ** 2), HIGHER),

@@ -83,7 +83,7 @@ _PRODUCTS = frozenset(("mul", "dot_general", "conv_general_dilated"))
 _LINEAR = frozenset((
     "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "cumsum", "dynamic_slice",
     "expand_dims", "gather", "neg", "pad", "reduce_sum", "reduce_window_sum", "reshape", "rev", "select_n", "slice",
-    "split", "squeeze", "stack", "sub", "transpose",
+    "split", "squeeze", "stack", "stop_gradient", "sub", "transpose",
 ))  # fmt: skip
 _OTHERS = frozenset(("reduce_max", "reduce_min", "reduce_window_max")) | ELEMENTWISE - _LINEAR - _PRODUCTS
 
@@ -99,18 +99,15 @@ class _Degrees(Interpretation[Degree]):
         if highest in (Degree.NONE, Degree.UNKNOWN):
             return highest
         if name in _PRODUCTS:
-            return min(Degree(sum(operands)), Degree.HIGHER)
+            return Degree(min(sum(operands), Degree.HIGHER))
         if name == "div" and operands[1] == Degree.NONE:
             return highest
         # integers and booleans computed from params: indices, choices
         if any(degree and not _is_real(atom) for atom, degree in zip(eqn.invars, operands, strict=True)):
             return Degree.HIGHER
-        if (
-            name == "convert_element_type"
-            and array_type(eqn.outvars[0]).dtype.itemsize < array_type(eqn.invars[0]).dtype.itemsize
-        ):
-            return Degree.UNKNOWN  # rounding may be coarser than the tolerance of a trial
-        return highest if name in _LINEAR else Degree.HIGHER if name in _OTHERS else Degree.UNKNOWN
+        if name in _LINEAR and not _rounds(eqn):
+            return highest
+        return Degree.HIGHER if name in _OTHERS else Degree.UNKNOWN
 
     def join(self, chooser: Degree, values: Sequence[Degree]) -> Degree:
         return max(values) if chooser == Degree.NONE else max(chooser, Degree.HIGHER)
@@ -120,6 +117,12 @@ class _Degrees(Interpretation[Degree]):
 
     def stack(self, value: Degree) -> Degree:
         return value
+
+
+def _rounds(eqn: JaxprEqn) -> bool:
+    """Whether it converts to a lower precision, which may be coarser than the tolerance of a trial."""
+    before, after = array_type(eqn.invars[0]).dtype, array_type(eqn.outvars[0]).dtype
+    return after.itemsize < before.itemsize
 
 
 def _is_real(atom: Var | Literal) -> bool:
