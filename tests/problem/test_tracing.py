@@ -1,5 +1,7 @@
 """What is read off a network's program is true, and the network is traced once for all of it."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,6 +149,11 @@ def test_a_fit_traces_the_network_once_for_every_kind_of_call_and_batch_size():
         px.VI(q.Normal()).bind(task)
     assert not is_linear(problem.network, task.example)
     assert sorted(traced) == [(5, False), (5, True), (7, True)]
+
+
+def test_a_network_that_was_traced_can_be_copied_deeply():
+    net = px.network((ALONE["dense"], PARAMS), example=X)
+    assert copy.deepcopy(net).reading(X).axes == net.axes
 
 
 def test_uses_inside_calls_are_counted_one_by_one():

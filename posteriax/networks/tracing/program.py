@@ -179,11 +179,12 @@ class Program:
 
     def needed(self, results: Iterable[Slot], given: Iterable[Slot]) -> list[Step]:
         """The steps that compute these results from the given values."""
-        missing, steps = set(results) - set(given), []
+        known, steps = set(given), []
+        missing = set(results) - known
         for step in reversed(self.steps):
             if not missing.isdisjoint(step.outputs):
                 steps.append(step)
-                missing = (missing - set(step.outputs)) | (set(step.inputs) - set(given))
+                missing = (missing - set(step.outputs)) | (set(step.inputs) - known)
         return steps[::-1]
 
     def run(self, given: dict[Slot, Any], results: Sequence[Slot]) -> list[Any]:
@@ -227,6 +228,9 @@ class NetworkPrograms:
         self.apply = apply
         self.params = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), params)
         self._programs: dict[tuple[Any, ...], Program] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NetworkPrograms, (self.apply, self.params)  # programs can neither be pickled nor be copied deeply
 
     def traced(self, example: Inputs, size: int = TRIAL_SIZES[0], *, keyed: bool = False) -> Program:
         """The program for `size` examples.
