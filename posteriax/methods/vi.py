@@ -111,7 +111,7 @@ class VI(Method):
 
     def bind(self, task: Task) -> "VIKernel":
         problem, network = task.problem, task.problem.network
-        uses = [] if self.estimator == "weight" else find_uses(network.apply, network.params, task.example)
+        uses = [] if self.estimator == "weight" else find_uses(network.programs, task.example)
         blocks = plan_blocks(self.family, self.estimator, problem, uses, couples_examples=task.couples_examples)
         notes = check_blocks(blocks, self.family, problem)
         notes += check_last_weight(self.kl_schedule, task.steps, task.steps_per_epoch)

@@ -6,6 +6,7 @@ the network's own randomness (dropout). The network is neither changed nor subcl
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from posteriax.networks.fixed_leaves import FixedLeaves
 from posteriax.networks.leaf import Axes, Leaf
 from posteriax.networks.precision import check_compute, rounded, rounded_statistics
 from posteriax.networks.tracing.leaf_axes import find_axes
+from posteriax.networks.tracing.program import NetworkPrograms, spec_of_example
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,9 @@ class Network:
         ((0,), (1,))
         """
         example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a)[1:], np.asarray(a).dtype), x)
-        return replace(self, axes=find_axes(self.apply, self.params, x), example=example)
+        read = replace(self, axes=find_axes(self.programs, spec_of_example(x)), example=example)
+        read.__dict__["programs"] = self.programs  # those of the same function
+        return read
 
     def normalising_by(self, statistics: Statistics) -> "Network":
         """The same network, whose batch normalisation uses these statistics, in training too; dropout is off in it."""
@@ -86,6 +90,11 @@ class Network:
 
         # what px.network was given has other statistics
         return replace(self, apply=apply, batch_statistics=known._replace(stored=statistics), source=None)
+
+    @cached_property
+    def programs(self) -> NetworkPrograms:
+        """What the network does, read off its programs by :mod:`posteriax.networks.tracing`."""
+        return NetworkPrograms(self.apply, self.params)
 
     @property
     def how_to_uncouple(self) -> str:
@@ -187,29 +196,6 @@ def paths(net: Any) -> list[str]:
     ['weight (2, 3) float32', 'bias (2,) float32']
     """
     return describe_leaves(network(net).params)
-
-
-def couples_examples(net: Network, x: Inputs) -> bool:
-    """Whether the outputs for one example depend on the others in its batch, as with batch statistics.
-
-    Tried out: the same example is run in two different batches. The rows are spread over x and the weights get
-    some noise, so that neither sorted data nor a zero-initialised head hides the dependence.
-    """
-    n = jax.tree.leaves(x)[0].shape[0]
-    if n < 2:
-        return False
-    rows = np.linspace(0, n - 1, min(n, 8)).astype(int)
-    copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first row with copies of the last
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
-    apply = jax.jit(net.apply)
-    with_others, with_copies = (
-        np.asarray(apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
-        for r in (rows, copies)
-    )
-    scale = np.abs(with_others).max()
-    with np.errstate(invalid="ignore"):  # infinite outputs are not comparable
-        return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
 
 
 def _with_inputs(net: Network, inputs: Any) -> Network:

@@ -19,7 +19,8 @@ from posteriax.families.blocks import blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.networks.fixed_leaves import fix_leaves
 from posteriax.networks.leaf import Axes
-from posteriax.networks.network import Network, couples_examples, network
+from posteriax.networks.network import Network, network
+from posteriax.networks.tracing.coupling import couples_examples
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.linearisation import LinearisedPosterior, linearised
 from posteriax.posterior.posterior import Posterior, unfixed

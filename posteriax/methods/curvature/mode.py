@@ -15,19 +15,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import PyTree
 
 from posteriax.methods.method import Task
-from posteriax.networks.network import Network, Params
 from posteriax.priors.prior import has_density
 from posteriax.problem import Latents
 
 LARGEST = 300  # latent variables: every step decomposes the Hessian
 LARGEST_DATA = 30_000_000  # examples times latent variables: what a Hessian holds in memory at once
 NEWTON_STEPS = 40
-EXAMPLES = 8  # that linearity is tried on: as many as `couples_examples` takes, which has compiled the network for them
 FLAT = 1e-6  # eigenvalues below this fraction of the largest are lost in float32
 
 
@@ -36,37 +32,6 @@ class Mode(NamedTuple):
 
     value: jax.Array
     hessian: jax.Array
-
-
-def is_linear(network: Network, example: PyTree, tolerance: float = 1e-3) -> bool:
-    """Whether a network's outputs are affine in its params, tried at random params and inputs.
-
-    >>> import numpy as np, posteriax as px
-    >>> net = px.network((lambda w, x: x @ w, np.zeros((3, 1))))
-    >>> is_linear(net, jax.ShapeDtypeStruct((3,), jnp.float32))
-    True
-    """
-    rng = np.random.default_rng(0)
-    x = jax.tree.map(lambda spec: _random_input(rng, spec), example)
-    a, b = (jax.tree.map(lambda w: rng.normal(size=w.shape), network.params) for _ in range(2))
-    zero, both = jax.tree.map(np.zeros_like, a), jax.tree.map(np.add, a, b)
-    apply = jax.jit(network.apply)  # one program, for all four
-
-    def outputs(params: Params) -> np.ndarray:
-        params = jax.tree.map(lambda w, like: np.asarray(w, like.dtype), params, network.params)
-        return np.asarray(apply(params, x), np.float64)
-
-    at_zero, at_a, at_b, at_both = map(outputs, (zero, a, b, both))
-    size = np.abs(at_a).max() + np.abs(at_b).max() + np.abs(at_zero).max()
-    with np.errstate(invalid="ignore"):  # infinite outputs are not linear
-        return bool(np.abs(at_both - at_a - at_b + at_zero).max() <= tolerance * size)
-
-
-def _random_input(rng: np.random.Generator, spec: jax.ShapeDtypeStruct) -> np.ndarray:
-    shape = (EXAMPLES, *spec.shape)
-    if jnp.issubdtype(spec.dtype, jnp.floating):
-        return rng.normal(size=shape).astype(spec.dtype)
-    return np.zeros(shape, spec.dtype)  # a valid index of any embedding
 
 
 def why_no_mode(task: Task) -> str:

@@ -28,7 +28,7 @@ from posteriax.data.target_scale import TargetMoments
 from posteriax.methods.curvature.evidence import GaussianPriors, Measured, ModeSearch
 from posteriax.methods.curvature.structures import plan_curvature
 from posteriax.methods.method import Task, check_same_network
-from posteriax.networks.tracing.uses import spec_of_example
+from posteriax.networks.tracing.program import spec_of_example
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
