@@ -73,7 +73,7 @@ def theirs(case: LaplaceCase, python: str) -> dict[str, np.ndarray]:
     given = {f"weight{i}": np.asarray(layer.weight) for i, layer in enumerate(layers)}
     given |= {f"bias{i}": np.asarray(layer.bias) for i, layer in enumerate(layers)}
     with tempfile.TemporaryDirectory() as folder:
-        sent, received = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        sent, received = Path(folder) / "given.npz", Path(folder) / "results.npz"
         more = {"layers": len(layers), "scale": SCALE, "noise": case.noise, "x_test": case.x_test}
         np.savez(sent, x=case.data[0], y=case.data[1], **given, **more)
         subprocess.run([python, "-W", "ignore", str(WORKER), str(sent), str(received)], check=True)

@@ -1,9 +1,9 @@
 """Laplace approximations by laplace-torch. Runs in an environment of its own, so it imports nothing of posteriax.
 
-    python benchmarks/laplace_torch_worker.py GIVEN.npz FOUND.npz
+    python benchmarks/laplace_torch_worker.py GIVEN.npz RESULTS.npz
 
 GIVEN has the weights and biases of an MLP with tanh units, data, inputs to predict, the prior's scale and the noise (0
-for classes). FOUND gets, for every structure, the marginal variances of the weights, the covariances of the outputs,
+for classes). RESULTS gets, for every structure, the marginal variances of the weights, the covariances of the outputs,
 and the log marginal likelihood; all computed in double precision.
 """
 

@@ -28,7 +28,7 @@ from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk, rhat
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.method import Task
-from posteriax.networks.tracing.uses import spec_of_example
+from posteriax.networks.tracing.program import spec_of_example
 from posteriax.run.layout import members_mesh
 from posteriax.run.program import Program, over_members
 

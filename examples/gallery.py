@@ -99,11 +99,11 @@ def spectra_and_signal() -> None:
         name: px.fit(problem, (x, y), px.VI(family), epochs=200, key=0, record=record)
         for name, family in {"mean-field": q.Normal(), "KTied(2)": q.KTied(2)}.items()
     }
-    found = px.analysis.spectra(fitted["mean-field"])
-    for name, spectrum in found.items():
+    spectra = px.analysis.spectra(fitted["mean-field"])
+    for name, spectrum in spectra.items():
         shares = " ".join(f"{share:.3f}" for share in spectrum.scale_explained[:3])
         print(f"  {name}: scales {shares}; means {spectrum.mean_explained[:3].sum():.3f} in the first three")
-    save(found.plot(), "spectra")
+    save(spectra.plot(), "spectra")
     save(px.analysis.spectra(fitted["mean-field"], "layers/1/weight").plot_approximations(), "approximations")
     table = px.analysis.truncation_table(fitted["mean-field"], (x_test, y_test), train=(x, y))
     print(table)
@@ -115,8 +115,8 @@ def spectra_and_signal() -> None:
         for style, leaf in zip(("-", "--"), scales, strict=False):
             label = f"{name}, {leaf.rsplit('/', 1)[1].replace('_', ' ')}"
             axis.plot(signal.steps, signal.pooled[leaf], style, color=colour, label=label)
-        found = (f"{leaf} {signal.pooled[leaf][1]:.3g} (averaged {signal.paper[leaf][1]:.3g})" for leaf in scales)
-        print(f"  {name} at step {signal.steps[1]}: {', '.join(found)}")
+        ratios = (f"{leaf} {signal.pooled[leaf][1]:.3g} (averaged {signal.paper[leaf][1]:.3g})" for leaf in scales)
+        print(f"  {name} at step {signal.steps[1]}: {', '.join(ratios)}")
     axis.axhline(1.0, color="0.6", linewidth=1)
     axis.set(yscale="log", xlabel="step", xlim=(0, 2000), ylabel="signal to noise of the scales, layer 2")
     axis.legend(frameon=False, fontsize="small")
@@ -131,7 +131,7 @@ def variance_network() -> None:
     # the single log alpha of the layer has a noisy gradient and far to go, so it gets its own learning rate
     rates = {"log_alpha": optax.adam(0.3), "other": optax.adam(optax.linear_schedule(3e-3, 1e-4, 12_000))}
     label = lambda tree: {  # noqa: E731
-        leaf: {name: name if name == "log_alpha" else "other" for name in own} for leaf, own in tree.items()
+        leaf: {name: name if name == "log_alpha" else "other" for name in params} for leaf, params in tree.items()
     }
     families = {"**": q.Point(), middle: q.MultiplicativeNormal("layer")}
     method = px.VI(families, optimizer=optax.multi_transform(rates, label))
@@ -171,12 +171,10 @@ def score_variance() -> None:
     train, test = px.data.two_moons()
     problem = px.Problem(eqx.nn.MLP(2, 2, 16, 2, jax.nn.softplus, key=KEY), px.Categorical())
     posterior = px.fit(problem, train, px.MAP(), epochs=100, key=0)
-    found = px.analysis.score_variance(posterior, tuple(a[:60] for a in test), "layers/1/weight", 1e-4, draws=20_000)
-    ratio, alone = found.rank1 / found.full_rank, found.rank1 / found.independent
-    print(
-        f"  rank-1 over full rank {ratio.mean():.3f} +- {ratio.std():.3f}; over independent weights {alone.mean():.2f}"
-    )
-    save(found.plot(), "score_variance")
+    variance = px.analysis.score_variance(posterior, tuple(a[:60] for a in test), "layers/1/weight", 1e-4, draws=20_000)
+    ratio, alone = variance.rank1 / variance.full_rank, (variance.rank1 / variance.independent).mean()
+    print(f"  rank-1 over full rank {ratio.mean():.3f} +- {ratio.std():.3f}; over independent weights {alone:.2f}")
+    save(variance.plot(), "score_variance")
 
 
 FIGURES = (product_matrices, mean_field_cost, spectra_and_signal, variance_network, score_variance)

@@ -38,18 +38,18 @@ def log_likelihood(posterior, data):
 
 def results(problem, at_mode, data):
     """The test log-likelihood of every posterior, and the worst R-hat of HMC's predictions."""
-    found = {"MAP": log_likelihood(at_mode, data)}
+    scores = {"MAP": log_likelihood(at_mode, data)}
     for name, settings in STRUCTURES.items():
         method = px.Laplace(mode=at_mode, **settings)
-        found[name] = log_likelihood(px.fit(problem, data.train, method, epochs=1, batch_size=512, key=0), data)
+        scores[name] = log_likelihood(px.fit(problem, data.train, method, epochs=1, batch_size=512, key=0), data)
     if len(data.train[1]) > FEW_ROWS:
-        return found, float("nan")
+        return scores, float("nan")
     hmc = px.fit(problem, data.train, px.HMC(warmup=WARMUP, start="map"), draws=DRAWS, chains=2, key=0)
-    found["HMC"] = log_likelihood(hmc, data)
-    return found, hmc.diagnose(data.test[0]).predictions.worst_rhat
+    scores["HMC"] = log_likelihood(hmc, data)
+    return scores, hmc.diagnose(data.test[0]).predictions.worst_rhat
 
 
-def of_split(name, split):
+def results_of_split(name, split):
     data = px.data.load(f"uci/{name}", split=split)
     mlp = px.zoo.MLP((data.train[0].shape[1], 32, 1), activation=jnp.tanh, key=jax.random.key(split))
     net = px.network(mlp, example=data.train[0][:2])  # which axis is the inputs', for the prior
@@ -71,11 +71,11 @@ def main():
     print(f"| set | prior | {' | '.join(columns)} | R-hat of HMC | tuning |")
     print(f"| --- | --- | {'--- | ' * len(columns)}--- | --- |")
     for name in asked.sets:
-        given, tuned, seconds = zip(*(of_split(name, split) for split in range(asked.splits)), strict=True)
-        for prior, own in (("given", given), ("tuned", tuned)):
-            cells = [np.mean([found.get(column, np.nan) for found, _ in own]) for column in columns]
+        given, tuned, seconds = zip(*(results_of_split(name, split) for split in range(asked.splits)), strict=True)
+        for prior, by_split in (("given", given), ("tuned", tuned)):
+            cells = [np.mean([scores.get(column, np.nan) for scores, _ in by_split]) for column in columns]
             shown = " | ".join("" if np.isnan(cell) else f"{cell:.3f}" for cell in cells)
-            worst = max(rhat for _, rhat in own)
+            worst = max(rhat for _, rhat in by_split)
             took = f"{np.mean(seconds):.0f} s" if prior == "tuned" else ""
             print(f"| {name} | {prior} | {shown} | {'' if np.isnan(worst) else f'{worst:.2f}'} | {took} |", flush=True)
 

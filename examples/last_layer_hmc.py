@@ -33,8 +33,8 @@ def timed(what, run):
 
 
 net = px.zoo.lenet5(key=jax.random.key(0))
-whole = px.Problem(net, px.Categorical(), prior=p.Normal(0.1))
-mode = timed("MAP", lambda: px.fit(whole, (x, y), px.MAP(), epochs=4, batch_size=128, key=0))
+problem = px.Problem(net, px.Categorical(), prior=p.Normal(0.1))
+mode = timed("MAP", lambda: px.fit(problem, (x, y), px.MAP(), epochs=4, batch_size=128, key=0))
 
 head = px.Problem(mode.network, px.Categorical(), prior=p.Normal(0.1), fixed="!out")
 # with jitter, no direction has a period that every trajectory matches, after which it would be back where it started
@@ -49,9 +49,12 @@ for count in (draws // 4, draws // 2, draws):
     first = px.posterior.DrawsPosterior(
         posterior.problem, posterior.trace, jax.tree.map(lambda a, n=count: a[:, :n], posterior.draws)
     )
-    found = first.diagnose(x_test).predictions
-    rhats = f"{found.worst_rhat:.4f} at worst, {found.median_rhat:.4f} median"
+    agreement = first.diagnose(x_test).predictions
+    rhats = f"{agreement.worst_rhat:.4f} at worst, {agreement.median_rhat:.4f} median"
     print(f"{CHAINS} x {count} draws: R-hat of predictions {rhats}")
 print(posterior.diagnose(x_test))
-scores = {name: px.evaluate(one.predict(x_test), y_test) for name, one in (("MAP", mode), ("HMC", posterior))}
-print(*(f"{name}: {', '.join(f'{k} {v:.4f}' for k, v in own.items())}" for name, own in scores.items()), sep="\n")
+scores = {name: px.evaluate(fitted.predict(x_test), y_test) for name, fitted in (("MAP", mode), ("HMC", posterior))}
+print(
+    *(f"{name}: {', '.join(f'{k} {v:.4f}' for k, v in by_score.items())}" for name, by_score in scores.items()),
+    sep="\n",
+)

@@ -32,10 +32,10 @@ def classifiers(n: int, runs: tuple[int, int], *, worse: float = 0.0, sure: floa
     features = RNG.normal(size=(FEATURES, n)) / np.sqrt(FEATURES)
 
     def run(noise: float, factor: float, several: bool) -> Run:
-        own = factor * np.exp(0.05 * RNG.normal()) if several else factor
+        run_factor = factor * np.exp(0.05 * RNG.normal()) if several else factor
         off = 0.3 * RNG.normal(size=FEATURES) @ features if several else 0.0
-        said = own * (logit + off + noise * RNG.normal(size=n))
-        p = expit(said)
+        claimed_logit = run_factor * (logit + off + noise * RNG.normal(size=n))
+        p = expit(claimed_logit)
         right = (p > 0.5) == label
         return {
             "accuracy": right.astype(float),
@@ -86,8 +86,8 @@ def covering(share: float, n: int) -> np.ndarray:
 
 
 def called(column: str, draw: Callable[[], tuple[list[np.ndarray], list[np.ndarray]]], repetitions: int) -> str:
-    found = [significantly_differ(column, *draw()) for _ in range(repetitions)]
-    return f"{100 * np.mean(found):.1f}"
+    calls = [significantly_differ(column, *draw()) for _ in range(repetitions)]
+    return f"{100 * np.mean(calls):.1f}"
 
 
 def print_table(title: str, make: Callable[..., tuple[list[Run], ...]], columns: list[str], repetitions: int) -> None:
@@ -97,8 +97,8 @@ def print_table(title: str, make: Callable[..., tuple[list[Run], ...]], columns:
         cells = []
         for runs in SEEDS:
             for n in SIZES:
-                of = lambda runs=runs, n=n, column=column: tuple([r[column] for r in g] for g in make(n, runs))  # noqa: E731
-                cells.append(called(column.split()[0], of, repetitions))
+                draw = lambda runs=runs, n=n, column=column: tuple([r[column] for r in g] for g in make(n, runs))  # noqa: E731
+                cells.append(called(column.split()[0], draw, repetitions))
         print(f"| {column} | {' | '.join(cells)} |", flush=True)
 
 
@@ -137,12 +137,12 @@ def print_many(repetitions: int) -> None:
     """How often any of several equal posteriors is called worse."""
     print("\n| equal posteriors (nll, n = 200) | any called worse |\n| --- | ---: |")
     for count in (2, 4, 8):
-        found = []
+        any_called = []
         for _ in range(repetitions):
             shared = RNG.exponential(size=200)
             values = {str(i): {"nll": shared + RNG.normal(size=200)} for i in range(count)}
-            found.append(len(best_and_ties(values)["nll"]) < count)
-        print(f"| {count} | {100 * np.mean(found):.1f} |", flush=True)
+            any_called.append(len(best_and_ties(values)["nll"]) < count)
+        print(f"| {count} | {100 * np.mean(any_called):.1f} |", flush=True)
 
 
 def main(repetitions: int = 400) -> None:

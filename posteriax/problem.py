@@ -28,18 +28,19 @@ from posteriax._internal.checks import (
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
 from posteriax._internal.memory import ChunkPlan, needed_bytes, plan_chunks
 from posteriax.data.batches import Batch, Examples, full_batch
+from posteriax.data.batches import Inputs as Inputs
 from posteriax.data.target_scale import TargetMoments
 from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.networks.fixed_leaves import as_patterns, fix_leaves
 from posteriax.networks.leaf import Leaf
-from posteriax.networks.network import Network, Params, couples_examples, input_hint, network
+from posteriax.networks.network import Network, Params, input_hint, network
+from posteriax.networks.tracing.coupling import couples_examples
 from posteriax.networks.tracing.fixed_part import FixedPart, find_fixed_part
-from posteriax.priors.improper import has_density, typical_scale
-from posteriax.priors.prior import Prior, as_prior
+from posteriax.networks.tracing.program import spec_of_example
+from posteriax.priors.prior import Prior, as_prior, has_density, typical_scale
 from posteriax.priors.standard import Normal
 
-Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays
 Data = Any  # (x, y), (x, y, weight) or a Batch
 Key = KeyLike  # a seed or a JAX key
 
@@ -298,7 +299,7 @@ class Problem:
         return Examples(x, y, check_weights(data[2], len(y)))
 
     def couples_examples(self, x: Inputs) -> bool:
-        """Whether the outputs for one example depend on the others in its batch. Tried once, with the first `x` that
+        """Whether the outputs for one example depend on the others in its batch. Found once, for the first `x` that
         has several examples; the answer is kept."""
         if "_couples_examples" not in self.__dict__ and jax.tree.leaves(x)[0].shape[0] > 1:
             object.__setattr__(self, "_couples_examples", couples_examples(self.network, x))
@@ -313,11 +314,12 @@ class Problem:
         """
         if self.network.fixed is None:
             return None
-        leaves, structure = jax.tree.flatten(x)
+        example = spec_of_example(x)
+        leaves, structure = jax.tree.flatten(example)
         known = self.__dict__.setdefault("_fixed_parts", {})
-        asked = (structure, training, *((leaf.shape[1:], jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves))
+        asked = (structure, training, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if asked not in known:
-            known[asked] = find_fixed_part(self.network.apply, self.network.params, x, training=training)
+            known[asked] = find_fixed_part(self.network.programs, example, training=training)
         return known[asked]
 
     def output_spec(self, x: Inputs) -> jax.ShapeDtypeStruct:

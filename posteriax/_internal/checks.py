@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from posteriax._internal.memory import SCANNED_VALUES, Inputs, fitting
 
-KeyLike = int | np.integer | jax.Array  # what users give as a key
+KeyLike = int | np.integer | jax.Array  # a key as users may give it
 
 
 def check_positive(name: str, value: float) -> None:

@@ -1,7 +1,8 @@
-"""Operations in the form that XLA compiles well for CPUs: convolutions, max-pooling's gradient, narrow products.
+"""Rewriting traced programs with operations that XLA compiles well for CPUs.
 
-Each function takes an operation of a traced program and returns what to call in its place, or None to keep it. Results
-differ by rounding only. `cpu_tuning` decides which are used.
+A rule takes an operation of the program and returns what to call in its place, or None to keep it. There are rules for
+convolutions, max-pooling's gradient and narrow products; results differ by rounding only. `cpu_tuning` decides which
+are used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +14,84 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.extend.core.primitives import conv_general_dilated_p
 
 Replacement = Callable[..., jax.Array]  # takes the operands of the operation
+Rule = Callable[[JaxprEqn], Replacement | None]
 OperationParams = Mapping[str, Any]
 
 NARROW = 16  # outputs; from 32 on there is no difference
 LONG = 256  # examples; products over fewer take microseconds
 MOST_POSITIONS = 121  # of an output computed by products, one for each: the gradient of an 11 x 11 kernel
+
+
+def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule]) -> Callable[..., Any]:
+    """`fun` with some of its operations replaced, also inside its loops, branches and inner functions.
+
+    The program is rewritten as it will be compiled, after differentiation and vectorisation.
+
+    Args:
+        fun: a function of arrays; call the result inside `jit`.
+        rules: what to replace each primitive by; its replacement takes the same operands.
+
+    >>> import jax.numpy as jnp
+    >>> from jax.extend.core.primitives import sin_p
+    >>> rewritten(lambda x: 2 * jnp.sin(x), {sin_p: lambda eqn: jnp.cos})(0.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+
+    def with_replacements(*args: Any) -> Any:
+        program, spec = jax.make_jaxpr(fun, return_shape=True)(*args)
+        outputs = jaxpr_as_fun(_Rewriting(rules).closed(program))(*jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(spec), outputs)
+
+    return with_replacements
+
+
+class _Rewriting:
+    """One pass over a program. A part in which nothing is replaced is returned as the same object."""
+
+    def __init__(self, rules: Mapping[Primitive, Rule]):
+        self.rules = rules
+        self.known: dict[int, tuple[Jaxpr, Jaxpr]] = {}  # by id of the first, which is kept alive: often shared
+
+    def closed(self, program: ClosedJaxpr) -> ClosedJaxpr:
+        inner = self.jaxpr(program.jaxpr)
+        return program if inner is program.jaxpr else program.replace(jaxpr=inner)
+
+    def jaxpr(self, jaxpr: Jaxpr) -> Jaxpr:
+        if id(jaxpr) not in self.known:
+            eqns = [self.eqn(eqn) for eqn in jaxpr.eqns]
+            changed = any(new is not old for new, old in zip(eqns, jaxpr.eqns, strict=True))
+            self.known[id(jaxpr)] = jaxpr, jaxpr.replace(eqns=eqns) if changed else jaxpr
+        return self.known[id(jaxpr)][1]
+
+    def eqn(self, eqn: JaxprEqn) -> JaxprEqn:
+        rule = self.rules.get(eqn.primitive)
+        replacement = rule(eqn) if rule else None
+        if replacement is not None:
+            return _call(replacement, eqn)
+        params = {name: self.param(value) for name, value in eqn.params.items()}
+        changed = any(value is not eqn.params[name] for name, value in params.items())
+        return eqn.replace(params=params) if changed else eqn
+
+    def param(self, value: Any) -> Any:
+        if isinstance(value, ClosedJaxpr):
+            return self.closed(value)
+        if isinstance(value, Jaxpr):
+            return self.jaxpr(value)
+        if isinstance(value, tuple) and any(isinstance(part, ClosedJaxpr) for part in value):  # branches
+            parts = tuple(self.param(part) for part in value)
+            return value if all(new is old for new, old in zip(parts, value, strict=True)) else parts
+        return value
+
+
+def _call(function: Callable[..., Any], eqn: JaxprEqn) -> JaxprEqn:
+    """An equation that calls the function with the operands of another."""
+    with eqn.ctx.manager:
+        call = jax.make_jaxpr(jax.jit(function))(*(v.aval for v in eqn.invars)).jaxpr.eqns[0]
+    return call.replace(invars=eqn.invars, outvars=eqn.outvars, source_info=eqn.source_info, ctx=eqn.ctx)
 
 
 def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
@@ -132,7 +202,7 @@ def _gradient_at_largest(gradient: jax.Array, x: jax.Array, *, params: Operation
     inside = tuple(range(1, 2 * x.ndim, 2))  # the axes within windows
     position = jnp.arange(prod(window)).reshape([n for length in window for n in (1, length)])
     windows = covered.reshape(shape)
-    # not less, instead of equal: a window with a NaN still passes its gradient on, so that it stays visible
+    # not less, instead of equal: a window with a NaN still passes its gradient on, so it stays visible
     largest = ~(windows < windows.max(axis=inside, keepdims=True))
     first = jnp.where(largest, position, position.size).min(axis=inside, keepdims=True)
     spread = jnp.where(position == first, gradient.reshape(first.shape), 0).reshape(covered.shape)

@@ -28,7 +28,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether the run was asked to stop."""
+    """A request to stop the run."""
 
     asked = False
 

@@ -1,6 +1,6 @@
 """Memory: every byte budget of the package in one place, and how work is cut to fit one.
 
-A budget bounds what is held at once beside inputs and results. Each is far below the memory of a laptop, and large
+A budget bounds what is held at once besides inputs and results. Each is far below the memory of a laptop, and large
 enough that the time to start a chunk is negligible.
 """
 
@@ -71,14 +71,14 @@ def plan_chunks(
     draw_bytes: int,
     couples_examples: Callable[[], bool],
 ) -> ChunkPlan:
-    """As many draws and examples at once as the working memory allows, by what the compiler says a program needs.
+    """A plan for as many draws and examples at once as fit into the working memory, by the compiler's own account.
 
     Args:
-        compiled: the program for so many draws and examples, and the bytes that it needs beside its inputs.
+        compiled: returns the program for so many draws and examples, and the bytes that it needs besides its inputs.
         draws, examples: how many there are in all.
         draw_bytes: of one draw.
-        couples_examples: whether the network looks at its whole batch; it then gets all examples at once, whatever the
-            memory. Asked only if examples would be cut.
+        couples_examples: whether the network couples the examples of a batch; it then gets all of them at once,
+            whatever the memory. Called only if the examples would be split.
     """
     coupled = examples > EXAMPLES_AT_ONCE and couples_examples()
     rows = examples if coupled else min(examples, EXAMPLES_AT_ONCE)
@@ -95,7 +95,7 @@ def plan_chunks(
 
 
 def needed_bytes(run: Compiled) -> int:
-    """What a compiled program needs beside its inputs; 0 where the compiler does not say."""
+    """The memory that a compiled program needs besides its inputs; 0 if the compiler does not say."""
     analysis = run.memory_analysis()
     return 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes
 

@@ -53,6 +53,8 @@ def moved_name(name: str) -> object:
         raise AttributeError(f"module 'posteriax' has no attribute {name!r}")
     room = _ROOMS[name]
     warnings.warn(
-        f"px.{name} is now px.{room}.{name}; the old name goes with the next release", DeprecationWarning, stacklevel=3
+        f"px.{name} is now px.{room}.{name}; the old name will be removed in the next release",
+        DeprecationWarning,
+        stacklevel=3,
     )
     return getattr(importlib.import_module(f"posteriax.{room}"), name)

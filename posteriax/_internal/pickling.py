@@ -1,8 +1,8 @@
 """Pickle for objects that hold functions, such as a network with its activation.
 
-The standard pickler takes a jitted function of JAX apart and finds that what is inside is not what its name leads to:
-such a function is stored by that name. Lambdas, which Equinox's MLP has one of, are left to cloudpickle, which is in
-the extra "sklearn".
+The standard pickler fails for a jitted function of JAX: it unwraps the function, and what is inside is not the object
+of that name. Here such a function is stored by its name. Lambdas (Equinox's MLP has one) are left to cloudpickle, which
+is in the extra "sklearn".
 """
 
 import importlib
@@ -11,7 +11,7 @@ import pickle
 from typing import Any
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: object) -> bytes:
     """The value as bytes that ``pickle.loads`` reads.
 
     >>> import jax
@@ -21,7 +21,7 @@ def dumps(value: Any) -> bytes:
     base = _base()
 
     class Pickler(base):  # type: ignore[valid-type, misc]
-        def reducer_override(self, value: Any) -> Any:
+        def reducer_override(self, value: object) -> Any:
             return _by_name(value) or (NotImplemented if base is pickle.Pickler else super().reducer_override(value))
 
     file = io.BytesIO()
@@ -29,7 +29,7 @@ def dumps(value: Any) -> bytes:
     return file.getvalue()
 
 
-def _base() -> Any:
+def _base() -> type[pickle.Pickler]:
     try:
         import cloudpickle
     except ImportError:
@@ -37,7 +37,7 @@ def _base() -> Any:
     return cloudpickle.Pickler
 
 
-def _by_name(value: Any) -> Any:
+def _by_name(value: object) -> tuple[Any, ...] | None:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or isinstance(value, type):
         return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Figure: TypeAlias = "matplotlib.figure.Figure"
 Axes: TypeAlias = "matplotlib.axes.Axes"
 
-PALETTE = (  # the last two are Tol's
+PALETTE = (  # the last two are from Tol's palette
     "#0072B2",
     "#E69F00",
     "#009E73",

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpyro.distributions as dist
 
+Json = Any  # what the json module writes and reads
+
 _CLASSES: dict[str, type["Savable"]] = {}
 
 
@@ -42,7 +44,7 @@ class Savable:
         return cls(**settings)
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> Json:
     """JSON-ready data for a setting, or a dictionary of settings by path.
 
     >>> from posteriax import priors as p
@@ -68,7 +70,7 @@ def to_plain(value: Any) -> Any:
     )
 
 
-def from_plain(plain: Any) -> Any:
+def from_plain(plain: Json) -> Any:
     """The setting that `to_plain` described.
 
     >>> import posteriax
@@ -89,7 +91,7 @@ def from_plain(plain: Any) -> Any:
     return _CLASSES[kind].from_settings(**plain)
 
 
-def _numpyro_class(name: str) -> Any:
+def _numpyro_class(name: str) -> type[dist.Distribution] | None:
     """The NumPyro distribution of that name, if its arguments are arrays and all of them define it; otherwise None."""
     known: Any = getattr(dist, name, None)
     if not (isinstance(known, type(dist.Distribution)) and issubclass(known, dist.Distribution)):
@@ -99,5 +101,5 @@ def _numpyro_class(name: str) -> Any:
     return known if set(arguments) == set(known.arg_constraints) and not alternatives else None
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value

@@ -20,6 +20,14 @@ from posteriax._internal.atomic_file import whole_file
 
 Arrays = dict[str, np.ndarray]
 
+_LETTERS = {  # safetensors' names of dtypes
+    np.dtype(kind): letter
+    for kind, letter in (
+        *(("float64", "F64"), ("float32", "F32"), ("float16", "F16"), (ml_dtypes.bfloat16, "BF16"), ("bool", "BOOL")),
+        *((f"{sign}int{bits}", f"{sign.upper() or 'I'}{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+}
+
 
 class WritableArray(Protocol):
     """An array to write: in memory, or one that yields its parts in order with `pieces()`."""
@@ -50,7 +58,7 @@ class FileArray:
 def write_tensors(path: Path, about: dict[str, Any], arrays: Mapping[str, WritableArray]) -> str:
     """Write a file and return its digest. If that raises OSError, the previous file is untouched.
 
-    Arrays that are not in memory (:class:`StoredDraws`) are written piece by piece.
+    Arrays that are not in memory (:class:`posteriax.posterior.draws.StoredDraws`) are written piece by piece.
     """
     text = json.dumps(about)
     order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))  # keeps arrays aligned
@@ -102,15 +110,6 @@ def read_tensors(path: Path, kind: str, error: type[Exception]) -> tuple[dict[st
     if about.get("format") != kind:
         raise error(f"{path} is a {about.get('format')}, not a {kind}")
     return about, arrays, digest
-
-
-_LETTERS = {
-    np.dtype(kind): letter
-    for kind, letter in (
-        *(("float64", "F64"), ("float32", "F32"), ("float16", "F16"), (ml_dtypes.bfloat16, "BF16"), ("bool", "BOOL")),
-        *((f"{sign}int{bits}", f"{sign.upper() or 'I'}{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    )
-}
 
 
 def _header(digest: str, text: str, arrays: Mapping[str, WritableArray], order: list[str]) -> bytes:

@@ -18,7 +18,7 @@ def start(size: int, scale: float, dtype: jnp.dtype) -> tuple[jax.Array, jax.Arr
 
 
 def rate(size: int) -> np.float32:
-    """The rate of an entry of S, so that all of a row together move it by no more than its diagonal entry does.
+    """The rate of an entry of S: a row's entries together then move it no more than its diagonal entry does.
 
     >>> float(rate(4))
     0.5

@@ -1,9 +1,5 @@
 """Analyses of a fitted posterior: product matrices, spectra, curvature, signal and noise, phase transitions."""
 
-from posteriax.analysis.ablations import permute as permute
-from posteriax.analysis.ablations import zero_mean as zero_mean
-from posteriax.analysis.dominant_mode import DominantMode as DominantMode
-from posteriax.analysis.dominant_mode import dominant_mode as dominant_mode
 from posteriax.analysis.elbo import elbo as elbo
 from posteriax.analysis.gradient_signal import GradientSignal as GradientSignal
 from posteriax.analysis.gradient_signal import gradient_noise as gradient_noise
@@ -12,11 +8,15 @@ from posteriax.analysis.kappa import kappa as kappa
 from posteriax.analysis.leaves import at_mean as at_mean
 from posteriax.analysis.local_product_matrix import LocalProductMatrix as LocalProductMatrix
 from posteriax.analysis.local_product_matrix import local_product_matrix as local_product_matrix
+from posteriax.analysis.mean_field_cost import DominantMode as DominantMode
 from posteriax.analysis.mean_field_cost import MeanFieldCost as MeanFieldCost
+from posteriax.analysis.mean_field_cost import dominant_mode as dominant_mode
 from posteriax.analysis.mean_field_cost import mean_field_cost as mean_field_cost
 from posteriax.analysis.phase_transition import PhaseTransition as PhaseTransition
 from posteriax.analysis.phase_transition import accuracies as accuracies
+from posteriax.analysis.phase_transition import permute as permute
 from posteriax.analysis.phase_transition import phase_transition as phase_transition
+from posteriax.analysis.phase_transition import zero_mean as zero_mean
 from posteriax.analysis.product_matrix import LayerMoments as LayerMoments
 from posteriax.analysis.product_matrix import ProductMatrix as ProductMatrix
 from posteriax.analysis.product_matrix import product_matrix as product_matrix
@@ -28,7 +28,7 @@ from posteriax.analysis.sparse_ensemble import SparseEnsemble as SparseEnsemble
 from posteriax.analysis.sparse_ensemble import sparse_ensemble as sparse_ensemble
 from posteriax.analysis.spectra import Spectra as Spectra
 from posteriax.analysis.spectra import Spectrum as Spectrum
+from posteriax.analysis.spectra import TruncationTable as TruncationTable
 from posteriax.analysis.spectra import spectra as spectra
-from posteriax.analysis.truncation import TruncationTable as TruncationTable
-from posteriax.analysis.truncation import truncate as truncate
-from posteriax.analysis.truncation import truncation_table as truncation_table
+from posteriax.analysis.spectra import truncate as truncate
+from posteriax.analysis.spectra import truncation_table as truncation_table

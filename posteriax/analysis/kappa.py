@@ -33,7 +33,8 @@ from posteriax.analysis.leaves import chosen_weights, member_mean, require_varia
 from posteriax.data.batches import Batch, Data, Inputs
 from posteriax.families.arrays.layer_product import LayerProduct, apply_with_perturbations
 from posteriax.networks.leaf import Leaf
-from posteriax.networks.tracing.uses import Use, find_uses, spec_of_example
+from posteriax.networks.tracing.program import spec_of_example
+from posteriax.networks.tracing.uses import Use, find_uses
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Latents, Problem
 
@@ -143,7 +144,7 @@ def curvature_diagonal(problem: Problem, latents: Latents, data: Data, leaf: Lea
             f"curvature of its likelihood is not a sum over examples. {problem.network.how_to_uncouple}"
         )
     index, weights = problem.leaf_names.index(leaf.path), math.prod(leaf.shape)
-    use = find_uses(problem.network.apply, problem.network.params, spec_of_example(x))[index]
+    use = find_uses(problem.network.programs, spec_of_example(x))[index]
     layer = _layer(problem, latents, x, index, use)
     by_push = layer is not None and layer.pushes < weights
     products = layer.pushes if layer is not None and by_push else weights

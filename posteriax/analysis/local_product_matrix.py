@@ -24,6 +24,7 @@ from posteriax._internal.running_moments import mean_and_covariance
 from posteriax.analysis.leaves import chunks_of_draws
 from posteriax.analysis.product_matrix import SMALLER, ProductMatrix
 from posteriax.networks.network import Params
+from posteriax.networks.tracing.program import called_program
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem
 
@@ -118,10 +119,6 @@ def _local(problem: Problem, x: jax.Array, params: Params) -> tuple[jax.Array, j
     return jax.vmap(linearised)(params)
 
 
-_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2")
-_INNER = ("call_jaxpr", "fun_jaxpr", "jaxpr")  # where they keep their inner program
-
-
 def activation_pattern(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
     """Which side of its kink each activation of a piecewise-linear network is on: one boolean for each comparison that
     `function` makes at `x`.
@@ -153,9 +150,9 @@ def _run(
     for eqn in jaxpr.eqns:
         operands, name = [read(v) for v in eqn.invars], eqn.primitive.name
         _compare(name, operands, seen)
-        inner = next((eqn.params[key] for key in _INNER if key in eqn.params), None) if name in _CALLS else None
-        if inner is not None:
-            results = _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands, seen)
+        called = called_program(eqn)
+        if called is not None:
+            results = _run(called.jaxpr, called.consts, operands, seen)
         else:
             made = eqn.primitive.bind(*operands, **eqn.params)
             results = made if eqn.primitive.multiple_results else [made]

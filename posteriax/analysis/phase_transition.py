@@ -1,8 +1,9 @@
-"""The phase transition of variance networks: the point at which information moves from the means to the variances.
+"""Where a variance network keeps its information: in its means or in its variances, and when it moves between them.
 
 As the noise of a multiplicative posterior grows, the network at its mean weights is at first as accurate as the average
-over draws. Then its accuracy drops to chance, while that of the average is unaffected. (Neklyudov et al. 2018,
-section 4.1)
+over draws. Then its accuracy drops to chance, while that of the average is unaffected: a phase transition. Two
+ablations of a fitted posterior show where its information is: without the means, and with the variances shuffled.
+(Neklyudov et al. 2018, section 4.1)
 """
 
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from posteriax._internal.checks import KeyLike, check_count, check_data
+from posteriax._internal.checks import KeyLike, as_key, check_count, check_data
 from posteriax._internal.plot_style import PALETTE, Figure, subplots
-from posteriax.analysis.leaves import at_mean
+from posteriax.analysis.leaves import at_mean, change_leaves
 from posteriax.data.batches import Data
 from posteriax.families.family import DiagonalGaussian
+from posteriax.networks.leaf import Leaf
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.variational import VariationalPosterior
 
@@ -152,3 +155,51 @@ def _log_alpha(posterior: Posterior) -> float:
             log_alphas.append(2 * np.log(scale[nonzero] / np.abs(mean[nonzero])))
     values = np.concatenate(log_alphas) if log_alphas else np.zeros(0)
     return float(np.median(values)) if values.size else float("nan")
+
+
+def zero_mean(posterior: Posterior, leaves: str = "**") -> VariationalPosterior:
+    """The posterior with the means of its weights set to 0; biases keep theirs.
+
+    If predictions stay as good, those leaves store all they know in their variances.
+
+    Args:
+        posterior: of VI, with independent Gaussian entries.
+        leaves: the pattern of leaves.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.Normal(), estimator="weight"), steps=10, key=0)
+    >>> float(abs(px.analysis.zero_mean(posterior, "weight").mean.weight).max())
+    0.0
+    """
+    return change_leaves(posterior, leaves, lambda _, mean, scale: (jnp.zeros_like(mean), scale))
+
+
+def permute(posterior: Posterior, leaves: str = "**", *, key: KeyLike = 0) -> VariationalPosterior:
+    """The posterior with the standard deviations of every weight shuffled within its leaf; the means stay.
+
+    If predictions become useless, those leaves stored their information in their variances.
+
+    Args:
+        posterior: of VI, with independent Gaussian entries.
+        leaves: the pattern of leaves.
+        key: seeds the shuffle.
+
+    >>> import equinox as eqx, jax, posteriax as px
+    >>> from posteriax import families as q
+    >>> (x, y), _ = px.data.two_moons()
+    >>> problem = px.Problem(eqx.nn.Linear(2, 2, key=jax.random.key(0)), px.Categorical())
+    >>> posterior = px.fit(problem, (x, y), px.VI(q.ZeroMeanNormal(), estimator="weight"), steps=10, key=0)
+    >>> shuffled = px.analysis.permute(posterior)
+    """
+    base = as_key(key)
+
+    def change(leaf: Leaf, mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+        index = posterior.problem.leaf_names.index(leaf.path)
+        keys = jax.random.split(jax.random.fold_in(base, index), scale.shape[0])
+        shuffled = jax.vmap(lambda k, s: jax.random.permutation(k, s.reshape(-1)))(keys, scale)
+        return mean, shuffled.reshape(scale.shape)
+
+    return change_leaves(posterior, leaves, change)

@@ -6,8 +6,8 @@ from posteriax.data.augmentation import RandomFlip as RandomFlip
 from posteriax.data.batches import Batch as Batch
 from posteriax.data.batches import Examples as Examples
 from posteriax.data.batches import Minibatches as Minibatches
+from posteriax.data.batches import class_weights as class_weights
 from posteriax.data.batches import full_batch as full_batch
-from posteriax.data.class_weights import class_weights as class_weights
 from posteriax.data.corruptions.corrupt import CorruptedSet as CorruptedSet
 from posteriax.data.corruptions.corrupt import Corruption as Corruption
 from posteriax.data.corruptions.corrupt import corrupt as corrupt

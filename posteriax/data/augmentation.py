@@ -16,7 +16,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from posteriax._internal.checks import check_count
+from posteriax._internal.checks import check_choice, check_count
 from posteriax.data.batches import Inputs
 from posteriax.data.inputs import Normalise
 
@@ -44,8 +44,7 @@ class RandomCrop:
 
     def __post_init__(self) -> None:
         check_count("padding", self.padding)
-        if self.pad not in ("zero", "reflect"):
-            raise ValueError(f'pad must be "zero" or "reflect", got {self.pad!r}')
+        check_choice("pad", self.pad, ("zero", "reflect"))
 
     def __call__(self, key: jax.Array, x: jax.Array) -> jax.Array:
         _check_images("RandomCrop", x)

@@ -125,7 +125,7 @@ def is_loader(data: Any) -> bool:
 
 
 class Feed:
-    """Stacks the batches of a source into chunks of steps, continuing where the last chunk ended."""
+    """The batches of a source, stacked into chunks of steps; each chunk continues where the last one ended."""
 
     def __init__(self, source: HostArrays | Loader, capacity: int, total: int):
         self.source, self.capacity, self.total = source, capacity, total

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-DIGITS = 6  # that do not depend on the order in which batches are summed, nor on the machine
+DIGITS = 6  # the others depend on the order in which batches are summed, and on the machine
 MOST_COLUMNS = 10_000  # numbers per target that each have a mean; more, such as pixels, share one
 
 

@@ -21,6 +21,7 @@ from posteriax.posterior.posterior import Posterior
 # two chains whose means lie further apart than this, in standard deviations within chains, have an R-hat above RHAT_BAD
 FAR = np.sqrt(2 * (RHAT_BAD**2 - 1))
 COLUMNS_PER_CHAIN = 200  # for the effective draws of single chains
+LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
 
 
 class Columns(NamedTuple):
@@ -162,6 +163,8 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
     >>> groups_of_chains(compare_chains(draws))
     ((0, 1, 3), (2,))
     """
+    from scipy.sparse.csgraph import connected_components  # slow to import and rarely needed
+
     bad = columns.rhat > RHAT_BAD
     if not bad.any():
         return (tuple(range(len(columns.means))),)
@@ -171,14 +174,9 @@ def groups_of_chains(columns: Columns) -> tuple[tuple[int, ...], ...]:
     # if no chain moves, any difference is infinite
     distances = np.nan_to_num(squares, nan=0.0, posinf=1e6).mean(axis=-1)
     by_chance = 2.0 / np.median(columns.ess_within)
-    from scipy.sparse.csgraph import connected_components  # slow to import and rarely needed
-
     _, labels = connected_components(distances <= FAR**2 + 2 * by_chance, directed=False)
     groups = [tuple(int(c) for c in np.flatnonzero(labels == label)) for label in np.unique(labels)]
     return tuple(sorted(groups, key=lambda group: (-len(group), group)))
-
-
-LOOKED_AT = 2000  # weights of a leaf, or test points; of more, a seeded sample
 
 
 def compare_chains_of_weights(posterior: DrawsPosterior, draws: int) -> Compared:
@@ -207,17 +205,25 @@ def compare_chains_of_predictions(posterior: Posterior, x: PyTree, chains: int, 
     return Compared([summary], columns)
 
 
-def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: int) -> str:
-    """``layers/0/weight[3, 1]``; a leaf of one weight is named by its path alone."""
-    index = np.unravel_index(entries[entry], shape)
-    return f"{leaf}[{', '.join(map(str, index))}]" if shape else leaf
-
-
 def worst_rhat_of_predictions(posterior: Posterior, x: PyTree, chains: int, draws: int) -> float:
     """The largest R-hat over predictions, using `draws` evenly spaced draws per chain; NaN if they are constant."""
     points = sample_indices(jax.tree.leaves(x)[0].shape[0])
     parts = [rhat(values.reshape(chains, draws, -1)) for values in _predictions(posterior, x, points, chains * draws)]
     return float(np.fmax.reduce(np.concatenate(parts)))
+
+
+def sample_indices(count: int, most: int | None = None) -> np.ndarray:
+    """The indices to examine: all, or a seeded sample of `most`."""
+    most = LOOKED_AT if most is None else most
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+
+
+def _weight_name(leaf: str, shape: tuple[int, ...], entries: np.ndarray, entry: int) -> str:
+    """``layers/0/weight[3, 1]``; a leaf of one weight is named by its path alone."""
+    index = np.unravel_index(entries[entry], shape)
+    return f"{leaf}[{', '.join(map(str, index))}]" if shape else leaf
 
 
 def _leaf_columns(leaf: jax.Array | np.ndarray | StoredDraws, entries: np.ndarray, draws: int) -> np.ndarray:
@@ -245,11 +251,3 @@ def _predictions(posterior: Posterior, x: PyTree, points: np.ndarray, total: int
     for first in range(0, len(points), size):
         block = points[first : first + size]
         yield posterior.predict(jax.tree.map(lambda a, block=block: a[block], x), total).per_draw()
-
-
-def sample_indices(count: int, most: int | None = None) -> np.ndarray:
-    """The indices to examine: all, or a seeded sample of `most`."""
-    most = LOOKED_AT if most is None else most
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))

@@ -226,9 +226,9 @@ def _stationarity_line(training: TrainingSummary, members: int) -> str:
             f"a smaller learning rate."
         )
     if training.unsure:
-        todo = "use a larger batch_size=, more draws= in px.VI, or train longer"
+        advice = "use a larger batch_size=, more draws= in px.VI, or train longer"
         who = whose(training.unsure).lower() if members == 1 else whose(training.unsure)
-        return f"The gradients are too noisy to tell whether {who} converged: {todo}."
+        return f"The gradients are too noisy to tell whether {who} converged: {advice}."
     return "converged"
 
 

@@ -68,7 +68,7 @@ def launch(
         thread.join(timeout=1.0)  # a grandchild may hold the pipe open
     if failed is None:
         return 0
-    return failed if failed > 0 else 128 - failed  # as shells have it, for signals
+    return failed if failed > 0 else 128 - failed  # for signals, as in a shell
 
 
 def _wait(started: list[subprocess.Popen[str]]) -> int | None:
@@ -81,7 +81,7 @@ def _wait(started: list[subprocess.Popen[str]]) -> int | None:
             number, first = ended[0]
             others = [i for i, process in enumerate(started) if process.poll() is None]
             ending = f"; process {', '.join(map(str, others))} will end within {SECONDS_AFTER_FAILURE:g} s"
-            _say(f"process {number} {_how(first)}{ending if others else ''}")
+            _announce(f"process {number} {_describe_exit(first)}{ending if others else ''}")
             deadline = time.monotonic() + SECONDS_AFTER_FAILURE
         if deadline is not None and time.monotonic() > deadline:
             for process in started:
@@ -92,15 +92,15 @@ def _wait(started: list[subprocess.Popen[str]]) -> int | None:
     for number, process in enumerate(started):
         if process.returncode and first is None:
             first = process.returncode
-            _say(f"process {number} {_how(first)}")
+            _announce(f"process {number} {_describe_exit(first)}")
     return first
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
 
 
-def _say(text: str) -> None:
+def _announce(text: str) -> None:
     print(f"posteriax launch: {text}", file=sys.stderr, flush=True)
 
 

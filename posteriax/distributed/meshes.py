@@ -53,7 +53,7 @@ def mesh(*, members: int = 1, data: int = 1, devices: Sequence[jax.Device] | Non
 
 @contextlib.contextmanager
 def use_mesh(mesh: Mesh) -> Iterator[None]:
-    """Everything inside uses this mesh: fits, predictions, and what is made of them (evaluations, diagnoses).
+    """A context in which fits and predictions, and with them evaluations and diagnoses, use this mesh.
 
     Predictions split their draws over the axis "members", and their examples over the axis "data".
 
@@ -78,7 +78,7 @@ def current_mesh() -> Mesh | None:
 
 
 def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
-    """Put arrays that every process has on the devices of the mesh; each process copies its own part only."""
+    """Put arrays that every process holds on the devices of the mesh; each process copies only its own part."""
     sharding = NamedSharding(mesh, spec)
     if not several():
         return jax.device_put(tree, sharding)
@@ -94,7 +94,7 @@ def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
 
 
 def place_rows(tree: PyTree, first: int, total: int, mesh: Mesh, spec: PartitionSpec, axis: int) -> PyTree:
-    """Like `place`, for arrays of which this process has only the rows from `first` on, of `total` along `axis`."""
+    """Like `place`, for arrays of `total` rows along `axis` of which this process holds only those from `first` on."""
     sharding = NamedSharding(mesh, spec)
 
     def put(leaf: np.ndarray) -> jax.Array:
@@ -129,3 +129,17 @@ def to_host(tree: PyTree) -> PyTree:
 @lru_cache(maxsize=8)
 def _gathering(everywhere: NamedSharding) -> Callable[[PyTree], PyTree]:
     return jax.jit(lambda given: given, out_shardings=everywhere)
+
+
+def is_divided() -> bool:
+    """Whether what is being traced will be divided by the compiler.
+
+    >>> is_divided()
+    False
+    """
+    return jax.sharding.AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types
+
+
+def replicated(array: jax.Array) -> jax.Array:
+    """The same array; in a program that the compiler divides, computed in full on every device."""
+    return jax.lax.with_sharding_constraint(array, PartitionSpec()) if is_divided() else array

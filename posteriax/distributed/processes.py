@@ -1,4 +1,4 @@
-"""The processes of a run: joining them, and what they tell each other beside their arrays.
+"""The processes of a run: joining them, and the messages that they exchange besides their arrays.
 
 Messages (settings, decisions, errors) are short texts in the store of JAX's coordination service. Process 0 collects
 one from every process, and publishes them all together.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 
 COORDINATOR, PROCESSES, PROCESS = "POSTERIAX_COORDINATOR", "POSTERIAX_PROCESSES", "POSTERIAX_PROCESS"
-HEARTBEAT_SECONDS = 20  # without a sign of life, after which JAX takes a process for dead
+HEARTBEAT_SECONDS = 20  # without a sign of life, after which JAX assumes that a process has died
 SECONDS_TO_STOP = 30  # from the death of one process to the end of the last of the others
 SLOW_SECONDS = 30.0  # after which a process reports what it is waiting for
 
@@ -196,7 +196,7 @@ def exchange(message: Message, about: str = "") -> list[Message]:
 
 @contextlib.contextmanager
 def together(about: str) -> Iterator[None]:
-    """All processes do what is inside, and if one fails, all do: the others with an error that quotes it."""
+    """A context for all processes: if it fails in one, it fails in all, with an error that quotes the first."""
     if not several():
         yield
         return
@@ -243,7 +243,7 @@ def losing_processes() -> Iterator[None]:
 
 
 def _dead() -> str:
-    """The processes that no longer answer, in words."""
+    """The processes that no longer answer, for an error message."""
     others = [i for i in range(jax.process_count()) if i != jax.process_index()]
     if len(others) == 1:
         return f"process {others[0]}"

@@ -3,6 +3,8 @@
 from posteriax.evaluation.compare import Baseline as Baseline
 from posteriax.evaluation.compare import compare as compare
 from posteriax.evaluation.comparison import Comparison as Comparison
+from posteriax.evaluation.comparison import RunEnd as RunEnd
+from posteriax.evaluation.comparison import Status as Status
 from posteriax.evaluation.early_stopping import EarlyStopping as EarlyStopping
 from posteriax.evaluation.evaluate import evaluate as evaluate
 from posteriax.evaluation.partial_dependence import Feature as Feature
@@ -23,6 +25,4 @@ from posteriax.evaluation.robustness.shift import Drift as Drift
 from posteriax.evaluation.robustness.shift import drift as drift
 from posteriax.evaluation.robustness.shift import ood_detection as ood_detection
 from posteriax.evaluation.robustness.shift import ood_scores as ood_scores
-from posteriax.evaluation.run_end import RunEnd as RunEnd
-from posteriax.evaluation.run_end import Status as Status
-from posteriax.metrics.estimate import format_estimate as format_estimate
+from posteriax.metrics.score import format_estimate as format_estimate

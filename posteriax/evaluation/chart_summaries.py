@@ -14,8 +14,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from posteriax.evaluation.uncertainty_deciles import Deciles, class_deciles, number_deciles
-from posteriax.likelihoods.predictive import Predictive
-from posteriax.metrics.arrays import mean_per_example
+from posteriax.likelihoods.predictive import Predictive, mean_per_example
 from posteriax.metrics.calibration import calibration_bins
 from posteriax.metrics.ranking import auroc, average_precision
 

@@ -17,18 +17,16 @@ from posteriax._internal.memory import EXAMPLES_AT_ONCE
 from posteriax.data.corruptions.corrupt import CorruptedSet
 from posteriax.diagnostics.reference import check_reference
 from posteriax.evaluation.chart_summaries import ChartSummary, Disagreement, chart_summary, find_disagreements
-from posteriax.evaluation.comparison import Comparison, Cost, Rows
+from posteriax.evaluation.comparison import Comparison, Cost, Rows, RunEnd
 from posteriax.evaluation.robustness.attack import PGD
 from posteriax.evaluation.robustness.conformal import conformal as make_conformal
 from posteriax.evaluation.robustness.conformal import interval_scores, interval_values
 from posteriax.evaluation.robustness.recalibration import best_temperature
 from posteriax.evaluation.robustness.shift import detection
-from posteriax.evaluation.run_end import RunEnd
 from posteriax.evaluation.significance import Values, best_and_ties
 from posteriax.likelihoods.predictive import Predictive
-from posteriax.metrics.estimate import Estimate
 from posteriax.metrics.registry import SCORES, choose
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score
 from posteriax.posterior.posterior import Posterior
 
 Data = tuple[PyTree, ArrayLike]  # inputs and targets

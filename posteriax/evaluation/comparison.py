@@ -1,18 +1,17 @@
-"""Comparison: the scores of several posteriors on one or several test sets, and their tables as text."""
+"""Comparison: the scores of several posteriors on one or several test sets, how their runs ended, tables as text."""
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from posteriax.data.corruptions.corrupt import Corruption
 from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.evaluation.chart_summaries import ChartSummary, Disagreement
-from posteriax.evaluation.run_end import RunEnd
-from posteriax.metrics.estimate import Estimate, format_estimate
 from posteriax.metrics.registry import describe
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score, format_estimate
+from posteriax.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas
@@ -23,7 +22,34 @@ if TYPE_CHECKING:
     from posteriax.evaluation.recommend import Recommendation
     from posteriax.evaluation.report.context import ReportContext
 
+Status = Literal["converged", "stopped at the budget", "not converged", "failed"]
 Rows = dict[str, dict[str, Estimate]]  # by posterior, by column
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a method's run ended, and what it inferred.
+
+    Args:
+        status: "converged"; "stopped at the budget", before it had converged; "not converged", which more time would
+            not change, as with chains that diverge; or "failed". A failed run is listed, but not scored.
+        details: the numbers behind the status and what was tried, one sentence each.
+        seconds: how long it took.
+        posterior: what was inferred; None if the run failed, or if the posterior is kept elsewhere.
+
+    >>> RunEnd("stopped at the budget", ("The ELBO was still rising.",)).status
+    'stopped at the budget'
+    """
+
+    status: Status
+    details: tuple[str, ...] = ()
+    seconds: float = math.nan
+    posterior: Posterior | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        statuses = get_args(Status)
+        if self.status not in statuses:
+            raise ValueError(f"status must be one of {', '.join(map(repr, statuses))}, got {self.status!r}")
 
 
 class Cost(NamedTuple):
@@ -175,8 +201,8 @@ class Comparison:
         Args:
             path: of the file.
             title: its heading.
-            context: what the comparison itself does not know: the columns' names and cells, what was done, how to do it
-                again, the effect of each column. See :class:`px.evaluation.ReportContext`.
+            context: what else to report: the columns' names and cells, what was done, how to do it again, the effect of
+                each column. See :class:`px.evaluation.ReportContext`.
         """
         from posteriax.evaluation.report.page import write_page
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 from posteriax.evaluation.comparison import Comparison
 from posteriax.evaluation.trust import Trust, knows_where_errors_are, trust_in
-from posteriax.metrics.estimate import format_estimate
 from posteriax.metrics.log_score import NLL
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Score, format_estimate
 
 MUCH_WORSE = 1.0  # nats per example
 TIMES_WORSE = 2.0  # of a score that is not in nats
@@ -181,7 +180,7 @@ def _preferences(comparison: Comparison, contenders: Sequence[str]) -> list[tupl
 
 
 def has_converged(comparison: Comparison, name: str) -> bool:
-    """Whether nothing speaks against convergence: no early end of the run, and no failed check as the reference."""
+    """Whether there is no sign that the run has not converged: an early end, or a failed check of the reference."""
     run, check = comparison.runs.get(name), comparison.reference_check
     if run is not None and run.status != "converged":
         return False
@@ -223,13 +222,26 @@ def how_sure(
     if name == contenders[0]:
         first = f"That is not certain: {listed(ties)} {is_or_are(ties)} not significantly worse{rows}."
     else:
-        first = f"The difference could be chance{rows}; so could that of {listed(ties[:MOST_LISTED])}."
+        first = f"Its difference from {contenders[0]} could be chance{rows}."
+        others_tied = [other for other in ties if other != contenders[0]]
+        if others_tied:
+            first += f" The same holds for {_some_listed(others_tied)}."
     sentences = [first]
     if preferred:
         sentences.append(f"Of these, {name} is preferred because {listed(list(preferred))}.")
     if worse:
         sentences.append(f"{_all_or_listed(worse, first='The')} significantly worse.")
     return tuple(sentences)
+
+
+def _some_listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are.
+
+    >>> _some_listed(["a", "b", "c", "d", "e", "f"])
+    'a, b, c, d and 2 others'
+    """
+    more = len(names) - MOST_LISTED
+    return listed(names) if more <= 1 else f"{', '.join(names[:MOST_LISTED])} and {more} others"
 
 
 def _all_or_listed(names: Sequence[str], first: str = "the") -> str:
@@ -256,8 +268,8 @@ def is_network_worth_it(comparison: Comparison, column: str, contenders: Sequenc
             f"{numbers}."
         )
     return (
-        f"A network is not shown to be worth it: the difference between {base}, the best of the baselines, and {net} "
-        f"could be chance {numbers}."
+        f"There is no evidence that a network is worth it: the difference between {base}, the best of the baselines, "
+        f"and {net} could be chance {numbers}."
     )
 
 
@@ -325,7 +337,7 @@ def what_would_change(
     if stopped:
         sentences.append(f"With more time, {listed(stopped)} may do better: {_stopped(stopped)} at the budget.")
     if len(contenders) > 1:
-        sentences.append("More test rows, or cross-validation, could tell the tied ones apart.")
+        sentences.append("More test rows, or cross-validation, could separate the methods that are tied.")
     if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:
         sentences.append(
             "So could other seeds: every method was trained once."

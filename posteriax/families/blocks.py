@@ -18,11 +18,12 @@ from posteriax.families.family import Family, Variational
 from posteriax.families.normal import Normal
 from posteriax.networks.leaf import Leaf
 from posteriax.networks.tracing.uses import Use
+from posteriax.priors.prior import base_distribution
 from posteriax.problem import Latents, Problem
 
 
 class Block(NamedTuple):
-    """One q.
+    """The latent variables that share one q.
 
     Args:
         name: the path of its leaf, or of its first leaf.
@@ -41,7 +42,7 @@ class Block(NamedTuple):
     plan: EstimatorPlan = EstimatorPlan()
 
     def join(self, leaves: Sequence[jax.Array]) -> jax.Array:
-        """The leaves of this block, out of all latent variables, as the family sees them."""
+        """This block's leaves, picked from all latent variables, as the family sees them."""
         covered = [leaves[i] for i in self.indices]
         return jnp.concatenate([leaf.reshape(-1) for leaf in covered]) if self.family.joint else covered[0]
 
@@ -53,11 +54,11 @@ class Block(NamedTuple):
         return [flat.reshape(shape) for flat, shape in zip(jnp.split(value, ends), self.shapes, strict=True)]
 
     def prior(self, priors: Sequence[dist.Distribution]) -> dist.Distribution:
-        """The prior of the block, as the family sees it, out of those of all latent variables."""
+        """This block's prior, from the priors of all latent variables, as the family sees it."""
         covered = [priors[i] for i in self.indices]
         if not self.family.joint:
             return covered[0]
-        bases = [prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior for prior in covered]
+        bases = [base_distribution(prior) for prior in covered]
         if all(isinstance(base, dist.Normal) for base in bases):
             return dist.Normal(*(self._ravel([getattr(base, name) for base in bases]) for name in ("loc", "scale")))
         return _JoinedPriors(self, covered)

@@ -1,7 +1,7 @@
 """The contract of a variational family, and what all Gaussian families share.
 
-A family is the shape of q(w) for a leaf w. It brings draws, moments, its entropy and its KL to a prior; all else has a
-default. The KL of a Gaussian is E_q[-log p(w)] - H(q), with the first term in closed form where there is one:
+A family is the shape of q(w) for a leaf w. It defines draws, moments, its entropy and its KL to a prior; the rest has
+defaults. The KL of a Gaussian is E_q[-log p(w)] - H(q), with the first term in closed form where there is one:
 
     Normal(m, s):    ((mu - m)^2 + sigma^2) / (2 s^2) + log s + 1/2 log 2 pi
 
@@ -25,8 +25,7 @@ from posteriax.families.arrays.gaussian import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
 from posteriax.families.arrays.random_array import RandomArray
 from posteriax.networks.leaf import Leaf
-from posteriax.priors.improper import has_density
-from posteriax.priors.prior import GaussianCrossEntropy
+from posteriax.priors.prior import GaussianCrossEntropy, base_distribution, has_density
 
 Variational = dict[str, jax.Array]  # the variational parameters of one leaf
 Draw = jax.Array | RandomArray  # of a leaf, as it enters the network
@@ -294,7 +293,7 @@ def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array
     >>> float(cross_entropy(dist.Normal(0.0, 1.0), jnp.zeros(1), jnp.ones(1)))  # the entropy of N(0, 1)
     1.418...
     """
-    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    base = base_distribution(prior)
     if isinstance(base, dist.Normal):
         quadratic = (variance + jnp.square(mean - base.loc)) / (2 * jnp.square(base.scale))
         return (quadratic + jnp.log(base.scale) + 0.5 * math.log(2 * math.pi)).sum()
@@ -303,7 +302,7 @@ def cross_entropy(prior: dist.Distribution, mean: jax.Array, variance: jax.Array
 
 def cross_entropy_note(prior: dist.Distribution) -> str:
     """How E_q[-log p] is estimated; empty if it has a closed form."""
-    base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    base = base_distribution(prior)
     if isinstance(base, GaussianCrossEntropy):
         return base.cross_entropy_note
     return (

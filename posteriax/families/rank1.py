@@ -26,10 +26,9 @@ import numpyro.distributions as dist
 from jax.typing import DTypeLike
 
 from posteriax._internal.checks import check_choice, check_count, check_positive
-from posteriax._internal.cpu_tuning import computed_once
 from posteriax.families.arrays.estimators import EstimatorPlan
 from posteriax.families.arrays.factor import FactorArray, along
-from posteriax.families.arrays.noise import standard_normal
+from posteriax.families.arrays.noise import computed_once, standard_normal
 from posteriax.families.family import Draw, Family, Units, Variational
 from posteriax.networks.leaf import Leaf
 
@@ -37,7 +36,7 @@ Number = float | jax.Array
 
 LARGEST = 10.0  # without a limit, heavy tails overflow in deep networks
 VARIANCE_SHAPE, VARIANCE_SCALE = 2.01, 0.101  # of the inverse-gamma prior: a mean of 0.1 for the factors' variance
-PLACES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
+SIDES = {"input": ("in",), "output": ("out",), "both": ("in", "out")}
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Rank1(Family):
         check_positive("scale", self.scale)
         self._check_prior()
         check_choice("noise", self.noise, NOISES)
-        check_choice("place", self.place, PLACES)
+        check_choice("place", self.place, SIDES)
         check_choice("form", self.form, ("multiplicative", "additive"))
         check_choice("likelihood", self.likelihood, ("average", "mixture"))
         check_choice("start", self.start, ("sign", "normal"))
@@ -151,25 +150,25 @@ class Rank1(Family):
         return ""
 
     @property
-    def _by_place(self) -> dict[str, tuple[int, ...]]:
+    def _axes_by_side(self) -> dict[str, tuple[int, ...]]:
         both = {"in": self.in_axis, "out": self.out_axis}
-        return {place: both[place] for place in PLACES[self.place] if both[place]}  # type: ignore[misc]
+        return {side: both[side] for side in SIDES[self.place] if both[side]}  # type: ignore[misc]
 
     @property
     def _axes(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(self._by_place.values())
+        return tuple(self._axes_by_side.values())
 
     def init(self, key: jax.Array, value: jax.Array, leaf: Leaf) -> Variational:
         variational = {"kernel": value}
-        for i, (place, axes) in enumerate(self._by_place.items()):
+        for i, (side, axes) in enumerate(self._axes_by_side.items()):
             shape = [self.components, math.prod(value.shape[axis] for axis in axes)]
             key_location, key_scale = jax.random.split(jax.random.fold_in(key, i))
-            variational[place] = self._start(key_location, shape, value.dtype)
+            variational[side] = self._start(key_location, shape, value.dtype)
             if self.random:
                 spread = 0.1 * jax.random.truncated_normal(key_scale, -2, 2, shape, value.dtype)
-                variational[f"log_scale_{place}"] = jnp.log(self.scale) + spread
+                variational[f"log_scale_{side}"] = jnp.log(self.scale) + spread
             if self.prior_scale == "learned":
-                variational[f"log_prior_scale_{place}"] = jnp.zeros(shape, value.dtype)
+                variational[f"log_prior_scale_{side}"] = jnp.zeros(shape, value.dtype)
         return variational
 
     def _start(self, key: jax.Array, shape: list[int], dtype: DTypeLike) -> jax.Array:
@@ -184,17 +183,17 @@ class Rank1(Family):
 
     def units(self, variational: Variational) -> Units:
         """Those of the factors; the shared matrix is a point."""
-        logs = {place: f"log_scale_{place}" for place in self._by_place if self.random}
-        learned = [f"log_prior_scale_{place}" for place in self._by_place if self.prior_scale == "learned"]
-        means = {place: jnp.exp(variational[log]) for place, log in logs.items()}
+        logs = {side: f"log_scale_{side}" for side in self._axes_by_side if self.random}
+        learned = [f"log_prior_scale_{side}" for side in self._axes_by_side if self.prior_scale == "learned"]
+        means = {side: jnp.exp(variational[log]) for side, log in logs.items()}
         return Units(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
 
     def _factors(self, variational: Variational, keys: jax.Array, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""
         kernel, draw = variational["kernel"], self._noise.draw
         return tuple(
-            draw(key, variational[place], variational.get(f"log_scale_{place}"), examples, kernel)  # type: ignore[arg-type]
-            for place, key in zip(self._by_place, keys, strict=False)
+            draw(key, variational[side], variational.get(f"log_scale_{side}"), examples, kernel)  # type: ignore[arg-type]
+            for side, key in zip(self._axes_by_side, keys, strict=False)
         )
 
     def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
@@ -215,8 +214,8 @@ class Rank1(Family):
         if self.additive:
             return variational["kernel"]
         kernel, product = variational["kernel"], jnp.ones(())
-        for place, axes in self._by_place.items():
-            centres = self._noise.centre(variational[place], variational.get(f"log_scale_{place}"))  # type: ignore[arg-type]
+        for side, axes in self._axes_by_side.items():
+            centres = self._noise.centre(variational[side], variational.get(f"log_scale_{side}"))  # type: ignore[arg-type]
             product = product * jax.vmap(lambda centre, axes=axes: along(axes, centre, kernel.shape))(centres)
         return kernel * product.mean(axis=0)
 
@@ -224,29 +223,29 @@ class Rank1(Family):
         kl = -prior.log_prob(variational["kernel"]).sum()
         if not self.random:
             return kl
-        for place, place_key in zip(self._by_place, jax.random.split(key, 2), strict=False):
-            location, log_scale = variational[place], variational[f"log_scale_{place}"]
+        for side, side_key in zip(self._axes_by_side, jax.random.split(key, 2), strict=False):
+            location, log_scale = variational[side], variational[f"log_scale_{side}"]
             mean: Any = 0.0 if self.additive else self.prior_mean
             mean = location if mean == "tied" else mean
             scale: Any = self.prior_scale
             if scale == "learned":
-                scale = jnp.exp(variational[f"log_prior_scale_{place}"])
+                scale = jnp.exp(variational[f"log_prior_scale_{side}"])
             elif scale == "tied":
                 squares = jnp.square(location - mean) + jnp.exp(2 * log_scale)
                 variance = tied_variance(squares)
                 kl -= dist.InverseGamma(VARIANCE_SHAPE, VARIANCE_SCALE).log_prob(variance)
                 scale = jnp.sqrt(variance)
             # summed over components, not averaged (Dusenberry et al. 2020)
-            kl += self._noise.kl(place_key, location, log_scale, mean, scale)
+            kl += self._noise.kl(side_key, location, log_scale, mean, scale)
         return kl
 
     def kl_note(self, prior: dist.Distribution) -> str:
         return self._noise.kl_note if self.random else ""
 
     def entropy(self, variational: Variational) -> jax.Array:
-        places = self._by_place if self.random else ()
-        by_place = (self._noise.entropy(variational[place], variational[f"log_scale_{place}"]) for place in places)
-        return sum(by_place, jnp.zeros(()))
+        sides = self._axes_by_side if self.random else ()
+        by_side = (self._noise.entropy(variational[side], variational[f"log_scale_{side}"]) for side in sides)
+        return sum(by_side, jnp.zeros(()))
 
     def check_plan(self, leaf: Leaf, plan: EstimatorPlan) -> None:
         if self.additive and plan.factors == "drawn":

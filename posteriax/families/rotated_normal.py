@@ -2,8 +2,8 @@
 
     W = M + Q (S * E) R',   Q (m x m) and R (n x n) orthogonal, S (m x n) positive, E standard normal
 
-Its covariance, in the basis R (x) Q, is diag(S^2): what a Kronecker-factored curvature A (x) B plus a multiple of the
-identity has for an inverse, which a matrix normal has not. (George et al. 2018, Daxberger et al. 2021)
+Its covariance is diag(S^2) in the basis R (x) Q. The inverse of a Kronecker-factored curvature A (x) B plus a multiple
+of the identity has this form; a matrix normal does not. (George et al. 2018, Daxberger et al. 2021)
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class RotatedNormal(Gaussian):
         return (left @ (jnp.exp(log_scale) * noise) @ right.T).reshape(mean.shape)
 
     def entropy(self, variational: Variational) -> jax.Array:
-        # of rotations the determinants are 1; without these two terms, others would give a wrong entropy silently
+        # rotations have determinant 1; with any other matrices, leaving these terms out would silently be wrong
         left, right = (jnp.linalg.slogdet(matrix)[1] for matrix in rotations(variational))
         rows, columns = variational["log_scale"].shape
         return gaussian_entropy(variational["log_scale"]) + columns * left + rows * right

@@ -1,7 +1,7 @@
-"""Predictions for the examples of several test sets, one after the other, as if they were one.
+"""Predictions for several test sets, joined end to end into one.
 
-Each part keeps its own draws, noise and units, as the folds of a cross-validation have them: nothing is averaged over
-parts, and scores per example are those of the parts.
+Each part, such as a fold of a cross-validation, keeps its own draws, noise and units: nothing is averaged over parts,
+and scores per example are those of the parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def join_examples(predictives: Sequence[Predictive]) -> Predictive:
 
 @dataclass(frozen=True, eq=False)
 class JoinedPredictive(Predictive):
-    """Predictions for the examples of all parts; built by :func:`join_examples`.
+    """Predictions for the examples of all parts; built by :func:`join_examples`. Methods are those of every predictive.
 
     Args:
         parts: one predictive per test set.
@@ -62,72 +62,56 @@ class JoinedPredictive(Predictive):
 
     @property
     def scores(self) -> tuple[str, ...]:  # type: ignore[override]  # of the parts, not of the class
-        """Names of the scores that apply by default."""
         return self.parts[0].scores
 
     @property
     def reported_uncertainty(self) -> str:  # type: ignore[override]
-        """Which of `uncertainties` drift tests use."""
         return self.parts[0].reported_uncertainty
 
     @property
     def whole_numbers(self) -> bool:  # type: ignore[override]
-        """Whether targets are counts: 0, 1, 2, ..."""
         return self.parts[0].whole_numbers
 
     @property
     def mean(self) -> np.ndarray:
-        """The expected target."""
         return self._join(lambda part: part.mean)
 
     @property
     def std(self) -> np.ndarray:
-        """A standard deviation of the same shape."""
         return self._join(lambda part: part.std)
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
-        """Quantiles, (len(q), ...), or of the shape of `mean` for one q."""
         return self._join(lambda part: part.quantile(q), axis=np.ndim(q))
 
     def entropy(self) -> np.ndarray:
-        """The total uncertainty about a target, in nats."""
         return self._join(lambda part: part.entropy())
 
     def mutual_information(self) -> np.ndarray:
-        """Between target and weights, in nats: the part of the entropy that more data could remove."""
         return self._join(lambda part: part.mutual_information())
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
-        """log p(y_i | x_i, D) of every example, (N,)."""
         return self._join_with(y, lambda part, targets: part.log_prob(targets))
 
     def check(self, y: ArrayLike) -> np.ndarray:
-        """The targets as the likelihood takes them, checked against the predictions."""
         return self._join_with(y, lambda part, targets: part.check(targets))
 
     def targets(self, y: ArrayLike) -> np.ndarray:
-        """The targets in the units and the shape of `mean`, in float64."""
         return self._join_with(y, lambda part, targets: part.targets(targets))
 
     def uncertainties(self) -> dict[str, np.ndarray]:
-        """By name, numbers that are higher where the posterior is less certain, (N,) each."""
         by_part = [part.uncertainties() for part in self.parts]
         return {name: np.concatenate([values[name] for values in by_part]) for name in by_part[0]}
 
     def per_draw(self) -> np.ndarray:
-        """What every draw predicts, (S, N, values per example), without units."""
         return self._join_draws([part.per_draw() for part in self.parts])
 
     def point(self) -> np.ndarray:
-        """The single best answer for every target: the mean, or the most probable class."""
         return self._join(lambda part: part.point())
 
     def confidence(self) -> np.ndarray | None:
-        """The probability of every point prediction; None if there is none, as for real numbers."""
         return None if self.parts[0].confidence() is None else self._join(lambda part: part.confidence())
 
     def tempered(self, temperature: float) -> Predictive:
-        """The predictions at another temperature."""
         return join_examples([part.tempered(temperature) for part in self.parts])
 
     @cached_property

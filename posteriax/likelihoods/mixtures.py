@@ -1,10 +1,10 @@
 """Equally weighted mixtures, one per target: quantiles, entropies and distances.
 
-Of any continuous distributions, by their distribution functions: quantiles are found by bisection, and integrals over
-probabilities, int_0^1 f(u) du, are sums over LEVELS: the trapezoidal rule after u = 1 / (1 + exp(-t)), which reaches
-far into both tails.
+Mixtures of any continuous distributions are handled by their distribution functions: quantiles by bisection, and
+integrals over probabilities, int_0^1 f(u) du, as sums over LEVELS, the trapezoidal rule after u = 1 / (1 + exp(-t)),
+which reaches far into both tails.
 
-Of Gaussians, by their densities and distribution functions:
+Mixtures of Gaussians have faster quantiles, and more precise integrals of densities and distribution functions:
 
     H = -int p log p dy                 p: the mean of all components' densities, formed in the log domain
     W1 = int |F - G| dy                 F, G: distribution functions of two mixtures
@@ -41,10 +41,10 @@ LEVEL_WEIGHTS = LEVELS * (1 - LEVELS)
 LEVEL_WEIGHTS /= LEVEL_WEIGHTS.sum()
 DOUBLINGS, HALVINGS = 60, 30  # of the interval that holds a quantile
 
-# of mixtures of Gaussians
+# for mixtures of Gaussians
 FEWEST, MOST = 64, 2**14  # points for one target
 FEWEST_OF_DISTANCES = 256  # |F - G| has kinks
-REACH = 6.5  # standard deviations; a component has 1e-10 of its probability beyond
+REACH = 6.5  # standard deviations; 1e-10 of a component's probability lies beyond
 GRID_STEP = 0.25  # of the grid of a component, in its standard deviations
 BLOCK = 64  # points at once
 

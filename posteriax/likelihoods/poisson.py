@@ -1,4 +1,4 @@
-"""Counts."""
+"""Counts: a Poisson distribution, accurate in float32 for large rates too."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaincc, gammaln
 
 from posteriax._internal.checks import check_positive
-from posteriax.likelihoods.likelihood import LikelihoodLatents, at_least_float32, sum_per_example
+from posteriax.likelihoods.likelihood import LikelihoodLatents, at_least_float32
 from posteriax.likelihoods.numbers import NumberLikelihood
 
 FEW = 10.0  # counts below have a logarithm of their factorial that float32 knows to 1e-6
@@ -45,9 +45,6 @@ class Poisson(NumberLikelihood):
         if y.dtype.kind not in "biu" and not np.array_equal(y, np.round(y)):
             raise ValueError(f"y must be counts (whole numbers) for px.Poisson(), got dtype {y.dtype} with fractions")
         return super().check(outputs, y)
-
-    def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
-        return sum_per_example(self.distribution(latents, outputs).log_prob(y))
 
     def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Poisson:
         return _AccuratePoisson(at_least_float32(outputs), self.base_rate)

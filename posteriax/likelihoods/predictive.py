@@ -2,8 +2,8 @@
 
     p(y | x, D) ~ 1/S sum_s p(y | x, w_s)
 
-The outputs of every draw are kept, so that disagreement between draws can be told from noise; or, where that would need
-too much memory, only sums over the draws.
+The outputs of every draw are kept, so that disagreement between draws can be told from noise. If that would need too
+much memory, only sums over the draws are.
 """
 
 from abc import ABC, abstractmethod
@@ -135,8 +135,9 @@ def check_against(likelihood: "Likelihood", shape: tuple[int, ...], y: ArrayLike
     return likelihood.check(jax.ShapeDtypeStruct(shape, jnp.float32), targets)
 
 
-def mean_per_example(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+def mean_per_example(values: ArrayLike) -> np.ndarray:
+    """Values (N, ...) averaged over what belongs to one example, (N,), in float64."""
+    return np.asarray(values, np.float64).reshape(np.shape(values)[0], -1).mean(axis=1)
 
 
 @jax.jit

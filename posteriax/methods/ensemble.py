@@ -6,8 +6,8 @@ Members differ in their start, their data order and their noise. ``Ensemble(MAP(
 (Lakshminarayanan et al. 2017), ``Ensemble(HMC(), 4)`` are four chains, ``Ensemble(VI(...), 3)`` is a mixture of
 Gaussians. The driver places members on devices first and vmaps those that share one.
 
-Where members start is decided by the method's `start` if that is "prior" or a posterior, otherwise by the ensemble's
-`starts`. What a method does from there ("map" climbs, "mode" takes Newton steps) is up to the method.
+If the method's `start` is "prior" or a posterior, members start there; otherwise the ensemble's `starts` decides. What
+a method does from there ("map" climbs, "mode" takes Newton steps) is up to the method.
 """
 
 from collections.abc import Callable

@@ -28,7 +28,7 @@ from posteriax.families.normal import Normal
 from posteriax.families.point import Point
 from posteriax.families.rotated_normal import RotatedNormal
 from posteriax.methods.curvature import gauss_newton
-from posteriax.methods.curvature.mode import find_mode, is_linear, why_no_mode
+from posteriax.methods.curvature.mode import find_mode, why_no_mode
 from posteriax.methods.curvature.sketch import leading_eigenpairs
 from posteriax.methods.curvature.structures import (
     Collected,
@@ -43,6 +43,7 @@ from posteriax.methods.map import MAP, MAPKernel
 from posteriax.methods.map import State as TrainedState
 from posteriax.methods.method import Draws, Kernel, Method, Task
 from posteriax.networks.leaf import Leaf
+from posteriax.networks.tracing.linearity import is_linear
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.linearisation import linearised
 from posteriax.posterior.posterior import Posterior
@@ -50,12 +51,12 @@ from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Latents, Problem
 
-LOST = 1e-12  # of the largest eigenvalue: what is left of a 0 by rounding
+LOST = 1e-12  # of the largest eigenvalue: smaller ones are zeros with rounding errors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Laplace(Method):
-    """A Gaussian at the most probable weights, as wide as the curvature there says.
+    """A Gaussian at the most probable weights, with its width from the curvature there.
 
     Args:
         structure: of the covariance: "diagonal"; "kronecker", one factor for the inputs and one for the outputs of

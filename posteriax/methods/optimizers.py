@@ -1,4 +1,4 @@
-"""Optimisers as methods use them: plain Adam, Adam in the posterior's own units, and natural gradients.
+"""The optimisers of methods: plain Adam, Adam in the posterior's own units, and natural gradients.
 
 :func:`whitened_adam`, the default of variational inference. Adam makes gradients dimensionless; its updates are then
 scaled by the posterior's standard deviations, so that the same rates suit weights of any size and inputs in any unit:

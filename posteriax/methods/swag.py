@@ -4,7 +4,7 @@
     d_i = w_i - (mean of w_1 ... w_i), the last K kept as columns of D
     q(w) = N(mu, diag(v) / 2 + D D' / (2 (K - 1)))       rank = 0, SWAG-Diag:  N(mu, diag(v))
 
-It does not target a posterior: its spread comes from step size and batch size, and only its centre from the log joint.
+It does not target the posterior: only its centre comes from the log joint; its spread is set by step and batch size.
 One noise vector multiplies D for the whole network, so that layers covary. (Maddox et al. 2019)
 """
 

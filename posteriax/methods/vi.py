@@ -52,7 +52,7 @@ from posteriax.networks.tracing.uses import find_uses
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.posterior.variational import VariationalPosterior
-from posteriax.priors.improper import has_density
+from posteriax.priors.prior import has_density
 from posteriax.problem import Latents, Problem
 
 PARTS = 10  # of a run, for the check of convergence: the second to last sums gradients, the last compares with them
@@ -111,7 +111,7 @@ class VI(Method):
 
     def bind(self, task: Task) -> "VIKernel":
         problem, network = task.problem, task.problem.network
-        uses = [] if self.estimator == "weight" else find_uses(network.apply, network.params, task.example)
+        uses = [] if self.estimator == "weight" else find_uses(network.programs, task.example)
         blocks = plan_blocks(self.family, self.estimator, problem, uses, couples_examples=task.couples_examples)
         notes = check_blocks(blocks, self.family, problem)
         notes += check_last_weight(self.kl_schedule, task.steps, task.steps_per_epoch)

@@ -15,8 +15,9 @@ from jax.flatten_util import ravel_pytree
 from posteriax.data.batches import Batch
 from posteriax.families.blocks import Blocks, initial_parameters, parameter_shapes
 from posteriax.families.family import Gaussian, Variational
-from posteriax.methods.curvature.mode import covariance_of, find_mode, is_linear, why_no_mode
+from posteriax.methods.curvature.mode import covariance_of, find_mode, why_no_mode
 from posteriax.methods.method import Task, check_same_network
+from posteriax.networks.tracing.linearity import is_linear
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.variational import VariationalPosterior

@@ -11,21 +11,24 @@ from posteriax.metrics.calibration import (
 )
 from posteriax.metrics.classification import accuracy, brier
 from posteriax.metrics.corruption import ALEXNET_IMAGENET_C, mean_corruption_error
-from posteriax.metrics.diversity import disagreement, disagreement_over_error, pairwise_kl
-from posteriax.metrics.estimate import Estimate
-from posteriax.metrics.estimate import format_estimate as format_estimate
+from posteriax.metrics.diversity import (
+    VarianceParts,
+    disagreement,
+    disagreement_over_error,
+    pairwise_kl,
+    variance_parts,
+)
 from posteriax.metrics.fidelity import agreement, rhat_to_reference, total_variation, wasserstein
 from posteriax.metrics.intervals import interval, interval_coverage, interval_width
 from posteriax.metrics.log_score import NLL as NLL
 from posteriax.metrics.log_score import nll, normal_nll
-from posteriax.metrics.ranking import auroc, average_precision, fpr_at_tpr
+from posteriax.metrics.ranking import RiskCoverage, aurc, auroc, average_precision, fpr_at_tpr, risk_coverage
 from posteriax.metrics.registry import SCORES
 from posteriax.metrics.registry import choose as choose
 from posteriax.metrics.registry import describe as describe
 from posteriax.metrics.regression import crps, crps_normal, rmse
-from posteriax.metrics.score import Gaps, Mean, Reduction, RootMean, Score
-from posteriax.metrics.selective import RiskCoverage, aurc, risk_coverage
-from posteriax.metrics.uncertainty import VarianceParts, variance_parts
+from posteriax.metrics.score import Estimate, Gaps, Mean, Reduction, RootMean, Score
+from posteriax.metrics.score import format_estimate as format_estimate
 
 __all__ = [
     "ALEXNET_IMAGENET_C",

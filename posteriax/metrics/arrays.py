@@ -41,7 +41,7 @@ def keeps_precision(metric: Callable[Arguments, Result]) -> Callable[Arguments, 
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         if not all(map(is_concrete, jax.tree.leaves((args, kwargs)))):
             return metric(*args, **kwargs)
-        # what is at hand inside jax.jit is computed there and then, not made part of the program
+        # concrete arrays inside jax.jit are computed at once, not made part of the program
         with jax.ensure_compile_time_eval(), jax.enable_x64(True):
             return jax.tree.map(lambda array: np.asarray(array)[()], metric(*args, **kwargs))
 
@@ -178,9 +178,16 @@ def targets_like(mean: np.ndarray, y: ArrayLike) -> np.ndarray:
     return targets.reshape(mean.shape)
 
 
-def mean_per_example(values: Values) -> np.ndarray:
-    """Values (N, ...) averaged over what belongs to one example, (N,), in float64."""
-    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+def fraction_true(holds: jax.Array) -> jax.Array:
+    """The fraction of True along the last axis; exactly 1 if all are.
+
+    XLA divides by multiplying with a rounded 1 / N, which makes the mean of 41 ones less than 1.
+
+    >>> fraction_true(jnp.ones(41, bool)).item()
+    1.0
+    """
+    count, size = holds.sum(axis=-1, dtype=jnp.int32), holds.shape[-1]
+    return jnp.where(count == size, 1.0, count / size)
 
 
 def _array(name: str, value: ArrayLike) -> Values:
@@ -195,15 +202,3 @@ def _array(name: str, value: ArrayLike) -> Values:
 
 def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def fraction_true(holds: jax.Array) -> jax.Array:
-    """The fraction of True along the last axis; exactly 1 if all are.
-
-    XLA divides by multiplying with a rounded 1 / N, which makes the mean of 41 ones less than 1.
-
-    >>> fraction_true(jnp.ones(41, bool)).item()
-    1.0
-    """
-    count, size = holds.sum(axis=-1, dtype=jnp.int32), holds.shape[-1]
-    return jnp.where(count == size, 1.0, count / size)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from posteriax.diagnostics.chains import rhat as split_rhat
+from posteriax.likelihoods.predictive import mean_per_example
 from posteriax.metrics.arrays import (
     AnyArray,
     Values,
@@ -15,7 +16,6 @@ from posteriax.metrics.arrays import (
     as_probs,
     fraction_true,
     keeps_precision,
-    mean_per_example,
     probs_by_example,
 )
 from posteriax.metrics.score import Score
@@ -159,7 +159,7 @@ def _wasserstein(draws: jax.Array, reference: jax.Array) -> jax.Array:
 
 
 def _coupling(s: int, t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which order statistics of s and of t draws are paired, and with what weight: both quantile functions' steps."""
+    """Which order statistics of s and of t draws are paired, and with what weights, from both quantile functions."""
     ends = np.union1d(np.arange(1, s + 1) * t, np.arange(1, t + 1) * s)  # in units of 1 / (s t), so whole numbers
     starts = np.concatenate([[0], ends[:-1]])
     return starts // t, starts // s, (ends - starts) / (s * t)

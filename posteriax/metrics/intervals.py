@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from posteriax.likelihoods.predictive import Predictive
+from posteriax._internal.checks import check_fraction
+from posteriax.likelihoods.predictive import Predictive, mean_per_example
 from posteriax.metrics.arrays import (
     AnyArray,
     Values,
@@ -14,7 +15,6 @@ from posteriax.metrics.arrays import (
     fraction_true,
     is_concrete,
     keeps_precision,
-    mean_per_example,
     targets_like,
 )
 from posteriax.metrics.score import Score
@@ -36,8 +36,7 @@ def interval(draws: ArrayLike, level: float = 0.9) -> tuple[Values, Values]:
     (1.0, 3.0)
     """
     draws = as_numbers("draws", draws)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    check_fraction("level", level)
     if draws.ndim == 0:
         raise ValueError("draws must have a first axis of draws, got a number")
     lower, upper = jnp.quantile(draws, jnp.array([(1 - level) / 2, (1 + level) / 2]), axis=0)

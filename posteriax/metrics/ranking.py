@@ -1,8 +1,15 @@
-"""Detection: how well a number separates the examples to be found (y = 1) from the others (y = 0).
+"""Ranking: what the order of the examples by a number, such as the confidence, is worth.
 
-Out-of-distribution inputs by entropy, errors by confidence, one class against the rest by its probability. Only the
-order counts, so any increasing function of a score gives the same result; equal scores share a threshold.
-All functions take ``score`` (N,) and ``y`` (N,), or (S, N) scores for one value per row.
+Detection: how well a number separates the examples to be found (y = 1) from the others (y = 0): out-of-distribution
+inputs by entropy, errors by confidence, one class against the rest by its probability. These functions take ``score``
+(N,) and ``y`` (N,), or (S, N) scores for one value per row; equal scores share a threshold.
+
+Selective prediction: how the loss falls when only the most confident predictions are kept. The order of equally
+confident examples is arbitrary; the risk is the mean over all their orders.
+
+    risk(k / N) = mean loss of the k most confident examples,   AURC = 1/N sum_k risk(k / N)
+
+Only the order counts, so any increasing function of a number gives the same result.
 """
 
 from collections.abc import Callable
@@ -13,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from posteriax.metrics.arrays import Values, as_binary, as_numbers, keeps_precision
+from posteriax.metrics.arrays import Values, as_binary, as_numbers, check_same_shape, keeps_precision
 from posteriax.metrics.score import Score
 
 
@@ -74,11 +81,11 @@ def fpr_at_tpr(score: ArrayLike, y: ArrayLike, tpr: float = 0.95) -> Values:
     return _by_rows(partial(_fpr_at_tpr, tpr=float(tpr)), score, as_binary(y, both=True))
 
 
-# columns that px.compare measures on two sets of inputs, with the posterior's uncertainty as the score
+# px.compare measures these columns on two sets of inputs, with the posterior's uncertainty as the score
 AUROC = Score(
     name="auroc",
-    meaning="How well the uncertainty tells inputs from elsewhere from the test set's: the chance that one from "
-    "elsewhere is the more uncertain. 0.5 is guessing, 1 is perfect.",
+    meaning="How well the uncertainty separates out-of-distribution inputs from the test set: the chance that an "
+    "out-of-distribution input is the more uncertain. 0.5 is guessing, 1 is perfect.",
     better="higher",
 )
 AUROC_MAX_PROBABILITY = Score(
@@ -152,3 +159,66 @@ def _by_rows(metric: Callable[[jax.Array, jax.Array], jax.Array], score: ArrayLi
     if y.ndim != 1 or score.ndim not in (1, 2) or score.shape[-1] != y.size:
         raise ValueError(f"y must have the shape (N,) and score (N,) or (S, N), got {y.shape} and {score.shape}")
     return metric(score, y) if score.ndim == 1 else jax.vmap(metric, in_axes=(0, None))(score, y)
+
+
+class RiskCoverage(NamedTuple):
+    """The curve of :func:`risk_coverage`.
+
+    Args:
+        coverage: the fraction of examples kept, 1/N to 1, (N,).
+        risk: their mean loss, (N,).
+
+    >>> RiskCoverage(coverage=jnp.array([0.5, 1.0]), risk=jnp.array([0.0, 0.5])).risk.tolist()
+    [0.0, 0.5]
+    """
+
+    coverage: Values
+    risk: Values
+
+
+@keeps_precision
+def risk_coverage(confidence: ArrayLike, loss: ArrayLike) -> RiskCoverage:
+    """The mean loss of the most confident examples, for every fraction kept.
+
+    Args:
+        confidence: (N,), such as ``probs.max(axis=-1)`` or minus the entropy. May be infinite.
+        loss: (N,), such as ``probs.argmax(axis=-1) != y`` for the error rate, or squared errors.
+
+    >>> risk_coverage(confidence=[0.9, 0.6, 0.8], loss=[0, 1, 0]).risk.tolist()
+    [0.0, 0.0, 0.333...]
+    """
+    return _curve(*_checked(confidence, loss))
+
+
+@keeps_precision
+def aurc(confidence: ArrayLike, loss: ArrayLike) -> Values:
+    """Area under the risk-coverage curve: the mean risk over all fractions kept. Lower is better.
+
+    An uninformative confidence has the mean loss; the best possible order puts the largest losses last.
+
+    Args:
+        confidence: (N,), such as ``probs.max(axis=-1)`` or minus the entropy. May be infinite.
+        loss: (N,), such as ``probs.argmax(axis=-1) != y`` for the error rate, or squared errors.
+
+    >>> aurc(confidence=[0.9, 0.6, 0.8], loss=[0, 1, 0]).round(3).item()
+    0.111...
+    """
+    return _curve(*_checked(confidence, loss)).risk.mean()
+
+
+@jax.jit
+def _curve(confidence: jax.Array, loss: jax.Array) -> RiskCoverage:
+    order = jnp.argsort(-confidence)
+    first, last = runs_of_equals(confidence[order])
+    position = jnp.arange(loss.size)
+    sums = jnp.concatenate([jnp.zeros(1, loss.dtype), jnp.cumsum(loss[order])])
+    before, after = sums[first], sums[last + 1]
+    # equally confident examples get their mean loss: the mean over their orders
+    kept = before + (after - before) * ((position - first + 1) / (last - first + 1))
+    return RiskCoverage((position + 1) / loss.size, kept / (position + 1))
+
+
+def _checked(confidence: ArrayLike, loss: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    confidence, loss = as_numbers("confidence", confidence, infinite=True), as_numbers("loss", loss)
+    check_same_shape(confidence=confidence, loss=loss)
+    return confidence.reshape(-1), loss.reshape(-1)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from numpy.typing import ArrayLike
 
-from posteriax.likelihoods.predictive import Predictive
+from posteriax.likelihoods.predictive import Predictive, mean_per_example
 from posteriax.metrics.arrays import (
     AnyArray,
     Values,
@@ -23,7 +23,6 @@ from posteriax.metrics.arrays import (
     check_draws,
     check_same_shape,
     keeps_precision,
-    mean_per_example,
     targets_like,
 )
 from posteriax.metrics.score import RootMean, Score

@@ -4,6 +4,6 @@ from posteriax.networks.leaf import Axes as Axes
 from posteriax.networks.leaf import Leaf as Leaf
 from posteriax.networks.network import Network as Network
 from posteriax.networks.network import Params as Params
-from posteriax.networks.network import couples_examples as couples_examples
 from posteriax.networks.network import network as network
 from posteriax.networks.network import paths as paths
+from posteriax.networks.tracing.coupling import couples_examples as couples_examples

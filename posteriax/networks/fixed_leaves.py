@@ -1,7 +1,7 @@
-"""Fixed leaves: a network of which only some leaves are inferred; the others are constants, such as a pre-trained part.
+"""Fixed leaves: only some leaves of a network are inferred; the others are constants, such as a pre-trained part.
 
-The params of such a network are its own pytree with None in place of the fixed leaves: paths stay the same, and
-whatever is done with params costs what the other leaves cost.
+The params of such a network are the full pytree with None in place of the fixed leaves: paths stay the same, and
+computations with params cost only as much as the inferred leaves.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from posteriax._internal.leaf_paths import choose_by_path, describe_leaves, leaf_paths
+from posteriax.networks.adapters.adapter import Inputs, OptionalKey, Outputs
 from posteriax.networks.tracing.fixed_part import Features
 
 if TYPE_CHECKING:
@@ -26,18 +28,19 @@ class FixedLeaves:
 
     Args:
         patterns: as given by the user.
-        whole: the network with all of its leaves.
-        is_fixed: for each leaf of the whole network, in flattening order.
+        full_network: the network with all of its leaves.
+        is_fixed: for each of these leaves, in flattening order.
     """
 
     patterns: tuple[str, ...]
-    whole: "Network"
+    full_network: "Network"
     is_fixed: tuple[bool, ...]
 
     @property
     def values(self) -> "Params":
         """The fixed leaves, by path."""
-        leaves = zip(leaf_paths(self.whole.params), jax.tree.leaves(self.whole.params), self.is_fixed, strict=True)
+        params = self.full_network.params
+        leaves = zip(leaf_paths(params), jax.tree.leaves(params), self.is_fixed, strict=True)
         return {path: leaf for path, leaf, fixed in leaves if fixed}
 
     def fill(self, params: "Params", leading: tuple[int, ...] = ()) -> "Params":
@@ -48,16 +51,17 @@ class FixedLeaves:
             leading: axes that they have in front of their own, such as draws. Fixed leaves get them as well, as
                 read-only views of one copy.
         """
-        structure: Any = jax.tree.structure(self.whole.params)
+        structure: Any = jax.tree.structure(self.full_network.params)
         if structure == jax.tree.structure(params):
             return params
-        own = iter(jax.tree.leaves(params))
-        every = zip(jax.tree.leaves(self.whole.params), self.is_fixed, strict=True)
-        return jax.tree.unflatten(structure, [_spread(leaf, leading) if fixed else next(own) for leaf, fixed in every])
+        inferred = iter(jax.tree.leaves(params))
+        leaves = zip(jax.tree.leaves(self.full_network.params), self.is_fixed, strict=True)
+        filled = [_spread(leaf, leading) if fixed else next(inferred) for leaf, fixed in leaves]
+        return jax.tree.unflatten(structure, filled)
 
     def restrict(self, params: "Params") -> "Params":
         """Only the leaves that are inferred, from all; unchanged if `params` has no others."""
-        structure: Any = jax.tree.structure(self.whole.params)
+        structure: Any = jax.tree.structure(self.full_network.params)
         if structure != jax.tree.structure(params):
             return params
         every = zip(jax.tree.leaves(params), self.is_fixed, strict=True)
@@ -75,7 +79,7 @@ def fix_leaves(net: "Network", patterns: str | Sequence[str]) -> "Network":
     chosen = as_patterns(patterns)
     if net.fixed is not None and (not chosen or net.fixed.patterns == chosen):
         return net
-    net = net if net.fixed is None else net.fixed.whole
+    net = net if net.fixed is None else net.fixed.full_network
     if not chosen:
         return net
     rules = {pattern.removeprefix(ALL_BUT): not pattern.startswith(ALL_BUT) for pattern in chosen}
@@ -85,7 +89,7 @@ def fix_leaves(net: "Network", patterns: str | Sequence[str]) -> "Network":
         raise ValueError(f"fixed={list(chosen)} matches every leaf, so there is nothing to infer: {', '.join(lines)}")
     fixed = FixedLeaves(chosen, net, tuple(is_fixed))
 
-    def apply(params: "Params", x: Any, *, key: Any = None) -> Any:
+    def apply(params: "Params", x: Inputs, *, key: OptionalKey = None) -> Outputs:
         if isinstance(x, Features):
             return x.part.outputs(fixed.restrict(params), x, key)
         return net.apply(fixed.fill(params), x, key=key)
@@ -95,7 +99,7 @@ def fix_leaves(net: "Network", patterns: str | Sequence[str]) -> "Network":
         measure=lambda params, x: known.measure(fixed.fill(params), x),
         apply=lambda params, statistics, x: known.apply(fixed.fill(params), statistics, x),
     )
-    axes = net.axes and tuple(own for own, fixed in zip(net.axes, is_fixed, strict=True) if not fixed)
+    axes = net.axes and tuple(leaf_axes for leaf_axes, fixed in zip(net.axes, is_fixed, strict=True) if not fixed)
     params = fixed.restrict(net.params)
     return replace(net, apply=apply, params=params, batch_statistics=statistics, axes=axes, fixed=fixed)
 
@@ -109,5 +113,5 @@ def as_patterns(patterns: Any) -> tuple[str, ...]:
     return given
 
 
-def _spread(leaf: Any, leading: tuple[int, ...]) -> Any:
-    return np.broadcast_to(np.asarray(leaf), (*leading, *leaf.shape)) if leading else leaf
+def _spread(leaf: ArrayLike, leading: tuple[int, ...]) -> ArrayLike:
+    return np.broadcast_to(np.asarray(leaf), (*leading, *np.shape(leaf))) if leading else leaf

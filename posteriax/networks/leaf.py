@@ -113,10 +113,10 @@ class Leaf:
         """
         rank, size, axes = len(self.shape), math.prod(self.shape), self.known_axes
         for side in (axes.outputs, axes.inputs):
-            count, apart = math.prod(self.shape[axis] for axis in side), sorted(side)
-            if apart == list(range(rank - len(side), rank)):
+            count, side_axes = math.prod(self.shape[axis] for axis in side), sorted(side)
+            if side_axes == list(range(rank - len(side), rank)):
                 return size // count, count
-            if apart == list(range(len(side))):
+            if side_axes == list(range(len(side))):
                 return count, size // count
         return size // self.shape[-1], self.shape[-1]
 

@@ -2,28 +2,28 @@
 
 ``x`` and the outputs have a leading axis of examples. ``key=None`` asks for a deterministic pass; a key is passed on to
 the network's own randomness (dropout). The network is neither changed nor subclassed.
-
-What would make a network accept inputs that it fails for, found by trying.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from posteriax._internal.leaf_paths import describe_leaves, leaf_paths
 from posteriax.data.inputs import channels_first
 from posteriax.networks.adapters import adapt
-from posteriax.networks.adapters.adapted import BatchStatistics, Statistics, over_examples
+from posteriax.networks.adapters.adapter import BatchStatistics, Inputs, OptionalKey, Outputs, Statistics, over_examples
+from posteriax.networks.adapters.adapter import Params as Params
 from posteriax.networks.fixed_leaves import FixedLeaves
 from posteriax.networks.leaf import Axes, Leaf
 from posteriax.networks.precision import check_compute, rounded, rounded_statistics
 from posteriax.networks.tracing.leaf_axes import find_axes
-
-Params = Any  # a pytree of arrays
+from posteriax.networks.tracing.program import NetworkPrograms, spec_of_example
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Network:
     6
     """
 
-    apply: Callable[..., Any]
+    apply: Callable[..., Outputs]
     params: Params
     out_axis: int = -1
     batch_statistics: BatchStatistics | None = None
@@ -68,7 +68,7 @@ class Network:
             compute=compute,
         )
 
-    def reading(self, x: Any) -> "Network":
+    def reading(self, x: Inputs) -> "Network":
         """The same network, with the axes of its leaves read off the program for inputs like `x`.
 
         >>> net = Network(lambda params, x, *, key=None: x @ params["w"].T, {"w": jnp.ones((2, 3))})
@@ -76,18 +76,25 @@ class Network:
         ((0,), (1,))
         """
         example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a)[1:], np.asarray(a).dtype), x)
-        return replace(self, axes=find_axes(self.apply, self.params, x), example=example)
+        read = replace(self, axes=find_axes(self.programs, spec_of_example(x)), example=example)
+        read.__dict__["programs"] = self.programs  # those of the same function
+        return read
 
     def normalising_by(self, statistics: Statistics) -> "Network":
         """The same network, whose batch normalisation uses these statistics, in training too; dropout is off in it."""
         assert self.batch_statistics is not None
         known = self.batch_statistics
 
-        def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+        def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
             return known.apply(params, statistics, x)
 
         # what px.network was given has other statistics
         return replace(self, apply=apply, batch_statistics=known._replace(stored=statistics), source=None)
+
+    @cached_property
+    def programs(self) -> NetworkPrograms:
+        """What the network does, read off its programs by :mod:`posteriax.networks.tracing`."""
+        return NetworkPrograms(self.apply, self.params)
 
     @property
     def how_to_uncouple(self) -> str:
@@ -107,8 +114,8 @@ class Network:
         leaves = jax.tree.leaves(self.params)
         axes = self.axes or (None,) * len(leaves)
         return [
-            Leaf(path, leaf.shape, self.out_axis, own)
-            for path, leaf, own in zip(leaf_paths(self.params), leaves, axes, strict=True)
+            Leaf(path, leaf.shape, self.out_axis, leaf_axes)
+            for path, leaf, leaf_axes in zip(leaf_paths(self.params), leaves, axes, strict=True)
         ]
 
     def all_params(self, params: Params, leading: tuple[int, ...] = ()) -> Params:
@@ -191,29 +198,6 @@ def paths(net: Any) -> list[str]:
     return describe_leaves(network(net).params)
 
 
-def couples_examples(net: Network, x: Any) -> bool:
-    """Whether the outputs for one example depend on the others in its batch, as with batch statistics.
-
-    Found by trial: the same example is run in two different batches. The rows are spread over x and the weights get
-    some noise, so that neither sorted data nor a zero-initialised head hides the dependence.
-    """
-    n = jax.tree.leaves(x)[0].shape[0]
-    if n < 2:
-        return False
-    rows = np.linspace(0, n - 1, min(n, 8)).astype(int)
-    copies = np.where(np.arange(len(rows)) == 0, rows[0], rows[-1])  # the first row with copies of the last
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda w: np.asarray(w + rng.normal(size=w.shape), w.dtype), jax.device_get(net.params))
-    apply = jax.jit(net.apply)
-    with_others, with_copies = (
-        np.asarray(apply(params, jax.tree.map(lambda a, r=r: np.asarray(a[r]), x)), np.float64)[0]
-        for r in (rows, copies)
-    )
-    scale = np.abs(with_others).max()
-    with np.errstate(invalid="ignore"):  # infinite outputs tell nothing
-        return bool(np.abs(with_others - with_copies).max() > 1e-3 * scale + 1e-6)
-
-
 def _with_inputs(net: Network, inputs: Any) -> Network:
     """The network after these functions of its inputs."""
     functions = list(inputs) if isinstance(inputs, Sequence) else [inputs]
@@ -221,12 +205,12 @@ def _with_inputs(net: Network, inputs: Any) -> Network:
         if not callable(function):
             raise TypeError(f"inputs must be a function of a batch of x, or a list of them; got {function!r}")
 
-    def prepare(x: Any) -> Any:
+    def prepare(x: Inputs) -> Inputs:
         for function in functions:
             x = function(x)
         return x
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         return net.apply(params, prepare(x), key=key)
 
     statistics = net.batch_statistics
@@ -234,7 +218,7 @@ def _with_inputs(net: Network, inputs: Any) -> Network:
         measured, applied = statistics.measure, statistics.apply
         statistics = statistics._replace(
             measure=lambda params, x: measured(params, prepare(x)),
-            apply=lambda params, own, x: applied(params, own, prepare(x)),
+            apply=lambda params, stored, x: applied(params, stored, prepare(x)),
         )
     return replace(net, apply=apply, batch_statistics=statistics)
 
@@ -252,9 +236,11 @@ def _check_params(params: Params) -> None:
             raise ValueError(f"leaf {line} has non-finite values")
 
 
-def input_hint(apply: Callable[..., Any], params: Any, specs: Any) -> str:
-    """A sentence on what to do about inputs of these shapes and dtypes, for which `apply` fails; empty if nothing
-    that is tried here helps."""
+def input_hint(apply: Callable[..., Outputs], params: Params, specs: PyTree) -> str:
+    """What to do about inputs for which `apply` fails, such as integers or misplaced channels, found by trying changes.
+
+    A sentence to append to the error message; empty if no change helps.
+    """
     for sentence, change in TRIALS.items():
         try:
             jax.eval_shape(lambda params, x, change=change: apply(params, change(x)), params, specs)
@@ -264,11 +250,11 @@ def input_hint(apply: Callable[..., Any], params: Any, specs: Any) -> str:
     return ""
 
 
-def _as_floats(x: Any) -> Any:
+def _as_floats(x: Inputs) -> Inputs:
     return jax.tree.map(lambda a: a.astype(jnp.float32), x)
 
 
-def _channels_last(x: Any) -> Any:
+def _channels_last(x: jax.Array) -> jax.Array:
     return jnp.moveaxis(x, 1, -1)
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
-from posteriax.networks.adapters.adapted import BatchStatistics
+from posteriax.networks.adapters.adapter import BatchStatistics
 
 LOW = jnp.dtype(jnp.bfloat16)
 
 
-def check_compute(compute: Any) -> str | None:
+def check_compute(compute: DTypeLike | None) -> str | None:
     """The name of a compute dtype: "bfloat16", or None for the params' own.
 
     >>> check_compute(jnp.bfloat16), check_compute("float32")
@@ -51,7 +52,7 @@ def rounded_statistics(known: BatchStatistics | None) -> BatchStatistics | None:
     return known and known._replace(measure=rounded(known.measure), apply=rounded(known.apply))
 
 
-def _convert(a: Any, dtype: Any) -> Any:
+def _convert(a: Any, dtype: DTypeLike) -> Any:
     # a random array, inside Quax, takes part in this as an array of its own dtype
     floating = jnp.issubdtype(jnp.result_type(a), jnp.floating)
     return jax.lax.convert_element_type(a, dtype) if floating else a

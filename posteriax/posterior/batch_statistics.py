@@ -19,7 +19,7 @@ import numpy as np
 
 from posteriax._internal.checks import check_count, check_inputs
 from posteriax.families.arrays.random_array import RandomArray
-from posteriax.networks.adapters.adapted import Statistics
+from posteriax.networks.adapters.adapter import Statistics
 from posteriax.networks.network import Network, Params
 from posteriax.posterior.posterior import Posterior, WrappedPosterior, unfixed
 from posteriax.problem import Inputs, Latents

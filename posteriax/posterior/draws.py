@@ -56,11 +56,6 @@ class DrawsPosterior(Posterior):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen // length, chosen % length]), self.draws)
 
 
-def _mean_of_draws(leaf: "LeafDraws") -> jax.Array:
-    total = sum(block.sum(axis=(0, 1), dtype=np.float64) for block in blocks_of_draws(leaf))
-    return jnp.asarray(total / (leaf.shape[0] * leaf.shape[1]), leaf.dtype)
-
-
 @dataclass(frozen=True, eq=False)
 class StoredDraws:
     """The draws of one leaf, (chains, draws, ...), stored in parts of shape (draws, chains, ...).
@@ -183,3 +178,8 @@ def take_draws(chunks: Sequence[DrawsChunk], indices: np.ndarray) -> np.ndarray:
             taken.append(rows)
         before += chunk.shape[0]
     return np.swapaxes(np.concatenate(taken), 0, 1)
+
+
+def _mean_of_draws(leaf: LeafDraws) -> jax.Array:
+    total = sum(block.sum(axis=(0, 1), dtype=np.float64) for block in blocks_of_draws(leaf))
+    return jnp.asarray(total / (leaf.shape[0] * leaf.shape[1]), leaf.dtype)

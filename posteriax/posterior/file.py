@@ -19,7 +19,8 @@ from posteriax.families.blocks import blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.networks.fixed_leaves import fix_leaves
 from posteriax.networks.leaf import Axes
-from posteriax.networks.network import Network, couples_examples, network
+from posteriax.networks.network import Network, network
+from posteriax.networks.tracing.coupling import couples_examples
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.linearisation import LinearisedPosterior, linearised
 from posteriax.posterior.posterior import Posterior, unfixed
@@ -35,7 +36,7 @@ VERSION = 3
 
 
 class PosteriorFileError(ValueError):
-    """A posterior file that is damaged, of another kind, or for another network. The message says which."""
+    """A posterior file is damaged, of another kind, or for another network. The message says which."""
 
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
@@ -208,7 +209,7 @@ def _variational_parameters(
 def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Whether batch normalisation uses the statistics of the batch or stored ones, and the latter's values.
 
-    Nothing without batch normalisation, or if that cannot be tried on made-up inputs.
+    Empty without batch normalisation, or if that cannot be tried on made-up inputs.
     """
     net = problem.network
     if net.batch_statistics is None or net.example is None:

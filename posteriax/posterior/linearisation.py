@@ -1,9 +1,9 @@
-"""A posterior whose network is linearised around its mean: the model that a Gaussian at a mode is exact for.
+"""A posterior whose network is linearised around its mean: the model for which a Gaussian at a mode is exact.
 
     f(x, w) = f(x, w*) + J(x) (w - w*),   w ~ q,   w*: the mean of q
 
-A network at draws of its weights leaves the region where the Gaussian holds, the more so the more weights it has; its
-linearisation does not. (Immer et al. 2021)
+Draws of the weights take a network out of the region in which the Gaussian holds, the farther the more weights it has;
+its linearisation has no such limit. (Immer et al. 2021)
 """
 
 from dataclasses import dataclass, replace

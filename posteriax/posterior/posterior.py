@@ -107,7 +107,7 @@ class Posterior:
 
     @abstractmethod
     def draw(self, key: jax.Array, indices: np.ndarray, total: int) -> Latents:
-        """Draws number `indices` out of `total`, with a leading axis; the same whether taken together or one by one."""
+        """The draws with these indices out of `total`, in a leading axis, however they are split over calls."""
 
     def sample(self, key: Key, n: int) -> Params:
         """`n` draws of the network's params pytree, in a leading axis.
@@ -161,7 +161,7 @@ class Posterior:
         return likelihood.predictive(*self._outputs(plan, x, spec, total, as_key(key)))
 
     def diagnose(self, x: Inputs | None = None, draws: int | None = None) -> "Diagnosis":
-        """Has it converged? A table and a verdict to print: see :func:`posteriax.diagnostics.diagnose`.
+        """Whether it has converged: a table and a verdict to print. See :func:`posteriax.diagnostics.diagnose`.
 
         Args:
             x: test inputs, to compare chains by their predictions; without them only weights can be compared.
@@ -226,7 +226,9 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WrappedPosterior(Posterior):
-    """Subclasses define `draw`: what their problem's network takes in place of params.
+    """A posterior whose weights are drawn from another one, and whose network predicts with them in another way.
+
+    Subclasses define `draw`: what their problem's network takes in place of params.
 
     Args:
         weights: the posterior of the weights.
@@ -261,7 +263,7 @@ class WrappedPosterior(Posterior):
 
 def unfixed(net: Network) -> Network:
     """The network with all its leaves, those that a problem fixes included."""
-    return net if net.fixed is None else net.fixed.whole
+    return net if net.fixed is None else net.fixed.full_network
 
 
 def _leaves(tree: Latents) -> list[Any]:

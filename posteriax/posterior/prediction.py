@@ -31,7 +31,7 @@ DrawsProgram = Callable[[Problem, Latents, Inputs, jax.Array], Arrays]
 
 @dataclass(frozen=True)
 class Spread:
-    """How a program over draws and examples is spread over a mesh; by default it runs on one device.
+    """How a program over draws and examples is spread over a mesh. By default it runs on one device.
 
     Args:
         mesh: the devices.
@@ -47,12 +47,12 @@ class Spread:
 
     @classmethod
     def over(cls, mesh: Mesh | None, *, reduces: bool, couples_examples: Callable[[], bool]) -> "Spread | None":
-        """For predictions on a mesh; None for one device.
+        """How to spread predictions over a mesh; None for a single device.
 
         Args:
             mesh: with the axes "members" and "data" or one of them.
             reduces: whether the program sums over its draws, which a device must then do for all of them.
-            couples_examples: whether the network looks at its whole batch, which must then be on one device.
+            couples_examples: whether the network couples the examples of a batch, which must then be on one device.
         """
         if mesh is None or mesh.size == 1:
             return None
@@ -80,11 +80,13 @@ class Spread:
             return program
         mesh, specs = self.mesh, (P(self.draws), P(self.rows), P())
 
-        def on_one(tree: Arrays, devices: int) -> Arrays:
+        def device_shapes(tree: Arrays, devices: int) -> Arrays:
             return jax.tree.map(lambda a: jax.ShapeDtypeStruct((a.shape[0] // devices, *a.shape[1:]), a.dtype), tree)
 
         def on_all(draws: Latents, inputs: Inputs, count: jax.Array) -> Arrays:
-            result = jax.eval_shape(program, on_one(draws, self.draw_devices), on_one(inputs, self.row_devices), count)
+            result = jax.eval_shape(
+                program, device_shapes(draws, self.draw_devices), device_shapes(inputs, self.row_devices), count
+            )
             if self.reduces:  # per example, or one number
                 out = jax.tree.map(lambda leaf: P(self.rows) if leaf.ndim else P(), result)
             else:
@@ -107,7 +109,7 @@ class Spread:
         return placed(draws, self.draws), placed(inputs, self.rows), placed(count)
 
     def placing(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """The compiled program, for arguments in host memory or on any device; results can be read by all processes."""
+        """The compiled program for arguments in host memory or on any device; all processes can read its results."""
         if self.mesh is None:
             return run
         mesh = self.mesh

@@ -30,8 +30,10 @@ class Trace(Mapping[str, np.ndarray]):
 
     @property
     def converged(self) -> bool | None:
-        """Whether the run has converged, by the rule that was to end it then (``px.fit(..., until="converged")``); None
-        for a run of fixed length."""
+        """Whether the run has converged, by the rule that ends it (``px.fit(..., until="converged")``).
+
+        None for a run of fixed length.
+        """
         return bool(self.arrays["converged"][0]) if "converged" in self.arrays else None
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 
 from posteriax.networks.leaf import Leaf
-from posteriax.priors.prior import Prior
+from posteriax.priors.prior import Prior, WithoutDensity
 
 LOG_UNIFORM = (0.63576, 1.87320, 1.48695)
 TINY = 1e-16  # keeps the log of a zero mean finite
@@ -28,6 +27,7 @@ class LogUniform(Prior):
 
     It favours noise: the KL of N(mu, alpha mu^2) decreases to 0 as alpha grows, and is 0 for a zero-mean Gaussian.
 
+    >>> from posteriax.priors.prior import has_density
     >>> has_density(LogUniform().distribution(Leaf("w", (3,))))
     False
     """
@@ -40,6 +40,7 @@ class LogUniform(Prior):
 class ARD(Prior):
     """N(0, s_ij^2) with the optimal scale for each weight (automatic relevance determination). Only for VI.
 
+    >>> from posteriax.priors.prior import has_density
     >>> has_density(ARD().distribution(Leaf("w", (3,))))
     False
     """
@@ -48,16 +49,7 @@ class ARD(Prior):
         return ARDPrior()
 
 
-class _WithoutDensity(dist.Distribution):
-    """A prior that only exists as a term of Gaussian variational objectives."""
-
-    support = dist.constraints.real
-
-    def log_prob(self, value: jax.Array) -> jax.Array:
-        raise ValueError(f"{type(self).__name__} has no density: it only works with VI and Gaussian families")
-
-
-class LogUniformPrior(_WithoutDensity):
+class LogUniformPrior(WithoutDensity):
     """The distribution of :class:`LogUniform`."""
 
     cross_entropy_note = "KL approximated to within 0.01 nats per weight (log-uniform prior)"
@@ -68,7 +60,7 @@ class LogUniformPrior(_WithoutDensity):
         return (kl + 0.5 * log_variance + 0.5 * math.log(2 * math.pi * math.e)).sum()
 
 
-class ARDPrior(_WithoutDensity):
+class ARDPrior(WithoutDensity):
     """The distribution of :class:`ARD`."""
 
     cross_entropy_note = ""
@@ -96,33 +88,3 @@ def ard_kl(log_alpha: jax.Array) -> jax.Array:
     [1.06..., 0.34...]
     """
     return 0.5 * jax.nn.softplus(-log_alpha)
-
-
-def has_density(prior: dist.Distribution) -> bool:
-    """Whether a prior has a density, rather than being a term of Gaussian variational objectives only.
-
-    >>> has_density(dist.Normal(0.0, 1.0))
-    True
-    """
-    return not isinstance(prior, _WithoutDensity)
-
-
-def typical_scale(distribution: dist.Distribution) -> float:
-    """The standard deviation if it is finite, otherwise half the width of the central 68 % interval.
-
-    Samplers use it as their unit of length.
-    """
-    if not has_density(distribution):
-        return 1.0  # samplers refuse it
-    try:
-        scale = float(np.sqrt(np.mean(distribution.variance)))
-    except NotImplementedError:
-        scale = math.inf
-    if not math.isfinite(scale):
-        try:
-            draws = distribution.sample(jax.random.key(0), (4096,))
-        except NotImplementedError:
-            return 1.0  # only a unit of length: samplers adapt to the posterior's own
-        low, high = jnp.quantile(draws, jnp.array([0.16, 0.84]))
-        scale = float(high - low) / 2
-    return scale

@@ -1,11 +1,16 @@
-"""The interface of a prior, and NumPyro distributions as priors."""
+"""The contract of a prior, NumPyro distributions as priors, and what methods ask a distribution.
 
+VI asks for a closed-form cross-entropy, samplers for a density, whitening and a unit of length.
+"""
+
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 
 from posteriax._internal.settings import Savable, to_plain
@@ -47,6 +52,15 @@ class Whitening(Protocol):
         """The inverse of `whiten`."""
 
 
+class WithoutDensity(dist.Distribution):
+    """A prior that exists only as a term of Gaussian variational objectives."""
+
+    support = dist.constraints.real
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        raise ValueError(f"{type(self).__name__} has no density: it only works with VI and Gaussian families")
+
+
 @dataclass(frozen=True)
 class Given(Prior):
     """A NumPyro distribution, used as it is."""
@@ -84,3 +98,38 @@ def as_prior(value: object, what: str = "prior") -> Prior:
         f"{what} must be one of posteriax.priors (such as p.Normal(scale=0.3)), a NumPyro distribution, or a "
         f"dictionary of them by path, got {type(value).__name__}"
     )
+
+
+def has_density(prior: dist.Distribution) -> bool:
+    """Whether a prior has a density, rather than being a term of Gaussian variational objectives only.
+
+    >>> has_density(dist.Normal(0.0, 1.0))
+    True
+    """
+    return not isinstance(prior, WithoutDensity)
+
+
+def base_distribution(prior: dist.Distribution) -> dist.Distribution:
+    """The prior without its expansion to the shape of a leaf, if it has one."""
+    return prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+
+
+def typical_scale(distribution: dist.Distribution) -> float:
+    """The standard deviation if it is finite, otherwise half the width of the central 68 % interval.
+
+    Samplers use it as their unit of length.
+    """
+    if not has_density(distribution):
+        return 1.0  # samplers refuse it
+    try:
+        scale = float(np.sqrt(np.mean(distribution.variance)))
+    except NotImplementedError:
+        scale = math.inf
+    if not math.isfinite(scale):
+        try:
+            draws = distribution.sample(jax.random.key(0), (4096,))
+        except NotImplementedError:
+            return 1.0  # only a unit of length: samplers adapt to the posterior's scales
+        low, high = jnp.quantile(draws, jnp.array([0.16, 0.84]))
+        scale = float(high - low) / 2
+    return scale

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from posteriax._internal.checks import check_positive
+from posteriax._internal.checks import check_fraction, check_positive
 from posteriax.networks.leaf import Leaf
 from posteriax.priors.prior import Prior
 
@@ -120,8 +120,7 @@ class NormalMixture(Prior):
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_positive("narrow_scale", self.narrow_scale)
-        if not 0.0 < self.weight < 1.0:
-            raise ValueError(f"weight must lie strictly between 0 and 1, got {self.weight}")
+        check_fraction("weight", self.weight)
 
     def distribution(self, leaf: Leaf) -> dist.Distribution:
         weights = dist.Categorical(probs=jnp.array([self.weight, 1.0 - self.weight]))

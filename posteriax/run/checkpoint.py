@@ -7,8 +7,8 @@
 A shard is written first; the state that names it, with its digest, is then put in place by a rename. A crash between
 the two leaves a shard that no state names, and the next run overwrites it.
 
-Of several processes that make a run together, the first writes and all read, so that the folder must be on storage that
-they share. Files hold complete arrays, independent of how a run was spread over devices and processes.
+If several processes make a run together, the first writes and all read, so the folder must be on storage that they
+share. Files hold complete arrays, independent of how a run was spread over devices and processes.
 
 A checkpoint is resumed only by the run that wrote it: `run_identity` lists what a run's result depends on.
 """
@@ -45,7 +45,7 @@ STEP = "computation of a step"  # its name among the settings that identify a ru
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint folder that is in use, damaged, not writable, or holds another run. The message says which."""
+    """A checkpoint folder is in use, damaged, not writable, or holds another run. The message says which."""
 
 
 class Saved(NamedTuple):

@@ -16,13 +16,13 @@ from posteriax.data.batches import Batch, Examples, Minibatches, full_batch
 from posteriax.data.sources import Feed, HostArrays, Loader, is_large, is_loader
 from posteriax.data.target_scale import TargetMoments
 from posteriax.methods.method import Method
+from posteriax.problem import Inputs as Inputs
 from posteriax.problem import Problem
 from posteriax.run.layout import Part, local_part
 from posteriax.run.program import DeviceData, Program, streams
 
 DEFAULT_BATCH_SIZE = 64
 
-Inputs = Any  # an array with a leading axis of examples, or a pytree of such arrays
 TrainingData = Any  # (x, y), (x, y, weight), or a loader of either
 
 

@@ -25,7 +25,7 @@ from posteriax.data.batches import Batch
 from posteriax.distributed.meshes import DATA
 from posteriax.methods.ensemble import Ensemble, Members
 from posteriax.methods.method import Method, RunLength, Task
-from posteriax.networks.tracing.uses import spec_of_example
+from posteriax.networks.tracing.program import spec_of_example
 from posteriax.posterior.draws import join_draws
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem

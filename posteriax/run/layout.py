@@ -73,7 +73,7 @@ def members_mesh(members: int, mesh: Mesh | None) -> Mesh:
 
 
 def local_part(mesh: Mesh) -> Part:
-    """Which part of every batch this process feeds: that of its own devices."""
+    """The part of every batch that this process feeds to its own devices."""
     here = jax.process_index()
     columns = [i for i, column in enumerate(mesh.devices.T) if any(d.process_index == here for d in column)]
     first, size = columns[0], len(columns)
@@ -95,7 +95,7 @@ def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, *, full_batc
             f"batch_size or a smaller data axis"
         )
     if batch_size % parts:
-        evenly = " (batches are made of equal size)" if batch_size < num_examples else ""
+        evenly = " (batches are made equal in size)" if batch_size < num_examples else ""
         raise ValueError(
             f"the mesh splits each batch over {parts} devices, which does not divide its {batch_size} "
             f"examples{evenly}: use another batch_size or data axis"

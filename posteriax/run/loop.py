@@ -62,8 +62,10 @@ class Observer:
     """
 
     def identity(self) -> dict[str, str]:
-        """What the run's result depends on because of this observer, by name: a checkpoint is resumed only if all of
-        it is the same."""
+        """What the run's result depends on because of this observer, by name.
+
+        A checkpoint is resumed only if all of it is unchanged.
+        """
         return {}
 
     def next_stop(self, step: int) -> int | None:

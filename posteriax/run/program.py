@@ -43,7 +43,6 @@ AUGMENT = 0x617567
 States = Any  # of all members: a kernel's State with a leading axis of members
 Infos = Any  # what steps recorded: a kernel's Info with leading axes (steps, members)
 Draws = Any  # latents with leading axes (draws, members)
-HasShape = jax.Array | np.ndarray | jax.ShapeDtypeStruct
 DeviceData = Any  # (x, y) on the device; the full Batch; or fed Batches with a leading axis of steps
 
 
@@ -91,7 +90,7 @@ class Program:
         self.shard = shard
         self.capacity = self._capacity(fed)
         self.platform = mesh.devices.flat[0].platform
-        # left to the compiler is only what needs it: a program for members alone is the same with and without this
+        # the compiler splits only what needs it: a program for members alone is the same with and without this
         self.splits_batches = mesh.shape["data"] > 1 and not self.method.full_batch
         takes_turns = self.platform == "cpu"
         start: Callable[..., Any] = self._start_in_turn if takes_turns else over_members(self._start_member, shared=2)
@@ -317,7 +316,7 @@ class InThreads:
     Arguments and results are arrays on the mesh, as they are for `shard_map`.
 
     Args:
-        function: of what one device has of every argument; returns a tuple.
+        function: takes one device's part of every argument; returns a tuple.
         mesh: the devices. Its axis "data" has length 1.
         split: for each argument, whether its leading axis is split over the devices; each has a copy of others.
         out_axes: for each result, which axis is the members'.
@@ -386,7 +385,7 @@ class InThreads:
         )
 
     def _parts(self, args: tuple[PyTree, ...], device: jax.Device) -> tuple[PyTree, ...]:
-        """What a device has of each argument, where the program runs: on the first device."""
+        """One device's part of each argument, moved to where the program runs: the first device."""
         first = self.devices[0]
 
         def part(leaf: ArrayLike, owner: jax.Device) -> jax.Array:
@@ -408,7 +407,7 @@ class InThreads:
         return self.compiled[types]
 
     def _joined(self, axis: int, *shards: jax.Array) -> jax.Array:
-        """An array on the mesh, of what its devices have."""
+        """An array on the mesh, joined from what each device has."""
         shape = list(shards[0].shape)
         shape[axis] *= self.mesh.shape["members"]
         sharding = NamedSharding(self.mesh, P(*[None] * axis, "members"))

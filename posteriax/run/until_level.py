@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from posteriax._internal.checks import check_count, check_positive
-from posteriax._internal.trend import mean_and_error, rise_and_error
+from posteriax.diagnostics.training import mean_and_error, rise_and_error
 from posteriax.methods.ensemble import Members
 from posteriax.methods.method import OptimizingKernel
 from posteriax.run.loop import Observer, Run
@@ -30,7 +30,7 @@ from posteriax.run.stopping import StopRule
 
 GROWTH = 1.25  # from one look at the objective to the next
 DROP = 4.0  # what the rate is divided by
-WORTHWHILE = 5.0  # tolerances that a drop must gain for another one to follow
+WORTHWHILE = 5.0  # how many tolerances a drop must gain for another one to follow
 FEWEST = 32  # steps from one look to the next
 NOT_YET = -1
 KEPT = ("level", "begun", "last", "since", "first", "drops", "before")  # what a checkpoint stores of the rule
@@ -196,7 +196,7 @@ class StopWhenLevel(Observer):
         return bool(rise.mean() < max(self.tolerance, noise))
 
     def _drop_or_end(self, run: Run) -> None:
-        """Lower the rate if it is the first time, or if the last time was worthwhile; otherwise let it fall to 0."""
+        """Lower the rate if that was never done or last time was worthwhile; otherwise let it fall to 0."""
         mean, error = mean_and_error(self._recent(run).mean(axis=0))
         if self.before is not None:
             gain, noise = mean - self.before[0], math.hypot(error, self.before[1])

@@ -40,7 +40,7 @@ SOONEST, LATEST = 1.2, 2.0  # the number of draws grows by a factor in this rang
 BLOCK = 50  # draws of each chain that are examined together: one compiled shape, whatever the chunks
 CLOSEST = 10  # draws between two looks
 WARMUP_CHUNK = 0.05  # seconds: steps may become a hundred times longer once a sampler has adapted
-EARLIEST = 0.25  # of the time: before, nothing is said about whether the rest suffices for the warm-up
+EARLIEST = 0.25  # of the time limit: before that, it is too early to tell whether the warm-up will fit
 
 
 class DrawsVerdict(NamedTuple):
@@ -279,7 +279,7 @@ class StopWhenMixed(Observer):
         return self.rule.seconds is not None and self._seconds >= self.rule.seconds
 
     def _warmup_is_too_long(self, step: int) -> bool:
-        """Whether the warm-up would not end in time at the current rate, to which compilation does not count."""
+        """Whether the warm-up would not end in time at the current rate, which excludes compilation."""
         limit, seconds, missing = self.rule.seconds, self._seconds, self.program.task.warmup - step
         if limit is None or missing <= 0 or self.chunks < 3 or seconds < EARLIEST * limit:
             return False

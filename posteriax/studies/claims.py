@@ -29,7 +29,7 @@ from posteriax.studies.results import Measure, Results, entry, least, mean, most
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable at this scale"
 CONFIDENCE = 0.95  # that the mean is above the lower end, and that it is below the upper end
-COLUMNS = ("name", "claim", "place", "the paper", "measured here", "holds if", "measure", "kind")
+COLUMNS = ("name", "claim", "location", "the paper", "measured here", "holds if", "measure", "kind")
 
 Kind = Literal["paper", "sanity", "ours"]
 
@@ -45,7 +45,7 @@ class Claim:
         quantity: what is measured here, in words, with its unit.
         measure: the quantity, one value per seed or restart.
         above, below: the claim holds if the mean of the quantity lies between them.
-        place: where the paper makes the claim, such as "figure 3".
+        location: where the paper makes the claim, such as "figure 3".
         kind: "paper" is a finding of the paper; "sanity" must hold for the others to mean anything; "ours" is not in
             the paper.
         remark: written after the run, if the claim does not hold or cannot be decided: why.
@@ -58,14 +58,14 @@ class Claim:
     measure: Measure | Callable[[Results], Sequence[float] | np.ndarray]
     above: float = -math.inf
     below: float = math.inf
-    place: str = ""
+    location: str = ""
     kind: Kind = "paper"
     remark: str = ""
 
     @property
     def reported(self) -> str:
         """What the paper reports, and where."""
-        return f"{self.place}: {self.paper}" if self.place else self.paper
+        return f"{self.location}: {self.paper}" if self.location else self.paper
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,14 @@ def _cells(line: str) -> list[str]:
 
 def _claim(file: Path, cells: Sequence[str], measures: Mapping[str, Any]) -> Claim:
     try:
-        name, sentence, place, paper, quantity, rule, formula, kind = cells
+        name, sentence, location, paper, quantity, rule, formula, kind = cells
         above, below = parse_rule(rule)
         if kind not in get_args(Kind):
             raise ValueError(f"the kind must be one of {get_args(Kind)}, got {kind!r}")
         measure = eval(formula.strip("`"), {"__builtins__": {}}, dict(measures))  # of the study's own file
     except Exception as error:
         raise ValueError(f"{file}: the claim {cells[0]!r} cannot be read: {error}") from error
-    return Claim(name, sentence, paper, quantity, measure, above, below, place, kind)  # type: ignore[arg-type]
+    return Claim(name, sentence, paper, quantity, measure, above, below, location, kind)  # type: ignore[arg-type]
 
 
 def parse_rule(words: str) -> tuple[float, float]:

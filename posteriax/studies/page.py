@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from posteriax._internal.plot_style import pyplot
-from posteriax.metrics.estimate import Estimate, format_estimate
+from posteriax.metrics.score import Estimate, format_estimate
 from posteriax.studies.claims import CONFIDENCE, FAILS, HOLDS, UNDECIDED, Verdict
 from posteriax.studies.results import Json, Results, read_results
 from posteriax.studies.study import Study, verdicts

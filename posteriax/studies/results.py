@@ -183,6 +183,20 @@ def _combine_those_run(function: Callable[[Sequence[float]], float], measures: S
     return depending(choose)
 
 
+def mean_entries(several: list[dict[str, Json]]) -> dict[str, Json]:
+    """The mean of every entry of nested dicts.
+
+    >>> mean_entries([{"a": 1.0, "b": {"c": 0.0}}, {"a": 2.0, "b": {"c": 1.0}}])
+    {'a': 1.5, 'b': {'c': 0.5}}
+    """
+    return {
+        name: mean_entries([entries[name] for entries in several])
+        if isinstance(value, dict)
+        else float(np.mean([entries[name] for entries in several]))
+        for name, value in several[0].items()
+    }
+
+
 def plain(value: Any) -> Json:
     """Numbers, arrays, dicts and sequences as JSON has them; numbers that are not finite become None.
 

@@ -6,11 +6,14 @@ results are plain data, and tables and figures are drawn from the results alone.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from posteriax.studies.claims import Claim, Paper, Verdict, judge
+from posteriax.studies.claims import Claim, Paper, Verdict, judge, read_paper
 from posteriax.studies.figures import Figure
 from posteriax.studies.results import Json, Results, Setting
+from posteriax.studies.scales import StudyScales
 from posteriax.studies.tables import PageTable
 from posteriax.studies.workbench import Workbench
 
@@ -80,6 +83,35 @@ class Study:
     def claim(self, name: str) -> Claim:
         """The claim of this name."""
         return next(claim for claim in self.claims if claim.name == name)
+
+
+def make_study(
+    name: str,
+    file: str,
+    scales: StudyScales[Any],
+    cells: Callable[[Settings, int], list[Cell]],
+    run: Callable[[Cell, Settings, Workbench], Mapping[str, Json]],
+    report: ModuleType,
+) -> Study:
+    """The study of a folder.
+
+    Args:
+        name: what the command line calls it.
+        file: the ``__init__.py`` of the folder, which has a ``paper.md`` beside it.
+        scales: the settings, as :func:`posteriax.studies.scales.read_scales` reads them.
+        cells, run: as for :class:`Study`.
+        report: the module with the measures that the claims use, `tables` and `FIGURES`.
+    """
+    return Study(
+        name=name,
+        paper=read_paper(Path(file).with_name("paper.md"), vars(report)),
+        scales=scales,
+        one_step=scales.one_step,
+        cells=cells,
+        run=run,
+        tables=report.tables,
+        figures=report.FIGURES,
+    )
 
 
 def verdicts(study: Study, results: Results) -> dict[str, Verdict]:

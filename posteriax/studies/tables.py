@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from posteriax.studies.results import Results, Setting
 
 Values = Sequence[float] | np.ndarray
 Write = Callable[[Values], str]
@@ -59,6 +62,29 @@ class Row(NamedTuple):
     start: Sequence[str]
     look_up: Callable[[str], Values]
     end: Sequence[str] = ()
+
+
+def rows_by(
+    results: Results,
+    names: Sequence[str],
+    end: Callable[[Callable[[str], np.ndarray]], Sequence[str]] = lambda look_up: (),
+    **cells: Setting,
+) -> list[Row]:
+    """A row for every combination of settings among some of the cells, in the order of the study.
+
+    Args:
+        results: of the study.
+        names: of the settings, with which the row starts.
+        end: what it ends with, given its values by path.
+        cells: the settings that the cells have.
+    """
+    rows = []
+    for settings in dict.fromkeys(tuple(cell.settings[name] for name in names) for cell in results.select(**cells)):
+        chosen: dict[str, Any] = {**cells, **dict(zip(names, settings, strict=True))}
+        look_up = partial(results.values, **chosen)
+        start = [value if isinstance(value, str) else f"{value:g}" for value in settings]
+        rows.append(Row(start, look_up, end(look_up)))
+    return rows
 
 
 def make_table(

@@ -1,22 +1,27 @@
-"""What a cell works with: data by name or made-up data of the same shape, fits that survive a kill, and its times."""
+"""What a cell works with: data by name or made-up data of the same shape, fits that survive a kill, and their times."""
 
-from collections.abc import Hashable
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import posteriax.data as data_sets
 from posteriax.data import DataSet, Scaling
 from posteriax.methods import Ensemble, Method
-from posteriax.posterior import Posterior, VariationalPosterior
+from posteriax.posterior import DrawsPosterior, Posterior, VariationalPosterior
 from posteriax.problem import Problem
-from posteriax.run import fit
+from posteriax.run import Watch, fit
 
 Examples = tuple[np.ndarray, np.ndarray]  # x and y
 TRAIN, TEST = 64, 32  # made-up examples
 RECORD = (48, 37)  # hours and variables of a made-up clinical record
 COLUMNS = 8  # of a made-up regression
+UNKNOWN = 2  # the index of rare words
 
 
 class Workbench:
@@ -64,6 +69,47 @@ class Workbench:
         assert isinstance(posterior, VariationalPosterior)
         return posterior
 
+    def fit_timed(
+        self, problem: Problem, data: Any, method: Method | Ensemble, *, every: int, **settings: Any
+    ) -> Posterior:
+        """The same; wall time and processor time of a step, without compilation, go into the cell's times.
+
+        They are medians over intervals of `every` steps, without those in which the run was killed.
+        """
+        posterior = self.fit(problem, data, method, watch=Watch(_clocks, every=every), **settings)
+        steps = np.diff(posterior.trace["watched_step"])
+        for name in _clocks(posterior):
+            seconds = np.diff(posterior.trace[name])
+            if (running := seconds > 0).any():
+                self.times[f"{name}_per_step"] = float(np.median(seconds[running] / steps[running]))
+        return posterior
+
+
+def _clocks(posterior: Posterior) -> dict[str, float]:
+    return {"seconds": time.monotonic(), "processor_seconds": time.process_time()}
+
+
+def linear_annealing(part: float, steps: int) -> Callable[[jax.Array | int], jax.Array | float] | None:
+    """The weight of the KL, which grows from 0 to 1 over a part of the run; None if the part is 0."""
+    ramp = max(1.0, part * steps)
+    return (lambda step: jnp.minimum(1.0, (step + 1) / ramp)) if part else None
+
+
+def split_members(posterior: Posterior) -> list[Posterior]:
+    """Every chain, or member of an ensemble, as a posterior of its own."""
+    assert isinstance(posterior, DrawsPosterior | VariationalPosterior)
+    field = "draws" if isinstance(posterior, DrawsPosterior) else "variational"
+    stacked = getattr(posterior, field)
+    count = jax.tree.leaves(stacked)[0].shape[0]
+    parts = (jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], stacked) for i in range(count))
+    return [replace(posterior, **{field: part}) for part in parts]
+
+
+def join_members(members: list[VariationalPosterior]) -> VariationalPosterior:
+    """One posterior of several networks with the same structure."""
+    stacked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[member.variational for member in members])
+    return replace(members[0], variational=stacked)
+
 
 def load_data(name: str, trial: bool = False, **options: Any) -> DataSet:
     """A data set for a study, or its stand-in."""
@@ -85,6 +131,16 @@ def average_pixels(images: np.ndarray, pool: int) -> np.ndarray:
     count, height, width = images.shape[:3]
     squares = images.reshape(count, height // pool, pool, width // pool, pool, *images.shape[3:])
     return squares.mean(axis=(2, 4), dtype=images.dtype)
+
+
+def last_words(reviews: np.ndarray, length: int, words: int) -> np.ndarray:
+    """The last words of reviews, (N, length); those beyond the vocabulary are unknown.
+
+    >>> last_words(np.array([[1, 60, 3, 49, 50]], np.int32), length=3, words=50).tolist()
+    [[3, 49, 2]]
+    """
+    last = reviews[:, -length:]
+    return np.where(last < words, last, UNKNOWN).astype(np.int32)
 
 
 class InputShape(NamedTuple):

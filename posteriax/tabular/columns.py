@@ -199,7 +199,7 @@ def odd_cells(table: Table, name: str, values: np.ndarray, kind: str) -> list[st
         notes.append(f"column {name!r} holds {kind}, but {table.first(name, odd)} {are_not}: treated as missing")
     infinite = np.isinf(values)
     if infinite.any():
-        first = table.place(int(np.argmax(infinite)))
+        first = table.location(int(np.argmax(infinite)))
         count = counted(int(infinite.sum()), "infinite value")
         notes.append(f"column {name!r} has {count}, the first at {first}: treated as missing")
     return notes

@@ -1,12 +1,13 @@
 """``posteriax compare``: from a file to a report, without writing code.
 
-A scikit-learn pipeline, for every method: a preparation of the file's rows (preparation.py), the estimator of the
-method (estimators.py), and then one comparison of all.
+For every method a scikit-learn pipeline: a preparation of the file's rows (preparation.py), then the estimator of the
+method (estimators.py). Then one comparison of all, and a report that also tells what was done, in the file's terms.
 """
 
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,35 +16,55 @@ from typing import Literal
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
+from sklearn.exceptions import ConvergenceWarning
 
-from posteriax.evaluation import Baseline, Comparison, RunEnd, compare, recommend
+from posteriax import priors as p
+from posteriax._internal.interruption import Interrupted
+from posteriax.evaluation import (
+    Baseline,
+    Comparison,
+    Feature,
+    PartialDependence,
+    ReportContext,
+    RunEnd,
+    TableRows,
+    compare,
+    partial_dependence,
+    recommend,
+)
 from posteriax.likelihoods.joined import join_examples
 from posteriax.posterior.posterior import Posterior
+from posteriax.priors.prior import Prior
+from posteriax.problem import Problem
 from posteriax.tabular.baselines import fit_baselines
-from posteriax.tabular.budget import Budget, seconds_of
+from posteriax.tabular.columns import Category, Number
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, save_described
-from posteriax.tabular.fold_fits import (
-    TUNED,
-    FittedFold,
-    check_methods,
-    fit_methods,
-    make_problem,
-    prior_by_name,
-    tuned_prior,
+from posteriax.tabular.estimators import (
+    BayesianEstimator,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    in_target_units,
 )
 from posteriax.tabular.folds import Fold, join_tests, prepare_all_rows, prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.networks import choose_network
-from posteriax.tabular.preparation import ImagePreparation
+from posteriax.tabular.networks import Architecture, choose_network
+from posteriax.tabular.point_noise import underestimates_noise
+from posteriax.tabular.preparation import ImagePreparation, TablePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
-from posteriax.tabular.report_context import report_context
-from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.splitting import DataSettings
+from posteriax.tabular.targets import Target
+from posteriax.tabular.until_converged import Budget, MethodFailed, seconds_of
 
-QUICK = 5  # how much less time
+QUICK = 5  # --quick divides the time by this
 WORST_FIRST = ("failed", "not converged", "stopped at the budget", "converged")
 
+TUNED = "tuned"  # the value of --prior
+ROUNDS = 100  # of tuning
+FEW_ROUNDS = 20  # enough for the scales; the noise of many rows takes longer to settle, and is not needed
+
 Save = Callable[[str, Posterior, Description], None]
+PriorByLeaf = Prior | Mapping[str, Prior]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +96,32 @@ def budget_seconds(text: str) -> float:
         return seconds_of(text)
     except ValueError as error:
         raise TableError(f"--budget: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFold:
+    """A fold of the data, with what was fitted to it.
+
+    Args:
+        data: training and test rows.
+        architecture: of the network.
+        prior: of its weights.
+        outcomes: by method.
+        baselines: models of other kinds.
+    """
+
+    data: Fold
+    architecture: Architecture
+    prior: PriorByLeaf
+    outcomes: dict[str, RunEnd]
+    baselines: dict[str, Baseline]
+
+    @property
+    def predictors(self) -> dict[str, Posterior | Baseline]:
+        """All that predicts, by name, in the target's units."""
+        fitted = {name: outcome.posterior for name, outcome in self.outcomes.items() if outcome.posterior is not None}
+        units = self.data.target.units
+        return {name: in_target_units(posterior, units) for name, posterior in fitted.items()} | self.baselines
 
 
 def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings, screen: Console) -> Comparison:
@@ -179,6 +226,147 @@ class CompareRun:
         return FittedFold(fold, architecture, prior, outcomes, baselines), interrupted is None
 
 
+def check_methods(names: Sequence[str]) -> list[str]:
+    """The names, each once; an error that lists all methods if one is unknown.
+
+    >>> check_methods(["MAP", "hmc", "map"])
+    ['map', 'hmc']
+    """
+    methods = list(dict.fromkeys(name.strip().lower() for name in names if name.strip()))
+    unknown = [name for name in methods if name not in RECIPES]
+    if unknown or not methods:
+        problem = f"unknown method {', '.join(map(repr, unknown))}" if unknown else "no methods named"
+        raise TableError(f"{problem}; there are {', '.join(RECIPES)}")
+    return methods
+
+
+def prior_by_name(text: str) -> Prior:
+    """The prior that `--prior` names; for "tuned", the one that tuning starts from.
+
+    >>> prior_by_name("he"), prior_by_name("0.5")
+    (HeNormal(gain=2.0, bias_scale=1.0), Normal(scale=0.5, loc=0.0))
+    """
+    if text in (TUNED, "he"):
+        return p.HeNormal()
+    try:
+        return p.Normal(scale=float(text))
+    except ValueError:
+        raise TableError(
+            f"--prior must be tuned, he, or the standard deviation of all weights, such as 0.5; got {text!r}"
+        ) from None
+
+
+def make_problem(architecture: Architecture, target: Target, seed: int, prior: PriorByLeaf = p.HeNormal()) -> Problem:
+    """The network with its likelihood (for regression with learned noise) and its prior.
+
+    >>> from posteriax.tabular.networks import choose_network
+    >>> from posteriax.tabular.targets import Classes
+    >>> make_problem(choose_network((4,), 2, 100), Classes("kind", ("elm", "oak")), 0).prior
+    HeNormal(gain=2.0, bias_scale=1.0)
+    """
+    return Problem(architecture.build(seed), target.likelihood(), prior=prior)
+
+
+def tuned_prior(
+    problem: Problem, data: tuple[np.ndarray, np.ndarray], seed: int
+) -> tuple[PriorByLeaf, float | None, str]:
+    """Prior scales, one for each leaf, under which the data are most probable, the noise, and a line about them.
+
+    The noise is None unless that at the most probable weights would be too small. If the scales cannot be found, the
+    prior is that of the problem, and the line says why.
+    """
+    few_rows = underestimates_noise(problem, len(data[1]))
+    try:
+        tuned = p.tune(problem, data, noise="learned", key=seed, rounds=ROUNDS if few_rows else FEW_ROUNDS)
+    except (FloatingPointError, ValueError, RuntimeError) as error:
+        return problem.prior, None, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
+    scales = [scale for name, scale in tuned.tuning.scales.items() if "bias" not in name]
+    listed = ", ".join(f"{scale:.2g}" for scale in scales)
+    return (
+        tuned.prior,
+        tuned.tuning.noise if few_rows else None,
+        f"prior: the standard deviations of the layers' weights that make the data most probable, {listed}",
+    )
+
+
+def fit_methods(
+    names: Sequence[str],
+    data: Fold,
+    architecture: Architecture,
+    prior: PriorByLeaf,
+    *,
+    noise: float | None,
+    share: Callable[[str], float],
+    seed: int,
+    done: Callable[[str, RunEnd], None],
+) -> str | None:
+    """Fit the methods in turn. Returns the name of the method that the user interrupted, if any.
+
+    Args:
+        names: of the methods.
+        data: training rows.
+        architecture: of the network.
+        prior: of its weights.
+        noise: of a quantity, for methods that keep single sets of weights, if that at the mode would be too small.
+        share: the seconds for a method that starts now.
+        seed: of the network and of all methods.
+        done: called with each outcome as soon as it is available, so that nothing is lost if the next method is
+            interrupted.
+    """
+    check_all_classes(data)
+    mode: RunEnd | None = None
+    for name in names:
+        point_noise = noise if RECIPES[name].at_points else None
+        estimator = make_estimator(name, data.target, architecture, prior, point_noise, mode, share(name), seed)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
+                outcome = estimator.fit(*data.train).outcome_
+        except MethodFailed as error:
+            outcome = error.outcome
+        except (Interrupted, KeyboardInterrupt):
+            return name
+        mode = outcome if name == "map" else mode
+        done(name, outcome)
+    return None
+
+
+def make_estimator(
+    name: str,
+    target: Target,
+    architecture: Architecture,
+    prior: PriorByLeaf,
+    noise: float | None,
+    mode: RunEnd | None,
+    seconds: float,
+    seed: int,
+) -> BayesianEstimator:
+    """The estimator of a method, given the result of "map". It standardises nothing: the rows are prepared."""
+    net = architecture.build(seed)
+    estimator: BayesianEstimator
+    if target.class_names is not None:
+        estimator = BayesianMLPClassifier(
+            name, net=net, prior=prior, budget=seconds, standardize=False, random_state=seed
+        )
+    else:
+        likelihood = target.likelihood() if noise is None else target.likelihood().with_noise(noise)
+        estimator = BayesianMLPRegressor(
+            name, net=net, likelihood=likelihood, prior=prior, budget=seconds, standardize=False, random_state=seed
+        )
+    return estimator if mode is None else estimator.start_at(mode)
+
+
+def check_all_classes(data: Fold) -> None:
+    """Raise if the training rows lack a class, which no network could then learn."""
+    labels = data.target.class_names
+    if labels is not None:
+        lacking = [label for i, label in enumerate(labels) if not (data.train[1] == i).any()]
+        if lacking:
+            raise TableError(
+                f"the split leaves no training rows of the class {lacking[0]!r}: use another split, or drop its rows"
+            )
+
+
 def share_out(seconds: float, names: Sequence[str], folds: int) -> Budget:
     """A budget for all methods in all folds, in proportion to their recipes' shares."""
     return Budget(seconds, {f"{name} {fold}": RECIPES[name].share for fold in range(folds) for name in names})
@@ -247,3 +435,79 @@ def _introduce(say: Callable[[str], None], data: Path, splits: Sequence[Fold], s
     say(f"{data.name}: {tested}; {first.target.name!r} is {first.target.describe()}. At most {minutes} of fitting.")
     for note in first.notes:
         say(f"note: {note}")
+
+
+def report_context(
+    data: Path,
+    folds: Sequence[FittedFold],
+    seconds: float,
+    files: Mapping[str, str],
+    command: str,
+    log: str,
+    comparison: Comparison,
+) -> ReportContext:
+    """The context of the report.
+
+    Args:
+        data: the user's file.
+        folds: what was fitted.
+        seconds: the time budget.
+        files: of the posteriors.
+        command: that was given.
+        log: what was printed.
+        comparison: whose recommended posterior's columns are examined.
+    """
+    first = folds[0]
+    fold, preparation = first.data, first.data.preparation
+    tests = join_tests([fitted.data for fitted in folds])
+    rows: TableRows | None = None
+    effects: Sequence[PartialDependence] = ()
+    if tests.cells is not None and isinstance(preparation, TablePreparation):
+        columns = [column.name for column in preparation.columns_ if column.name in tests.cells]
+        cells = tests.cells[columns].astype(str).to_numpy()
+        rows = TableRows(columns, cells, [int(line) for line in tests.cells.index], data.name)
+    chosen = None if comparison.recommendation is None else comparison.recommendation.posterior
+    predictor = None if chosen is None else first.predictors[chosen]
+    if isinstance(preparation, TablePreparation) and isinstance(predictor, Posterior) and len(fold.test[1]):
+        effects = partial_dependence(predictor, fold.test[0], table_features(preparation))
+    layers = f"{first.architecture.depth} hidden layer{'s' if first.architecture.depth > 1 else ''}"
+    kind = "convolutions" if first.architecture.kind == "images" else f"of {first.architecture.width} units"
+    done = {
+        "Rows": f"{len(fold.train[1])} for training, {len(fold.test[1])} for testing"
+        + (f", in each of {len(folds)} folds" if len(folds) > 1 else ""),
+        "Network": f"{layers} {kind}",
+        "Prior": _prior_words(first.prior),
+        "Time": f"at most {seconds:.0f} s for all methods together",
+    }
+    return ReportContext(
+        target=fold.target.name,
+        rows=rows,
+        effects=effects,
+        methods={name: RECIPES[name].sentence for name in first.outcomes},
+        done=done,
+        files=dict(files),
+        command=command,
+        log=log,
+    )
+
+
+def _prior_words(prior: PriorByLeaf) -> str:
+    if isinstance(prior, Mapping):
+        return "Normal, with a scale for each leaf that makes the data most probable"
+    return repr(prior)
+
+
+def table_features(preparation: TablePreparation) -> list[Feature]:
+    """The columns whose effect can be shown: numbers in their own units, and categories."""
+    features = []
+    for column in preparation.columns_:
+        span = preparation.inputs_by_column[column.name]
+        inputs = tuple(range(span.start, span.stop))
+        if isinstance(column, Number):
+            features.append(Feature(column.name, inputs[:1], column.mean, column.scale, marks=inputs[1:]))
+        elif isinstance(column, Category):
+            levels = {
+                name: tuple(float(i == k) for k in range(len(inputs))) for i, name in enumerate(column.input_names)
+            }
+            features.append(Feature(column.name, inputs, levels=levels))
+    return features

@@ -77,9 +77,9 @@ def _read_csv(path: Path, content: bytes) -> Table:
     except csv.Error as error:
         raise TableError(f"{path} is not CSV: {error}") from error
     reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
-    places: list[int] = []  # a quoted value may hold line breaks: a row's line is the one it ends at
+    line_numbers: list[int] = []  # a quoted value may hold line breaks: a row's line is the one it ends at
     try:
-        records = _records(path, reader, delimiter, places)
+        records = _records(path, reader, delimiter, line_numbers)
         names = next(records, None)
         if names is None:
             raise TableError(f"{path} {NO_TABLE}")
@@ -87,21 +87,21 @@ def _read_csv(path: Path, content: bytes) -> Table:
     except csv.Error as error:
         raise TableError(f"{path} is not CSV: line {reader.line_num}: {error}") from error
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    rows.index = pd.Index(places[1:], name="line")
+    rows.index = pd.Index(line_numbers[1:], name="line")
     frame = _named(path, _names(pd.Series(names)), rows)
     return Table(str(path), frame, decimal_comma=delimiter == ";", notes=(note,) if note else ())
 
 
-def _records(path: Path, reader: Iterator[list[str]], delimiter: str, places: list[int]) -> Iterator[list[str]]:
-    """The records that are not blank, all of the same length; the line of each is added to `places`."""
+def _records(path: Path, reader: Iterator[list[str]], delimiter: str, line_numbers: list[int]) -> Iterator[list[str]]:
+    """The records that are not blank, all of the same length; the line of each is added to `line_numbers`."""
     width = None
     for record in reader:
         if not record or record == [""]:
             continue
         width = width or len(record)
-        places.append(reader.line_num)  # type: ignore[attr-defined]
+        line_numbers.append(reader.line_num)  # type: ignore[attr-defined]
         if len(record) != width:
-            raise _ragged(path, places[-1], len(record), width, delimiter, second=len(places) == 2)
+            raise _ragged(path, line_numbers[-1], len(record), width, delimiter, second=len(line_numbers) == 2)
         yield record
 
 

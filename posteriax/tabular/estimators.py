@@ -22,9 +22,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.diagnostics.diagnosis import Diagnosis
+from posteriax.evaluation.comparison import RunEnd
 from posteriax.evaluation.early_stopping import EarlyStopping
 from posteriax.evaluation.robustness.conformal import Conformal, conformal
-from posteriax.evaluation.run_end import RunEnd
 from posteriax.likelihoods.classes import Categorical
 from posteriax.likelihoods.likelihood import Likelihood
 from posteriax.likelihoods.normal import Normal

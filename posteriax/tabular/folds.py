@@ -15,8 +15,7 @@ from posteriax.tabular.dates import as_date
 from posteriax.tabular.messages import TableError, counted, shown
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation, compare_with_training
-from posteriax.tabular.settings import DataSettings
-from posteriax.tabular.splitting import FEWEST_ROWS, Split, about_splits, make_splits
+from posteriax.tabular.splitting import FEWEST_ROWS, DataSettings, Split, about_splits, make_splits
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import (
     Classes,
@@ -65,7 +64,7 @@ class Fold:
         """The test targets as predictions are scored against them: numbers in their own units."""
         return self.target.restore(self.test[1])
 
-    def place(self, example: int) -> str:
+    def location(self, example: int) -> str:
         """Where a test example is in the file, such as "line 7"."""
         if self.cells is None:
             return f"example {int(self.test_rows[example])}"
@@ -266,7 +265,7 @@ def about_left_out(table: Table, lacks: dict[str, np.ndarray], target: str) -> l
     notes = []
     for name, lacking in lacks.items():
         if lacking.any():
-            first, count = table.place(int(np.argmax(lacking))), counted(int(lacking.sum()), "row")
+            first, count = table.location(int(np.argmax(lacking))), counted(int(lacking.sum()), "row")
             what = f"the target {name!r}" if name == target else f"column {name!r}"
             notes.append(f"{count} left out, since {what} is missing or infinite there; the first is {first}")
     return notes

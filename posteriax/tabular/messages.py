@@ -1,7 +1,4 @@
-"""A user's own files: reading tables and arrays, and preparing them for training.
-
-Error messages about files that cannot be used, and how they quote names and values.
-"""
+"""Errors about a user's files, and how messages quote names, values and counts."""
 
 import shlex
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
 """A network that suits the data: a multilayer perceptron for a table, a small convolutional network for images.
 
-Networks are smooth (tanh, SiLU), as gradient-based samplers need.
-
-An estimator's perceptron may have layers of different widths. That of the command line is Equinox's own, which files of
-saved posteriors name by width and depth.
+Both are smooth (tanh, SiLU), as gradient-based samplers need. Estimators use the zoo's perceptron, whose layers may
+have any widths. The command line uses Equinox's, because the files of saved posteriors name its leaves.
 """
 
 import math

@@ -322,7 +322,7 @@ def _about_range(table: Table, column: Number | Date) -> Iterator[str]:
         row = int(distance.argmax())
         rows = f"{outside:,} of {counted(table.rows, 'row')} {'lies' if outside == 1 else 'lie'}"
         span = f"{show(column.low)} to {show(column.high)}"
-        farthest = f"{show(values[row])} ({table.place(row)})"
+        farthest = f"{show(values[row])} ({table.location(row)})"
         yield (
             f"column {column.name!r}: {rows} outside the range of the training rows, {span}; the farthest is {farthest}"
         )

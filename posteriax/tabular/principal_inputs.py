@@ -44,7 +44,7 @@ class PrincipalInputs:
     directions: np.ndarray
     notes: tuple[str, ...]
 
-    def in_own_weights(self, posterior: Posterior) -> DrawsPosterior:
+    def in_original_weights(self, posterior: Posterior) -> DrawsPosterior:
         """A posterior of v, given by draws, as one of w."""
         source = posterior.drawn_from
         assert isinstance(source, DrawsPosterior)

@@ -22,7 +22,7 @@ from posteriax.data.batches import Batch
 from posteriax.diagnostics.chain_agreement import compare_chains, groups_of_chains
 from posteriax.diagnostics.diagnosis import Diagnosis
 from posteriax.diagnostics.sampler import diverges
-from posteriax.evaluation.run_end import RunEnd, Status
+from posteriax.evaluation.comparison import RunEnd, Status
 from posteriax.methods.hmc import HMC
 from posteriax.methods.mclmc import MCLMC
 from posteriax.posterior.posterior import Posterior
@@ -93,7 +93,7 @@ def sample_reference(
             if method != "auto" or isinstance(sampler, MCLMC) or left < WORTH_TRYING * seconds:
                 return RunEnd("failed", tuple(tried), time.monotonic() - began)
             continue
-        posterior = posterior if turned is None else turned.in_own_weights(posterior)
+        posterior = posterior if turned is None else turned.in_original_weights(posterior)
         took = time.monotonic() - began
         diagnosis = posterior.diagnose(x)
         status = status_of(diagnosis)

@@ -24,8 +24,8 @@ class Table:
 
     Args:
         name: of the file, for messages.
-        frame: columns of numbers or of text, NaN where missing. The index holds each row's place in the file, and is
-            named as places are called there: "line" or "row".
+        frame: columns of numbers or of text, NaN where missing. The index holds each row's number in the file, and its
+            name is what it counts: "line" or "row".
         decimal_comma: whether "1,234" is 1.234, as spreadsheets in many countries write it.
         notes: lines about how the file was read.
 
@@ -59,7 +59,7 @@ class Table:
     def rows(self) -> int:
         return len(self.frame)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """Where a row is in the file."""
         return f"{self.frame.index.name or 'row'} {self.frame.index[row]}"
 
@@ -116,9 +116,9 @@ class Table:
         return cells.where(cells.notna(), None)
 
     def first(self, column: str, where: np.ndarray) -> str:
-        """The first of these cells and its place, for a message."""
+        """The first of these cells and where it is, for a message."""
         row = int(np.argmax(where))
-        return f"{brief(str(self.texts(column).iloc[row]))} ({self.place(row)})"
+        return f"{brief(str(self.texts(column).iloc[row]))} ({self.location(row)})"
 
 
 def clean(cells: pd.Series) -> pd.Series:

@@ -9,6 +9,23 @@ Images are channels-last, (height, width, channels). Networks with batch normali
 274042
 """
 
+from posteriax.zoo.layers import LSTM as LSTM
+from posteriax.zoo.layers import (
+    BatchNorm as BatchNorm,
+)
+from posteriax.zoo.layers import Conv as Conv
+from posteriax.zoo.layers import Dense as Dense
+from posteriax.zoo.layers import Embedding as Embedding
+from posteriax.zoo.layers import (
+    FilterResponseNorm as FilterResponseNorm,
+)
+from posteriax.zoo.layers import (
+    LayerNorm as LayerNorm,
+)
+from posteriax.zoo.layers import Repeated as Repeated
+from posteriax.zoo.layers import SelfAttention as SelfAttention
+from posteriax.zoo.layers import average_pool as average_pool
+from posteriax.zoo.layers import max_pool as max_pool
 from posteriax.zoo.lenet import LeNet as LeNet
 from posteriax.zoo.lenet import lenet as lenet
 from posteriax.zoo.lenet import lenet5 as lenet5
@@ -21,23 +38,6 @@ from posteriax.zoo.lstm import mortality_lstm as mortality_lstm
 from posteriax.zoo.mlp import MLP as MLP
 from posteriax.zoo.mlp import mlp as mlp
 from posteriax.zoo.mlp import uci_mlp as uci_mlp
-from posteriax.zoo.parts.convolution import Conv as Conv
-from posteriax.zoo.parts.convolution import average_pool as average_pool
-from posteriax.zoo.parts.convolution import max_pool as max_pool
-from posteriax.zoo.parts.dense import Dense as Dense
-from posteriax.zoo.parts.dense import Embedding as Embedding
-from posteriax.zoo.parts.normalisation import (
-    BatchNorm as BatchNorm,
-)
-from posteriax.zoo.parts.normalisation import (
-    FilterResponseNorm as FilterResponseNorm,
-)
-from posteriax.zoo.parts.normalisation import (
-    LayerNorm as LayerNorm,
-)
-from posteriax.zoo.parts.repeated import Repeated as Repeated
-from posteriax.zoo.parts.sequences import LSTM as LSTM
-from posteriax.zoo.parts.sequences import SelfAttention as SelfAttention
 from posteriax.zoo.resnets import PreResNet as PreResNet
 from posteriax.zoo.resnets import ResNet18 as ResNet18
 from posteriax.zoo.resnets import ResNet50 as ResNet50

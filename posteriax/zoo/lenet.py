@@ -6,8 +6,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.convolution import Conv, check_shape, max_pool
-from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
+from posteriax.zoo.layers import Conv, Dense, Initializer, check_shape, he_normal, max_pool, torch_uniform
 
 Activation = Callable[[jax.Array], jax.Array]
 

@@ -4,9 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.zoo.parts.convolution import Conv, max_pool
-from posteriax.zoo.parts.dense import Dense, Embedding, glorot_uniform, haiku_normal, he_normal
-from posteriax.zoo.parts.sequences import LSTM
+from posteriax.zoo.layers import LSTM, Conv, Dense, Embedding, glorot_uniform, haiku_normal, he_normal, max_pool
 
 
 class LSTMClassifier(eqx.Module):

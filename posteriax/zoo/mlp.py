@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.dense import Dense, Initializer, haiku_normal, he_normal
+from posteriax.zoo.layers import Dense, Initializer, haiku_normal, he_normal
 
 
 class MLP(eqx.Module):

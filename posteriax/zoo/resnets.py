@@ -16,11 +16,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.zoo.parts.convolution import Conv
-from posteriax.zoo.parts.dense import Dense, Initializer, he_normal, torch_uniform
-from posteriax.zoo.parts.normalisation import BatchNorm, FilterResponseNorm
-
-Stateful = tuple[eqx.Module, eqx.nn.State]
+from posteriax.zoo.layers import (
+    BatchNorm,
+    Conv,
+    Dense,
+    FilterResponseNorm,
+    Initializer,
+    Stateful,
+    he_normal,
+    torch_uniform,
+)
 
 he_by_outputs: Initializer = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 wide_normal: Initializer = jax.nn.initializers.normal(0.1)

@@ -3,10 +3,7 @@
 import equinox as eqx
 import jax
 
-from posteriax.zoo.parts.convolution import Conv, check_shape, max_pool
-from posteriax.zoo.parts.dense import Dense, glorot_uniform
-from posteriax.zoo.parts.normalisation import BatchNorm
-from posteriax.zoo.resnets import Stateful
+from posteriax.zoo.layers import BatchNorm, Conv, Dense, Stateful, check_shape, glorot_uniform, max_pool
 
 STAGES = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # channels over the width, convolutions; a pooling after each
 RATES = (0.3, 0.4, 0.4, 0.4, 0.0)  # of dropout between the convolutions of a stage

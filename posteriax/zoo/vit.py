@@ -4,11 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.zoo.parts.convolution import check_shape
-from posteriax.zoo.parts.dense import Dense, Initializer
-from posteriax.zoo.parts.normalisation import LayerNorm
-from posteriax.zoo.parts.repeated import Repeated
-from posteriax.zoo.parts.sequences import SelfAttention
+from posteriax.zoo.layers import Dense, Initializer, LayerNorm, Repeated, SelfAttention, check_shape
 
 narrow_normal: Initializer = jax.nn.initializers.truncated_normal(0.02)  # Touvron et al. 2021
 

@@ -12,7 +12,7 @@ import posteriax as px
 from posteriax.analysis.gradient_signal import GradientSignal
 from posteriax.analysis.phase_transition import PhaseTransition
 from posteriax.analysis.score_variance import ScoreVariance
-from posteriax.analysis.truncation import TruncationTable
+from posteriax.analysis.spectra import TruncationTable
 
 matplotlib.use("Agg")
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.analysis.truncation import truncate_matrix
+from posteriax.analysis.spectra import truncate_matrix
 from posteriax.posterior import VariationalPosterior
 from posteriax.posterior.trace import Trace
 

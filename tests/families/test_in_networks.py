@@ -12,8 +12,8 @@ import quax
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.families.arrays import KroneckerArray
 from posteriax.families.arrays.factor import FactorArray
+from posteriax.families.matrix_normal import KroneckerArray
 from posteriax.methods import Task
 from posteriax.methods.vi import block_keys, random_outputs
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from posteriax._internal import cpu_tuning
-from posteriax.families.arrays.noise import standard_normal
+from posteriax.families.arrays.noise import LARGE, standard_normal
 
-SHAPE = (2 * cpu_tuning.LARGE,)
+SHAPE = (2 * LARGE,)
 
 
 def noise(key):

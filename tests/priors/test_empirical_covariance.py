@@ -19,7 +19,7 @@ from posteriax.methods.sampling.units import prior_metric, reference_scale
 from posteriax.networks.leaf import Leaf
 from posteriax.posterior.file import PosteriorFileError
 from posteriax.priors.empirical_covariance import _symmetric_from_text, _symmetric_to_text
-from posteriax.priors.improper import typical_scale
+from posteriax.priors.prior import typical_scale
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 5)) @ RNG.normal(size=(5, 5))

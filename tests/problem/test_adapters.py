@@ -19,9 +19,8 @@ from flax import nnx
 
 import posteriax as px
 from posteriax.networks import adapters
-from posteriax.networks.adapters.adapted import Adapted
-from posteriax.networks.adapters.calling import Call
-from posteriax.networks.network import couples_examples
+from posteriax.networks.adapters.adapter import Adapted, Call
+from posteriax.networks.tracing.coupling import couples_examples
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 3)))
 KEY = jax.random.key(7)

@@ -10,7 +10,7 @@ import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
 from posteriax._internal.leaf_paths import choose_by_path
-from posteriax.networks.network import couples_examples
+from posteriax.networks.tracing.coupling import couples_examples
 
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 3)))
 

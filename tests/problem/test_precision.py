@@ -13,8 +13,9 @@ from every_family import FAMILIES
 
 import posteriax as px
 from posteriax import families as q
-from posteriax.families.arrays import GaussianArray, KroneckerArray
+from posteriax.families.arrays import GaussianArray
 from posteriax.families.arrays.noise import standard_normal
+from posteriax.families.matrix_normal import KroneckerArray
 
 NET = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
 X = np.random.default_rng(0).normal(size=(16, 2)).astype(np.float32)
@@ -148,7 +149,7 @@ def test_products_with_data_are_in_bfloat16(family):
     """Of random arrays too, which keep their cheap products."""
     from posteriax.methods import Task
     from posteriax.methods.vi import block_keys, random_outputs
-    from posteriax.networks.tracing.uses import spec_of_example
+    from posteriax.networks.tracing.program import spec_of_example
 
     problem = px.Problem(px.network(eqx.nn.Linear(2, 3, key=jax.random.key(0)), compute="bfloat16"), px.Categorical())
     task = Task(problem=problem, example=spec_of_example(X), num_examples=16, steps=1)

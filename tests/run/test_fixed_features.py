@@ -138,7 +138,7 @@ def test_a_loader_and_coupled_features_are_computed_at_every_step():
         hidden = x @ params["encoder"]
         return (hidden - hidden.mean(axis=0)) @ params["head"]
 
-    net = standardised, regression().network.fixed.whole.params
+    net = standardised, regression().network.fixed.full_network.params
     coupled = fit_points(px.Problem(net, px.Normal(scale=NOISE), fixed="encoder"))
     assert any("it couples the examples of a batch" in note for note in coupled.trace.notes)
 

@@ -9,7 +9,7 @@ import pytest
 
 import posteriax as px
 from posteriax import families as q
-from posteriax._internal.trend import rise_and_error
+from posteriax.diagnostics.training import rise_and_error
 from posteriax.run.until_level import FallingState, _falling
 from tests import known
 

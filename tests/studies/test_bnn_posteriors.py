@@ -12,9 +12,11 @@ import posteriax as px
 from posteriax.studies.bnn_posteriors import STUDY, experiments, methods, networks, report
 from posteriax.studies.bnn_posteriors.experiments import prior_with_variance, quarter_period
 from posteriax.studies.bnn_posteriors.networks import SmallCNN, SmallCNNLSTM
-from posteriax.studies.bnn_posteriors.settings import LAPTOP, PAPER, SMOKE, TINY
 from posteriax.studies.results import CellResult, Results, plain
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.workbench import UNKNOWN, Workbench
+
+SMOKE, LAPTOP, PAPER = (STUDY.scales[scale] for scale in ("smoke", "laptop", "paper"))
+TINY = SMOKE.varied
 
 
 def test_no_results_give_no_values_and_empty_figures():
@@ -63,7 +65,7 @@ def test_held_out_examples_are_training_examples_that_are_not_trained_on():
 def test_reviews_keep_their_last_words():
     target = dataclasses.replace(TINY, words=50, length=3)
     found = networks.prepare(target, np.array([[1, 60, 3, 49, 50]]))
-    assert found.tolist() == [[3, 49, networks.UNKNOWN]]
+    assert found.tolist() == [[3, 49, UNKNOWN]]
 
 
 def test_scores_of_the_reference_are_those_of_one_chain_against_the_others():

@@ -12,9 +12,11 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax.studies import Cell, Workbench, read_results
 from posteriax.studies.k_tied import STUDY, experiments
-from posteriax.studies.k_tied.experiments import HE, LENET, LSTM, MEAN_FIELD, MLP, PAPER, TIED, cells, run
+from posteriax.studies.k_tied.experiments import HE, LENET, LSTM, MEAN_FIELD, MLP, TIED, cells, run
 from posteriax.studies.k_tied.report import late_elbo_ratio, signal_ratio, truncation_ratio
 from posteriax.studies.results import CellResult, Results, plain
+
+PAPER = STUDY.scales["paper"]
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ import posteriax as px
 from posteriax import families as q
 from posteriax.studies.liberty_or_depth import (
     EXPERIMENTS,
-    PAPER,
-    SMOKE,
     STUDY,
     iris,
     product_matrices,
@@ -23,6 +21,8 @@ from posteriax.studies.liberty_or_depth import (
 )
 from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.workbench import Workbench
+
+SMOKE, PAPER = STUDY.scales["smoke"], STUDY.scales["paper"]
 
 
 @pytest.fixture

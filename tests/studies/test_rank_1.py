@@ -32,12 +32,12 @@ from posteriax.studies.rank_1.networks import (
     widths_for,
 )
 from posteriax.studies.rank_1.report import cifar10, parameter_ratio
-from posteriax.studies.rank_1.settings import LAPTOP, PAPER, SMOKE
 from posteriax.studies.results import CellResult, Results
 from posteriax.studies.study import Cell
 from posteriax.studies.workbench import Workbench, average_pixels, load_data
 
 matplotlib.use("Agg")
+SMOKE, LAPTOP, PAPER = (STUDY.scales[scale] for scale in ("smoke", "laptop", "paper"))
 
 
 def _size(net):

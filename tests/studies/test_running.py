@@ -172,7 +172,7 @@ What is done here.
 
 ## Claims
 
-| name | claim | place | the paper | measured here | holds if | measure | kind |
+| name | claim | location | the paper | measured here | holds if | measure | kind |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 | better | It is better. | figure 3 | 1 and 2 | - | between -0.5 and 0 | `nll("map") - nll("mean-field")` | paper |
 | small | It is small. | | 0 | NLL | below 1e-6 | `nll("map")` | sanity |
@@ -205,7 +205,7 @@ def test_claims_are_the_rows_of_a_table(folder, tmp_path):
         (("below 1e-6", "under 1e-6"), "the claim 'small' cannot be read: a rule is"),
         (("sanity", "guess"), "the kind must be one of"),
         (("**small.**", "**smaller.**"), "no claim has the name of this remark"),
-        (("| place |", "| where |"), "the table of claims has columns"),
+        (("| location |", "| where |"), "the table of claims has columns"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named(tmp_path, change, message):

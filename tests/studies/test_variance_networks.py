@@ -12,10 +12,19 @@ import posteriax as px
 from posteriax.studies.results import CellResult, Results, plain, read_results
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks import STUDY
-from posteriax.studies.variance_networks.experiments import above_chance, attacked, elbo, four_gaussians, join
-from posteriax.studies.variance_networks.settings import PAPER, SMOKE, one_step
-from posteriax.studies.variance_networks.training import COARSE, lenet_problem, load_images, train
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.variance_networks.experiments import (
+    COARSE,
+    above_chance,
+    attacked,
+    elbo,
+    four_gaussians,
+    lenet_problem,
+    load_images,
+    train,
+)
+from posteriax.studies.workbench import Workbench, join_members
+
+SMOKE, PAPER = STUDY.scales["smoke"], STUDY.scales["paper"]
 
 matplotlib.use("Agg")
 
@@ -113,7 +122,7 @@ def test_joined_networks_predict_the_average_of_their_predictions() -> None:
     train_set, (x, _) = px.data.two_moons(train=50)
     problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     one, two = (px.fit(problem, train_set, px.VI(q.Point()), steps=20 + 50 * key, key=key) for key in range(2))
-    both = join([one, two]).predict(x, draws=2).probs
+    both = join_members([one, two]).predict(x, draws=2).probs
     assert np.allclose(both, (one.predict(x, draws=1).probs + two.predict(x, draws=1).probs) / 2, atol=1e-6)
 
 
@@ -131,7 +140,7 @@ def test_the_toy_problem_has_unit_covariance_around_its_centres() -> None:
 
 @pytest.mark.slow
 def test_the_paper_scale_builds_and_takes_a_step() -> None:
-    settings = one_step(PAPER)
+    settings = STUDY.one_step(PAPER)
     cells = STUDY.cells(settings, 1)
     assert {cell.settings["network"] for cell in cells} == {"LeNet-5", "VGG", "two units"}
     kept = {("accuracy", "LeNet-5", "layer"), ("accuracy", "VGG", "layer"), ("curvature", "LeNet-5", "softplus")}

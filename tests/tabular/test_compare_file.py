@@ -18,12 +18,11 @@ from posteriax.cli import environment
 from posteriax.cli.app import make_app
 from posteriax.evaluation.report.page import page
 from posteriax.likelihoods import TargetUnits
-from posteriax.tabular import RECIPES, fold_fits
-from posteriax.tabular.compare_file import CompareSettings
+from posteriax.tabular import RECIPES, compare_file
+from posteriax.tabular.compare_file import CompareSettings, check_methods, make_problem
 from posteriax.tabular.data_files import read_data, read_table
 from posteriax.tabular.description import load_described, preparation_from_plain
 from posteriax.tabular.estimators import in_target_units
-from posteriax.tabular.fold_fits import check_methods, make_problem
 from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.networks import Architecture, choose_network
@@ -169,9 +168,9 @@ class Interrupting:
 
 
 def test_ctrl_c_keeps_what_is_done(run, tmp_path, monkeypatch):
-    real = fold_fits.make_estimator
+    real = compare_file.make_estimator
     chosen = lambda name, *rest: Interrupting() if name == "ensemble" else real(name, *rest)  # noqa: E731
-    monkeypatch.setattr(fold_fits, "make_estimator", chosen)
+    monkeypatch.setattr(compare_file, "make_estimator", chosen)
     result, out, folder = compare(run, write_trees(tmp_path / "trees.csv"), "old", "age", "map,ensemble,rank-1")
     assert "ensemble: interrupted" in result.stdout and "rank-1" not in result.stdout
     assert out.exists() and [path.name for path in folder.glob("*.posterior")] == ["map.posterior"]

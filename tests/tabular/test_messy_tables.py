@@ -14,7 +14,7 @@ from posteriax.tabular.description import preparation_from_plain, preparation_to
 from posteriax.tabular.folds import prepare_all_rows, prepare_folds
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.number_formats import NumberFormat
-from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.splitting import DataSettings
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import Classes, Counts, Quantity
 
@@ -248,7 +248,7 @@ def test_rows_without_a_target_are_no_rows_of_the_file_that_are_used(read):
     assert sorted(rows) == [i for i in range(ROWS) if i not in (0, 50)]
     np.testing.assert_allclose(prepared.y_test, AGE[prepared.test_rows], rtol=1e-5)
     assert prepared.cells.height.astype(float).tolist() == HEIGHT[prepared.test_rows].tolist()
-    assert prepared.place(3) == f"line {prepared.test_rows[3] + 2}"
+    assert prepared.location(3) == f"line {prepared.test_rows[3] + 2}"
     assert prepared.cells.index[3] == prepared.test_rows[3] + 2
 
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 import posteriax as px
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
+from posteriax.tabular.compare_file import make_problem
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, load_described, path_beside, save_described
-from posteriax.tabular.fold_fits import make_problem
 from posteriax.tabular.folds import prepare_all_rows
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.networks import choose_network
-from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.splitting import DataSettings
 
 ROWS = 64
 

@@ -7,8 +7,7 @@ import pytest
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.folds import join_tests, prepare_folds
 from posteriax.tabular.messages import TableError
-from posteriax.tabular.settings import DataSettings
-from posteriax.tabular.splitting import make_splits, split_rows
+from posteriax.tabular.splitting import DataSettings, make_splits, split_rows
 from posteriax.tabular.table import Table
 
 pytestmark = pytest.mark.quick

@@ -16,7 +16,7 @@ from posteriax.tabular.description import preparation_from_plain, preparation_to
 from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.preparation import TablePreparation, compare_with_training
-from posteriax.tabular.settings import DataSettings
+from posteriax.tabular.splitting import DataSettings
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import Classes, Quantity, infer_task
 
@@ -55,12 +55,12 @@ def test_the_separator_is_found(write, delimiter):
 def test_a_byte_order_mark_windows_line_ends_and_blank_lines_do_no_harm(write):
     table = read_table(write(b"\xef\xbb\xbfa,b\r\n1,2\r\n\r\n3,4\r\n\r\n"))
     assert table.numbers("a").tolist() == [1, 3]
-    assert [table.place(row) for row in range(2)] == ["line 2", "line 4"]
+    assert [table.location(row) for row in range(2)] == ["line 2", "line 4"]
 
 
 def test_a_line_break_inside_quotes_counts_as_a_line(write):
     table = read_table(write('a,b\n1,"x\ny"\n\n2,z\n'))
-    assert [table.place(row) for row in range(2)] == ["line 3", "line 5"]
+    assert [table.location(row) for row in range(2)] == ["line 3", "line 5"]
 
 
 def test_what_a_comma_means_depends_on_the_separator_and_on_the_other_values(write):

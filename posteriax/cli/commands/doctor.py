@@ -9,6 +9,6 @@ def command(
     ),
 ) -> None:
     """Does this installation compute correctly? Small compiled programs against float64 NumPy."""
-    from posteriax.cli.doctor.report import run_doctor
+    from posteriax.cli.doctor.examination import run_doctor
 
     raise typer.Exit(run_doctor(unguarded))

@@ -4,11 +4,14 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from posteriax.cli.environment import console
+
+if TYPE_CHECKING:
+    from posteriax.studies import Results, Study
 
 
 def commands() -> typer.Typer:
@@ -72,10 +75,10 @@ def report(folder: Path = typer.Argument(help="A folder that `study run` wrote, 
             _print_verdicts(study, write_page(study, folder))
             return
         pages = {}
-        for place in several:
-            study = find_study(read_results(place).study)
-            pages[place.name] = study, write_page(study, place)
-            _print_verdicts(*pages[place.name])
+        for study_folder in several:
+            study = find_study(read_results(study_folder).study)
+            pages[study_folder.name] = study, write_page(study, study_folder)
+            _print_verdicts(*pages[study_folder.name])
         (folder / "README.md").write_text(front_page(pages))
         console().print(f"Front page: {folder}/README.md", highlight=False)
 
@@ -109,18 +112,18 @@ def _say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _print_verdicts(study: Any, results: Any) -> None:
+def _print_verdicts(study: "Study", results: "Results") -> None:
     from rich.table import Table
 
-    from posteriax.metrics.estimate import Estimate, format_estimate
+    from posteriax.metrics.score import Estimate, format_estimate
     from posteriax.studies.page import count_verdicts
     from posteriax.studies.study import verdicts
 
     judged = verdicts(study, results)
     table = Table("claim", "measured", "holds if", "result", "verdict", title=f"{study.title} ({results.scale})")
     for claim in study.claims:
-        found = judged[claim.name]
-        shown = format_estimate(Estimate(found.effect, found.error)) if found.values else "-"
-        table.add_row(claim.sentence, claim.quantity, found.rule, shown, found.word)
+        verdict = judged[claim.name]
+        shown = format_estimate(Estimate(verdict.effect, verdict.error)) if verdict.values else "-"
+        table.add_row(claim.sentence, claim.quantity, verdict.rule, shown, verdict.word)
     console().print(table)
     console().print(count_verdicts(judged.values()), highlight=False)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from posteriax._internal.checks import KeyLike, as_key, check_count, check_data
+from posteriax._internal.checks import KeyLike, as_key, check_choice, check_count, check_data
 from posteriax._internal.memory import IMAGE_VALUES, SCANNED_VALUES, fitting
 from posteriax.data.batches import Inputs
 from posteriax.data.corruptions.suite import CORRUPTIONS, EXTRA_CORRUPTIONS, NEEDS_COLOUR, SEVERITIES, SUITE
@@ -122,8 +122,7 @@ def as_images(images: ArrayLike, channels: Channels) -> np.ndarray:
     >>> as_images(np.zeros((2, 3, 8, 8), np.uint8), "first").shape
     (2, 3, 8, 8)
     """
-    if channels not in ("first", "last"):
-        raise ValueError(f'channels must be "first" or "last", got {channels!r}')
+    check_choice("channels", channels, ("first", "last"))
     if isinstance(images, (str, bytes, os.PathLike)):
         raise TypeError(f"images must be an array of numbers, got {type(images).__name__}")
     array = images if isinstance(images, np.ndarray) else np.asarray(images)
@@ -184,8 +183,8 @@ class Corruption(NamedTuple):
 class CorruptedSet(tuple[Inputs, np.ndarray]):
     """A corrupted test set ``(x, y)``: :func:`px.compare` averages such sets by severity.
 
-    ``px.data.corrupted`` makes them; make your own for other corruptions. What counts is this type, never the name of a
-    test set.
+    ``px.data.corrupted`` makes them; make your own for other corruptions. :func:`px.compare` goes by this type, not by
+    the name of a test set.
 
     Args:
         x, y: inputs as the network takes them, and targets.

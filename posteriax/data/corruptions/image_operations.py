@@ -14,6 +14,9 @@ import numpy as np
 from scipy import ndimage
 
 Matrix = np.ndarray | jax.Array
+SIDE = 32  # pixels: the constants of the suite are for images of 32 x 32
+LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
+
 Border = Literal["nearest", "mirror", "reflect"]  # beyond it: a a a | a b c, c b | a b c, b a | a b c
 
 
@@ -96,13 +99,6 @@ def box_matrix(size_out: int, size: int) -> np.ndarray:
     return inside / inside.sum(axis=1, keepdims=True)
 
 
-# Value and saturation (HSV) change without computing hue angles. A pixel with largest channel v (value), smallest
-# channel m and saturation s = (v - m) / v equals v (1 - s t), where t = (v - x) / (v - m) in [0, 1] encodes its hue by
-# channel. New v and s with the same t keep the hue. Grey pixels have the hue of red. A single-channel image has a
-# value but no saturation.
-LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
-
-
 def luminance(image: jax.Array) -> jax.Array:
     """(3 or 1, height, width) to (1, height, width).
 
@@ -110,6 +106,12 @@ def luminance(image: jax.Array) -> jax.Array:
     1.0
     """
     return image if len(image) == 1 else jnp.tensordot(LUMINANCE, image, 1, precision="highest")[None]
+
+
+# Value and saturation (HSV) change without computing hue angles. A pixel with largest channel v (value), smallest
+# channel m and saturation s = (v - m) / v equals v (1 - s t), where t = (v - x) / (v - m) in [0, 1] encodes its hue by
+# channel. New v and s with the same t keep the hue. Grey pixels have the hue of red. A single-channel image has a
+# value but no saturation.
 
 
 def with_value(image: jax.Array, shift: float) -> jax.Array:
@@ -137,16 +139,12 @@ def with_saturation(image: jax.Array, scale: float, shift: float) -> jax.Array:
     return value * (1 - jnp.clip(saturation * scale + shift, 0.0, 1.0) * hue)
 
 
-SIDE = 32  # pixels: the constants of the suite are for images of 32 x 32
-
-
 def length_scale(image: jax.Array) -> float:
     """The factor by which lengths grow for an image (channels, height, width).
 
     They grow in proportion to the shorter side. For images smaller than 32 x 32 they stay the same: most are about a
     pixel, and a blur of less than a pixel has no effect.
 
-    >>> import jax.numpy as jnp
     >>> length_scale(jnp.zeros((3, 64, 96))), length_scale(jnp.zeros((1, 28, 28)))
     (2.0, 1.0)
     """

@@ -14,7 +14,7 @@ LEAST = 4096
 
 
 def uniforms(key: jax.Array, first: int, images: int, count: int) -> jax.Array:
-    """At least `count` numbers strictly between 0 and 1 for each of `images` images, of which `first` is the first.
+    """At least `count` numbers strictly between 0 and 1 for each of `images` images, the first with index `first`.
 
     >>> rows = uniforms(jax.random.key(0), 0, 4, 10)
     >>> rows.shape, bool((uniforms(jax.random.key(0), 3, 1, 10)[0] == rows[3]).all())

@@ -1,4 +1,4 @@
-"""Files of a data set: from the user's folder, or downloaded from their public address; never partial.
+"""Files of a data set, from the user's folder or downloaded from their public address, and never partial.
 
 Archives are read to their end, so that damage anywhere in them is noticed.
 """
@@ -182,7 +182,7 @@ class _Resuming:
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
         arrived = self._arrived
-        headers = {"Accept-Encoding": "identity"}  # compressed on the way, its length would not be the file's
+        headers = {"Accept-Encoding": "identity"}  # with compression, Content-Length would not be the file's
         if arrived:
             headers["Range"] = f"bytes={arrived}-"
         with requests.get(url, headers=headers, stream=True, timeout=30) as response:
@@ -209,8 +209,7 @@ class _Resuming:
 def read_archive(path: Path, is_needed: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
     """Name and contents of the needed files of a ``.tar.gz``, in memory: nothing is unpacked to disk.
 
-    The checksum of what was compressed comes last, after what a reader of the archive needs to see. Use the contents
-    only once the iterator is exhausted.
+    The archive's checksum is at its end, so use the contents only once the iterator is exhausted.
 
     Args:
         path: the archive.

@@ -24,7 +24,7 @@ Dtype = Literal["float32", "uint8"]
 
 
 def check_dtype(dtype: str) -> None:
-    """Called first, before anything is read."""
+    """Raise for an unknown dtype; called before anything is read."""
     if dtype not in ("float32", "uint8"):
         raise ValueError(f'dtype must be "float32", for values from 0 to 1, or "uint8", got {dtype!r}')
 
@@ -32,7 +32,7 @@ def check_dtype(dtype: str) -> None:
 def image_data_set(
     name: str, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...], classes: tuple[str, ...], dtype: Dtype
 ) -> DataSet:
-    """The data set in the arrays x_train, y_train, x_test and y_test, with x from 0 to 1, or as bytes."""
+    """The data set of the arrays x_train, y_train, x_test and y_test, checked; x in [0, 1], or as bytes."""
     parts = {}
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]

@@ -7,7 +7,9 @@ import numpy as np
 from posteriax.data.sets.data_set import DataSet, Scaling, register
 from posteriax.data.sets.fetching import DataError, array_names, data_folder, find_arrays
 
-# columns in the order of the stem, as the repository describes them
+SplitArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training rows, test rows
+
+# columns in the order of the files, as the repository describes them
 FEATURES: dict[str, tuple[str, ...]] = {
     "boston": (
         *("crime rate", "large lots", "industry", "by the river", "nitric oxides", "rooms", "built before 1940"),
@@ -40,7 +42,6 @@ FEATURES: dict[str, tuple[str, ...]] = {
         *("length-beam ratio", "Froude number"),
     ),
 }
-
 
 FOLDERS = {
     "boston": "bostonHousing",
@@ -81,10 +82,7 @@ def load_uci(name: str, folder: str | Path | None = None, *, split: int = 0, sta
     return DataSet(name, (x[train], y[train]), (x[test], y[test]), (), features, scaling, target_scaling)
 
 
-Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x, y, training rows, test rows
-
-
-def _arrays(location: Path, stem: str, split: int) -> Split | None:
+def _arrays(location: Path, stem: str, split: int) -> SplitArrays | None:
     if f"{stem}__x" not in array_names(location / "uci_regression.npz"):
         return None
     keys = [f"{stem}__{part}" for part in ("x", "y", "train", "test")]
@@ -95,7 +93,7 @@ def _arrays(location: Path, stem: str, split: int) -> Split | None:
     return x, y, train[split], test[split]
 
 
-def _text_files(location: Path, stem: str, split: int) -> Split:
+def _text_files(location: Path, stem: str, split: int) -> SplitArrays:
     folders = (location / stem / "data", location / "UCI_Datasets" / stem / "data", location / stem)
     folder = next((folder for folder in folders if folder.exists()), None)
     if folder is None:
@@ -120,7 +118,7 @@ def _text_files(location: Path, stem: str, split: int) -> Split:
     try:
         x, y = data[:, read("index_features.txt").astype(int)], data[:, int(read("index_target.txt"))]
     except IndexError as error:
-        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index stem ({error})") from error
+        raise DataError(f"{folder / 'data.txt'} does not have the columns of its index files ({error})") from error
     return x, y, *(read(f"index_{part}_{split}.txt").astype(int) for part in ("train", "test"))  # type: ignore[return-value]
 
 

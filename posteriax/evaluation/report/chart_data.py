@@ -10,7 +10,7 @@ import numpy as np
 
 from posteriax.evaluation.chart_summaries import ChartSummary
 from posteriax.evaluation.comparison import Comparison
-from posteriax.metrics.estimate import Estimate
+from posteriax.metrics.score import Estimate
 
 HISTOGRAM_BINS = 24
 EXPLODED = 6  # times the median of all posteriors: does not set the limit of an axis

@@ -1,4 +1,4 @@
-"""What a report tells that a comparison does not know: the user's table, what was done, and how to do it again."""
+"""What a report says beyond its comparison: the user's table, what was done, and how to do it again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class TableRows:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReportContext:
-    """What `comparison.to_html` is to tell besides the comparison. All of it is optional.
+    """What `comparison.to_html` reports besides the comparison. All of it is optional.
 
     Args:
         target: the name of what is predicted.

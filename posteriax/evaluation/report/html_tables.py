@@ -11,8 +11,7 @@ import numpy as np
 
 from posteriax.evaluation.chart_summaries import ChartSummary
 from posteriax.evaluation.comparison import COST_MEANINGS, Comparison
-from posteriax.metrics.estimate import Estimate, format_estimate
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score, format_estimate
 
 MOST_IN_MATRIX = 12
 MOST_IN_TABLES = 20

@@ -11,8 +11,7 @@ from posteriax.evaluation.comparison import Comparison, describe_errors
 from posteriax.evaluation.recommend import Recommendation, listed
 from posteriax.evaluation.report.chart_data import distances
 from posteriax.evaluation.report.context import ReportContext
-from posteriax.metrics.estimate import Estimate, format_estimate
-from posteriax.metrics.score import Score
+from posteriax.metrics.score import Estimate, Score, format_estimate
 
 ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
@@ -142,7 +141,7 @@ def _answers(comparison: Comparison, recommended: Recommendation, context: Repor
     answers = {
         "Can its uncertainty be trusted?": text(" ".join(recommended.trust)),
         "Is a network worth it?": text(recommended.network),
-        "Beware": text(" ".join(recommended.cautions)),
+        "What should I know first?": text(" ".join(recommended.cautions)),
         "What would change the answer?": text(" ".join(recommended.changes)) if len(comparison.rows) > 1 else "",
         "How close are the approximations?": text(fidelity(comparison)),
         f"To predict new rows{how}": f"<code>{escape(command)}</code>" if command else "",
@@ -154,7 +153,7 @@ def _answers(comparison: Comparison, recommended: Recommendation, context: Repor
 def run_end_marks(comparison: Comparison) -> str:
     """How every run ended, as a line of marks; empty if nothing is known.
 
-    >>> from posteriax.evaluation.run_end import RunEnd
+    >>> from posteriax.evaluation.comparison import RunEnd
     >>> "✕ <b>swag</b> failed" in run_end_marks(Comparison({"test": {}}, runs={"swag": RunEnd("failed")}))
     True
     """
@@ -196,7 +195,7 @@ def account(comparison: Comparison, context: ReportContext) -> str:
 def method_table(comparison: Comparison, context: ReportContext) -> str:
     """Every method, what it is, and how its run ended, with the numbers behind that folded away.
 
-    >>> from posteriax.evaluation.run_end import RunEnd
+    >>> from posteriax.evaluation.comparison import RunEnd
     >>> table = method_table(Comparison({"test": {}}, runs={"swag": RunEnd("failed")}), ReportContext())
     >>> '<td class="failed">✕ failed</td>' in table
     True

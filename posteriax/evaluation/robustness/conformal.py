@@ -13,10 +13,9 @@ The floor w lets an interval of zero width grow. It is 1 for counts, the distanc
 nothing for real numbers. The score of a label is s(y) = 1 - p(y | x), and the set holds every label whose score is at
 most q. The guarantee is on average over examples, not for each of them. (Vovk et al. 2005, Lei et al. 2018)
 
-Scores of intervals and sets: how many targets they hold, and how wide they had to be for that.
-
-Of a predictive's own intervals, which hold their level if the model is right, and of conformal ones, which hold it
-anyway: with these, narrower is better.
+A comparison scores the predictive's own intervals or sets beside the conformal ones: the share of targets they hold,
+and their width or size. The former hold their level only if the model is right, the latter in any case, so that
+narrower is better.
 """
 
 import math
@@ -27,8 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_fraction
-from posteriax.likelihoods.predictive import Predictive
-from posteriax.metrics.arrays import mean_per_example
+from posteriax.likelihoods.predictive import Predictive, mean_per_example
 from posteriax.metrics.score import Score
 
 NARROWEST = 1e-30  # half an interval of real numbers, in any unit that is in use; float64 can divide by it

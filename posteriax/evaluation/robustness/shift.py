@@ -275,7 +275,7 @@ def _check_same_kind(first_name: str, first: Predictive, second_name: str, secon
             raise TypeError(f"{argument} must be predictions, as returned by posterior.predict(x), got {kind}")
     if first.reported_uncertainty != second.reported_uncertainty or first.mean.shape[1:] != second.mean.shape[1:]:
         raise ValueError(
-            f"{first_name} and {second_name} must be predictions of first posterior, got {_described(first)} and "
+            f"{first_name} and {second_name} must be predictions of one posterior, got {_described(first)} and "
             f"{_described(second)} per example"
         )
 

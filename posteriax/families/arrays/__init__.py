@@ -3,7 +3,6 @@
 from posteriax.families.arrays.estimators import ESTIMATORS, Estimator, EstimatorPlan
 from posteriax.families.arrays.factor import FactorArray
 from posteriax.families.arrays.gaussian import GaussianArray
-from posteriax.families.arrays.kronecker import KroneckerArray
 from posteriax.families.arrays.random_array import Contraction, RandomArray
 
 __all__ = [
@@ -13,6 +12,5 @@ __all__ = [
     "EstimatorPlan",
     "FactorArray",
     "GaussianArray",
-    "KroneckerArray",
     "RandomArray",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 
-from posteriax._internal.layouts import divided
+from posteriax.distributed.meshes import is_divided
 from posteriax.families.arrays.random_array import Contraction, RandomArray
 
 ScaledProduct = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]  # of data, kernel and factors
@@ -188,7 +188,7 @@ def _over_components(contraction: Contraction) -> Callable[[jax.Array, jax.Array
     def _(size: int, batched: list[bool], x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, bool]:
         if not batched[0] or batched[1]:
             return jax.vmap(apply, [0 if b else None for b in batched])(x, kernel), True
-        after = int(divided())
+        after = int(is_divided())
         rows = jnp.moveaxis(x, 0, into + after)
         out = apply(rows.reshape(*x.shape[1 : into + 1], -1, *x.shape[into + 2 :]), kernel)
         sizes = (-1, size) if after else (size, -1)

@@ -1,4 +1,4 @@
-"""The product of a layer's weights with its inputs: recorded, and perturbed for derivatives by pre-activations.
+"""The product of a layer's weights with its inputs, recorded, and perturbed to differentiate by pre-activations.
 
 A leaf is replaced by a probe, which behaves as the leaf, records the product in which the network contracts it with
 data, and adds a perturbation to that product.

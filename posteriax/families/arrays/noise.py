@@ -1,14 +1,20 @@
-"""Gaussian noise that is computed once, and random signs."""
+"""The random numbers of estimators: Gaussian noise that is computed once, and signs.
+
+What is done here for CPUs alone has a switch in :mod:`posteriax._internal.cpu_tuning`.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from posteriax._internal.cpu_tuning import computed_once, is_large, random_bits
-from posteriax._internal.layouts import whole_everywhere
+from posteriax._internal.cpu_tuning import NOISE_ONCE, UNROLLED_BITS, in_use
+from posteriax.distributed.meshes import is_divided, replicated
+
+LARGE = 2**14  # entries of an array whose random bits are worth a kernel of their own
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def standard_normal(key: jax.Array, shape: Sequence[int], dtype: DTypeLike, unless_nan: jax.Array) -> jax.Array:
@@ -23,7 +29,7 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: DTypeLike, unle
     def make() -> jax.Array:
         wide = jnp.promote_types(dtype, jnp.float32)
         if wide == jnp.float32 and is_large(key, shape):
-            return _normal_of(random_bits(key, shape), dtype)
+            return _normal_from(random_bits(key, shape), dtype)
         return jax.random.normal(key, shape, wide).astype(dtype)
 
     return computed_once(make, key, unless_nan)
@@ -31,7 +37,7 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: DTypeLike, unle
 
 def signs(key: jax.Array, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
     """Random +1 and -1, thirty-two from each random word."""
-    return _signs_of(jax.random.bits(key, (_words_for(shape),), jnp.uint32), shape, dtype)
+    return _signs_from(jax.random.bits(key, (_words_for(shape),), jnp.uint32), shape, dtype)
 
 
 def normal_and_signs(
@@ -44,24 +50,82 @@ def normal_and_signs(
     then the parameters that it is multiplied by, and the optimiser's state, to be collected again at every step.
     """
     count = math.prod(shape)
-    words = whole_everywhere(jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32))
-    noise = computed_once(lambda: _normal_of(words[:count], dtype).reshape(shape), key, unless_nan)
-    return noise, _signs_of(words[count:], sign_shape, dtype)
+    words = replicated(jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32))
+    noise = computed_once(lambda: _normal_from(words[:count], dtype).reshape(shape), key, unless_nan)
+    return noise, _signs_from(words[count:], sign_shape, dtype)
 
 
 def _words_for(shape: Sequence[int]) -> int:
     return -(-math.prod(shape) // 32)
 
 
-def _signs_of(words: jax.Array, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
+def _signs_from(words: jax.Array, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
     bits = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
     # a word may have signs of examples on two devices
-    taken = whole_everywhere(bits.reshape(-1)[: math.prod(shape)])
+    taken = replicated(bits.reshape(-1)[: math.prod(shape)])
     return (1 - 2 * taken.astype(dtype)).reshape(shape)
 
 
-def _normal_of(words: jax.Array, dtype: DTypeLike) -> jax.Array:
+def _normal_from(words: jax.Array, dtype: DTypeLike) -> jax.Array:
     """N(0, 1) by inverting its distribution function at the midpoints of 2^23 equal parts of (-1, 1)."""
     part = jnp.finfo(jnp.float32).eps  # 2^-23
     uniform = ((words >> 9).astype(jnp.float32) + 0.5) * (2 * part) - 1
     return (math.sqrt(2) * jax.lax.erf_inv(uniform)).astype(dtype)
+
+
+def computed_once(make: Callable[[], jax.Array], key: jax.Array, unless_nan: jax.Array) -> jax.Array:
+    """`make()`, noise of a key; on a CPU, computed once although several operations read it.
+
+    A step reads its noise twice: in the draw and in the gradient of the scale. XLA would fuse the inverse error
+    function into each reader, including Adam's three updates, and compute it four times. It does not fuse across a
+    conditional. This one gives zeros if the first entry of `unless_nan` is not finite: that is what the noise will be
+    added to or multiplied with, so the result is then not finite either way, which the compiler cannot know.
+
+    In a program that the compiler divides, devices would have to tell each other that entry. There the condition is
+    that the product of two consecutive numbers, one of them from the key, is even: true, which it does not know either.
+    """
+    if not in_use(NOISE_ONCE):
+        return make()
+    if is_divided():
+        word = jax.random.key_data(key).reshape(-1)[0]
+        condition = (word * (word + 1)) & 1 == 0
+    else:
+        condition = jnp.isfinite(unless_nan.reshape(-1)[0])
+    spec = jax.eval_shape(make)
+    return jax.lax.cond(condition, make, lambda: jnp.zeros(spec.shape, spec.dtype))
+
+
+def is_large(key: jax.Array, shape: Sequence[int]) -> bool:
+    """Whether `random_bits` may do better than JAX, for a key of JAX's default generator."""
+    return LARGE <= math.prod(shape) < 2**32 and jax.random.key_impl(key) == "threefry2x32"
+
+
+def random_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """`jax.random.bits(key, shape)`, to the bit; large arrays in one kernel on a CPU.
+
+    JAX compiles its generator, Threefry, as a loop of five rounds there, each of which reads and writes all words:
+    quick to compile, but slower for large arrays than all twenty rounds in one kernel.
+    """
+    if is_large(key, shape) and in_use(UNROLLED_BITS):
+        return unrolled_bits(key, shape)
+    return jax.random.bits(key, shape, jnp.uint32)
+
+
+def unrolled_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """`jax.random.bits(key, shape)`, to the bit, as one kernel: Threefry-2x32 of every entry's index.
+
+    >>> bool((unrolled_bits(jax.random.key(0), (5,)) == jax.random.bits(jax.random.key(0), (5,))).all())
+    True
+    """
+    first, second = jax.random.key_data(key)
+    schedule = (first, second, first ^ second ^ jnp.uint32(0x1BD11BDA))
+    # the counter has 64 bits; arrays of this size only need the lower half
+    index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    a, b = jnp.broadcast_to(first, index.shape), index + second
+    for turn in range(5):
+        for distance in _ROTATIONS[turn % 2]:
+            a = a + b
+            b = a ^ ((b << distance) | (b >> (32 - distance)))
+        a = a + schedule[(turn + 1) % 3]
+        b = b + schedule[(turn + 2) % 3] + jnp.uint32(turn + 1)
+    return a ^ b

@@ -152,7 +152,7 @@ def rows(problem: Problem, latents: Latents, batch: Batch, chosen: Sequence[int]
 
 def layers_among(problem: Problem, example: PyTree, chosen: Sequence[int]) -> dict[int, Use]:
     """Those of the chosen leaves that are weights of a dense layer or a convolution, used once, and how."""
-    uses = find_uses(problem.network.apply, problem.network.params, example)
+    uses = find_uses(problem.network.programs, example)
     candidates = {
         index: uses[index]
         for index in chosen

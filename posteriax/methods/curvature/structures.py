@@ -14,6 +14,7 @@ from posteriax.methods.curvature import gauss_newton
 from posteriax.methods.curvature.sketch import Sketch, add_to_sketch, sketch_columns, start_sketch
 from posteriax.methods.method import Task
 from posteriax.networks.tracing.uses import Use
+from posteriax.priors.prior import base_distribution
 from posteriax.problem import Latents, Problem
 
 Structure = Literal["diagonal", "kronecker", "full", "low-rank"]
@@ -108,7 +109,7 @@ def plan_curvature(structure: Structure, task: Task, chosen: Sequence[int], rank
     sizes = {i: leaves[i].size for i in chosen}
     names, total = problem.leaf_names, sum(leaves[i].size for i in chosen)
     for i in chosen:
-        if _base(problem.leaf_priors[i]).event_shape:
+        if base_distribution(problem.leaf_priors[i]).event_shape:
             raise ValueError(f"Laplace needs priors that are independent across weights; that of {names[i]} is not")
     if structure == "full":
         if total > LARGEST_FULL:
@@ -121,10 +122,11 @@ def plan_curvature(structure: Structure, task: Task, chosen: Sequence[int], rank
         return CurvaturePlan(problem, diagonal=tuple(chosen))
     if structure == "low-rank":
         for i in chosen:
-            if not isinstance(_base(problem.leaf_priors[i]), dist.Normal):
+            prior = base_distribution(problem.leaf_priors[i])
+            if not isinstance(prior, dist.Normal):
                 raise ValueError(
-                    f"a low-rank curvature is one in units of a Gaussian prior, but {names[i]} has "
-                    f'{type(_base(problem.leaf_priors[i])).__name__}: use p.Normal(), or structure="kronecker"'
+                    f"a low-rank curvature is in units of a Gaussian prior, but {names[i]} has {type(prior).__name__}: "
+                    f'use p.Normal(), or structure="kronecker"'
                 )
         return CurvaturePlan(problem, low_rank=tuple(chosen), rank=min(rank, total))
     layers = gauss_newton.layers_among(problem, task.example, chosen)
@@ -137,10 +139,6 @@ def plan_curvature(structure: Structure, task: Task, chosen: Sequence[int], rank
         for i in large
     )
     return CurvaturePlan(problem, full=small, diagonal=large, layers=layers, notes=notes)
-
-
-def _base(prior: dist.Distribution) -> dist.Distribution:
-    return prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
 
 
 def prior_curvature(prior: dist.Distribution, leaf: jax.Array) -> jax.Array:

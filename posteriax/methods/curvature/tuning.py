@@ -6,9 +6,9 @@ Rounds of three updates, from MacKay 1992, until the scales no longer change:
     s_g^2     <- sum over group g of (w - m)^2 / gamma_g          gamma_g: how many weights of g the data determine
     sigma^2   <- sum of squared residuals / (N - gamma)           gamma = sum_g gamma_g
 
-At a mode both are where the derivatives of the evidence vanish, the curvature being held fixed. With the curvature of
+At a mode, with the curvature held fixed, the derivatives of the evidence vanish at these values. With the curvature of
 all weights, the weights move by Gauss-Newton steps (Foresee and Hagan 1997); with Kronecker factors, by Adam, as in
-Immer et al. 2021. The search for the mode is in mode.py, the evidence in evidence.py.
+Immer et al. 2021. The evidence, and the search for the mode, are in evidence.py.
 """
 
 import math
@@ -25,15 +25,14 @@ from posteriax._internal.checks import as_key, check_choice, check_count
 from posteriax.data.batches import Examples
 from posteriax.data.sources import is_loader
 from posteriax.data.target_scale import TargetMoments
-from posteriax.methods.curvature.mode import GaussianPriors, Measured, ModeSearch
+from posteriax.methods.curvature.evidence import GaussianPriors, Measured, ModeSearch
 from posteriax.methods.curvature.structures import plan_curvature
 from posteriax.methods.method import Task, check_same_network
-from posteriax.networks.tracing.uses import spec_of_example
+from posteriax.networks.tracing.program import spec_of_example
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
-from posteriax.priors.improper import has_density
-from posteriax.priors.prior import Given, Prior
+from posteriax.priors.prior import Given, Prior, base_distribution, has_density
 from posteriax.priors.standard import Normal
 from posteriax.problem import Latents, Problem
 
@@ -77,8 +76,8 @@ def tune_prior(
         per: "leaf", a scale for each leaf; "network", one factor for the scales of all leaves; or "none", which leaves
             the prior as it is and chooses only the noise.
         structure: of the curvature: "full", "kronecker" or "diagonal"; "auto" takes the first if it is small enough.
-        noise: what becomes of ``px.Normal(scale="learned")``, whose scale is tuned as well: "fixed" keeps the chosen
-            one, ``px.Normal(scale=0.12)``; "learned" leaves it to be inferred with the weights.
+        noise: what to do with the scale of ``px.Normal(scale="learned")``, which is tuned as well: "fixed" keeps the
+            chosen value, as in ``px.Normal(scale=0.12)``; "learned" leaves it to be inferred with the weights.
         start: "network", the network's own weights, or a posterior of one point such as that of ``px.MAP()``.
         rounds: at most; the search ends when the scales have settled.
         key: an int or a JAX key, for the minibatches of large data.
@@ -367,7 +366,7 @@ def _given_priors(problem: Problem) -> GaussianPriors:
     for name, leaf, prior in zip(
         problem.leaf_names, jax.tree.leaves(problem.network.params), problem.leaf_priors, strict=False
     ):
-        base = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+        base = base_distribution(prior)
         if not isinstance(base, dist.Normal):
             why = "" if has_density(prior) else ", which has no density"
             raise ValueError(

@@ -1,22 +1,22 @@
 """Adapters: networks of other libraries as pure functions of their params. One file per library.
 
-An adapter has two names: `ACCEPTS`, what it takes in words, and ``adapt(obj, call)``, which returns None for what is
-not its library's. A library that was never imported cannot have made a network, so adapters look for theirs in
-`sys.modules` and import nothing.
+An adapter has two names: `ACCEPTS`, which says in words what it takes, and ``adapt(obj, call)``, which returns None for
+an object of another library. A library that was never imported cannot have made a network, so adapters look for theirs
+in `sys.modules` and import nothing.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from posteriax.networks.adapters import equinox, functions, haiku, keras, linen, nnx
-from posteriax.networks.adapters.adapted import Adapted as Adapted
+from posteriax.networks.adapters.adapter import Adapted as Adapted
 
 # functions last: a (transformed, params) pair of another library is also a pair with something callable in front
 LIBRARIES: tuple[Any, ...] = (equinox, nnx, linen, haiku, keras, functions)
 
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted:
-    """The network `obj`, with keyword arguments that every call of it gets."""
+    """The network `obj`, called with these keyword arguments every time."""
     for library in LIBRARIES:
         adapted = library.adapt(obj, call)
         if adapted is not None:

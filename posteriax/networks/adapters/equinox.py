@@ -8,8 +8,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from posteriax.networks.adapters.adapted import Adapted, BatchStatistics, Params, Statistics
-from posteriax.networks.adapters.calling import KEYS, TRAINING_FLAGS, Call
+from posteriax.networks.adapters.adapter import (
+    KEYS,
+    TRAINING_FLAGS,
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "an Equinox module or its (module, state) pair"
 
@@ -32,7 +42,7 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
         )
     takes_key = calling.takes("key", by_keywords=True)
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         filled: Any = eqx.combine(params, static)
         inputs, keywords = calling.arguments(x, training=key is not None)
         keywords |= {"key": key} if takes_key else {}
@@ -44,7 +54,7 @@ def _stateless(module: eqx.Module, call: Mapping[str, Any]) -> Adapted:
 def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapted:
     params, static = eqx.partition(module, eqx.is_inexact_array)
     state_name = _name_of_state(module)
-    calling = Call.of(_call_of(module), call, own=(state_name,))
+    calling = Call.of(_call_of(module), call, without=(state_name,))
     takes_key = calling.takes("key", by_keywords=True)
     names = _axis_names(module)
     held, rest = eqx.partition(state, eqx.is_inexact_array)
@@ -54,26 +64,26 @@ def _stateful(module: eqx.Module, state: Any, call: Mapping[str, Any]) -> Adapte
         running = calling.without_fixed_flags
         fixed = {} if running.fixed == calling.fixed else {"inference": not calling.trains_by_default()}
 
-    def run(module: Any, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
+    def run(module: Any, state: Any, x: Inputs, key: OptionalKey) -> tuple[Any, Any]:
         if key is None:
             module = _without_noise(module)
         inputs, keywords = running.arguments(x, training=key is not None)
         keywords |= {"key": key} if takes_key else {}
         return module(*inputs, **{state_name: state}, **keywords)
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         module = _with_norms(eqx.combine(params, static), **fixed)
-        return run(module, _anew(held, rest, x), x, key)[0]
+        return run(module, _fresh_state(held, rest, x), x, key)[0]
 
-    def run_batch(params: Params, statistics: Statistics, x: Any, **settings: Any) -> tuple[Any, Any]:
+    def run_batch(params: Params, statistics: Statistics, x: Inputs, **settings: Any) -> tuple[Any, Any]:
         module = _with_norms(eqx.combine(params, static), **settings)
 
-        def one(x: Any) -> tuple[Any, Any]:
-            return run(module, _anew(statistics, rest, x), x, None)
+        def run_example(x: Inputs) -> tuple[Outputs, Any]:
+            return run(module, _fresh_state(statistics, rest, x), x, None)
 
-        return jax.vmap(one, out_axes=(0, None), axis_name=names)(x)
+        return jax.vmap(run_example, out_axes=(0, None), axis_name=names)(x)
 
-    def measure(params: Params, x: Any) -> Statistics:
+    def measure(params: Params, x: Inputs) -> Statistics:
         _, changed = run_batch(params, held, x, inference=False, momentum=0.0)
         return eqx.filter(changed, eqx.is_inexact_array)
 
@@ -94,7 +104,7 @@ def _call_of(module: eqx.Module) -> Any:
 
 
 def _name_of_state(module: eqx.Module) -> str:
-    """The argument of the call that takes the state: the one called so, or the last required one."""
+    """The argument of the call that takes the state: the one named "state", or the last required one."""
     parameters = Call.of(_call_of(module), {}).parameters
     required = [
         name
@@ -109,7 +119,7 @@ def _name_of_state(module: eqx.Module) -> str:
 class _SettledNorm(eqx.nn.BatchNorm):
     """Batch normalisation whose call cannot choose between the batch's and the stored statistics."""
 
-    def __call__(self, x: Any, state: Any, *, key: Any = None, inference: Any = None) -> Any:
+    def __call__(self, x: Inputs, state: Any, *, key: OptionalKey = None, inference: Any = None) -> Any:
         return super().__call__(x, state)
 
 
@@ -129,7 +139,7 @@ def _axis_names(module: Any) -> Any:
     return next(iter(names), "batch")
 
 
-def _anew(statistics: Statistics, rest: Any, x: Any) -> Any:
+def _fresh_state(statistics: Statistics, rest: Any, x: Inputs) -> Any:
     """A fresh state, since each can be used only once.
 
     Equinox checks that a stored array and its replacement match, including their devices. Adding a zero computed from
@@ -162,8 +172,8 @@ def _with_norms(module: Any, **settings: Any) -> Any:
         if not _is_norm(node):
             return node
         new = object.__new__(_SettledNorm)
-        for one in dataclasses.fields(node):  # Equinox modules are frozen, but this is a new one
-            object.__setattr__(new, one.name, settings.get(one.name, getattr(node, one.name)))
+        for field in dataclasses.fields(node):  # Equinox modules are frozen, but this is a new one
+            object.__setattr__(new, field.name, settings.get(field.name, getattr(node, field.name)))
         return new
 
     return jax.tree.map(changed, module, is_leaf=_is_norm)

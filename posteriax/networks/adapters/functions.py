@@ -1,10 +1,9 @@
-"""Plain functions: ``(function, params)``, called as ``function(params, x)``."""
+"""Plain functions: a pair ``(function, params)``, called as ``function(params, x)``."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from posteriax.networks.adapters.adapted import Adapted, Params
-from posteriax.networks.adapters.calling import KEYS, Call
+from posteriax.networks.adapters.adapter import KEYS, Adapted, Call, Inputs, OptionalKey, Outputs, Params
 
 ACCEPTS = "a (function, params) pair"
 
@@ -18,7 +17,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     if by_name is None and calling.takes("key", by_keywords=True):
         by_name = "key"
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         inputs, keywords = calling.arguments(x, training=key is not None)
         return function(params, *inputs, **keywords, **({by_name: key} if by_name else {}))
 

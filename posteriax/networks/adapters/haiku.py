@@ -9,8 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.networks.adapters.adapted import Adapted, BatchStatistics, Params, Statistics
-from posteriax.networks.adapters.calling import Call
+from posteriax.networks.adapters.adapter import (
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Haiku (transformed, params) or (transformed, params, state)"
 
@@ -24,10 +32,9 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     transformed, *given = obj
     with_state = isinstance(transformed, hk.TransformedWithState)
     if len(given) != 1 + with_state:
-        wanted = "(transformed, params, state)" if with_state else "(transformed, params)"
-        raise TypeError(
-            f"a network of hk.{'transform_with_state' if with_state else 'transform'} is {wanted}, got {len(obj)} items"
-        )
+        expected = "(transformed, params, state)" if with_state else "(transformed, params)"
+        maker = "transform_with_state" if with_state else "transform"
+        raise TypeError(f"a network of hk.{maker} is {expected}, got {len(obj)} items")
     params, state = given[0], given[1] if with_state else None
     leading = ("params", "state", "rng") if with_state else ("params", "rng")
     names = list(inspect.signature(transformed.apply).parameters)
@@ -39,7 +46,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     follows = normed and calling.has_training_flag
     running = calling.without_fixed_flags if follows else calling
 
-    def run(params: Params, state: Any, x: Any, key: Any) -> tuple[Any, Any]:
+    def run(params: Params, state: Any, x: Inputs, key: OptionalKey) -> tuple[Any, Any]:
         inputs, keywords = running.arguments(x, training=key is not None)
         before = [params, *([state] if with_state else []), *([key] if takes_rng else [])]
         outputs = transformed.apply(*before, *inputs, **keywords)
@@ -47,7 +54,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
     statistics = _statistics(hk, run, state, calling.stored_flag) if normed else None
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         with _norm_layers(hk, calling.trains_by_default()) if follows else nullcontext():
             return run(params, state, x, key)[0]
 
@@ -64,17 +71,19 @@ def _statistics(hk: Any, run: Any, state: Any, stored_flag: str) -> BatchStatist
         return {name: state[name]["average"] for name in _norms(state)}
 
     # moving averages are bias-corrected: from zero, the first batch counts in full
-    anew = {
-        name: jax.tree.map(jnp.zeros_like, dict(own)) if name in _norms(state) else own for name, own in state.items()
+    zeroed = {
+        name: jax.tree.map(jnp.zeros_like, dict(leaves)) if name in _norms(state) else leaves
+        for name, leaves in state.items()
     }
 
-    def measure(params: Params, x: Any) -> Statistics:
+    def measure(params: Params, x: Inputs) -> Statistics:
         with _norm_layers(hk, True):
-            return averages(run(params, anew, x, None)[1])
+            return averages(run(params, zeroed, x, None)[1])
 
-    def apply(params: Params, statistics: Statistics, x: Any) -> Any:
+    def apply(params: Params, statistics: Statistics, x: Inputs) -> Outputs:
         replaced = {
-            name: {**own, "average": statistics[name]} if name in statistics else own for name, own in state.items()
+            name: {**leaves, "average": statistics[name]} if name in statistics else leaves
+            for name, leaves in state.items()
         }
         with _norm_layers(hk, False):
             return run(params, replaced, x, None)[0]

@@ -7,8 +7,16 @@ from typing import Any
 
 import jax
 
-from posteriax.networks.adapters.adapted import Adapted, BatchStatistics, Params, Statistics
-from posteriax.networks.adapters.calling import Call
+from posteriax.networks.adapters.adapter import (
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Keras model on JAX"
 
@@ -21,12 +29,12 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     names = _names(obj.trainable_variables, obj.name)
     others = obj.non_trainable_variables
     seeds = [i for i, v in enumerate(others) if v.path.endswith("seed_generator_state")]
-    norms = [one for one in obj._flatten_layers() if isinstance(one, keras.layers.BatchNormalization)]
-    places = {id(v): i for i, v in enumerate(others)}
-    moving = [places[id(v)] for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
+    norms = [layer for layer in obj._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
+    positions = {id(v): i for i, v in enumerate(others)}
+    moving = [positions[id(v)] for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
     calling = Call.of(type(obj).call, call)
 
-    def run(params: Params, held: list[Any], x: Any, key: Any) -> tuple[Any, list[Any]]:
+    def run(params: Params, held: list[Any], x: Inputs, key: OptionalKey) -> tuple[Any, list[Any]]:
         if key is not None:
             for n, i in enumerate(seeds):
                 held = [*held[:i], jax.random.key_data(jax.random.fold_in(key, n)), *held[i + 1 :]]
@@ -39,16 +47,16 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     def stored() -> list[Any]:
         return [v.value for v in others]
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         with _norm_layers(norms, training=bool(calling.fixed.get("training", False))):
             return run(params, stored(), x, key)[0]
 
-    def measure(params: Params, x: Any) -> Statistics:
+    def measure(params: Params, x: Inputs) -> Statistics:
         with _norm_layers(norms, training=True, momentum=0.0):
             changed = run(params, stored(), x, None)[1]
         return [changed[i] for i in moving]
 
-    def apply_stored(params: Params, statistics: Statistics, x: Any) -> Any:
+    def apply_stored(params: Params, statistics: Statistics, x: Inputs) -> Outputs:
         held = stored()
         for i, value in zip(moving, statistics, strict=True):
             held[i] = value
@@ -89,17 +97,17 @@ def _names(variables: list[Any], model: str) -> list[str]:
 @contextmanager
 def _norm_layers(norms: list[Any], *, training: bool, momentum: float | None = None) -> Iterator[None]:
     """A context in which batch normalisation uses the batch's or the stored statistics, whatever the model says."""
-    own = [(norm, norm.call, norm.momentum) for norm in norms]
+    before = [(norm, norm.call, norm.momentum) for norm in norms]
 
     def forced(call: Any) -> Any:
         return lambda inputs, training=None, mask=None, *, on=training: call(inputs, training=on, mask=mask)
 
     try:
-        for norm, call, _ in own:
+        for norm, call, _ in before:
             object.__setattr__(norm, "call", forced(call))
             norm.momentum = norm.momentum if momentum is None else momentum
         yield
     finally:
-        for norm, _, before in own:
+        for norm, _, own_momentum in before:
             object.__delattr__(norm, "call")
-            norm.momentum = before
+            norm.momentum = own_momentum

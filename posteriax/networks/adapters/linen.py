@@ -7,8 +7,17 @@ from typing import Any
 
 import jax
 
-from posteriax.networks.adapters.adapted import Adapted, BatchStatistics, Params, Statistics
-from posteriax.networks.adapters.calling import KEYS, Call
+from posteriax.networks.adapters.adapter import (
+    KEYS,
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Linen (module, variables) pair"
 
@@ -26,14 +35,14 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     rest = {name: collection for name, collection in variables.items() if name != "params"}
     calling = Call.of(type(module).__call__, call)
 
-    def run(given: Any, x: Any, key: Any, *, training: bool, mutable: Any) -> Any:
+    def run(given: Any, x: Inputs, key: OptionalKey, *, training: bool, mutable: Any) -> Any:
         inputs, keywords = calling.arguments(x, training=training)
         keywords |= {name: key for name in KEYS if calling.takes(name)}
         # streams with other names fall back on "params"
         rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
         return _apply(module, given, inputs, keywords, rngs, mutable)
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         if not rest:
             return run({"params": params}, x, key, training=key is not None, mutable=False)
         normed = "batch_stats" in rest
@@ -42,7 +51,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
         with _layers(nn.Dropout, deterministic=key is None) if normed else nullcontext():
             return run({**rest, "params": params}, x, key, training=training, mutable=list(rest))[0]
 
-    def run_normed(params: Params, statistics: Statistics, x: Any, *, stored: bool) -> tuple[Any, Statistics]:
+    def run_normed(params: Params, statistics: Statistics, x: Inputs, *, stored: bool) -> tuple[Any, Statistics]:
         with _layers(nn.BatchNorm, use_running_average=stored, momentum=0.0):
             given = {**rest, "params": params, "batch_stats": statistics}
             outputs, changed = run(given, x, None, training=False, mutable=list(rest))
@@ -61,12 +70,12 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
 
 def _apply(module: Any, given: Any, inputs: Any, keywords: dict[str, Any], rngs: Any, mutable: Any) -> Any:
-    # also an argument of module.apply: the module's own must be passed through a method
-    own = keywords.pop("rngs", None)
-    if own is None:
+    # module.apply has an argument of this name as well: the module's own must be passed through a method
+    module_rngs = keywords.pop("rngs", None)
+    if module_rngs is None:
         return module.apply(given, *inputs, rngs=rngs, mutable=mutable, **keywords)
     return module.apply(
-        given, *inputs, rngs=rngs, mutable=mutable, method=lambda m, *a, **k: m(*a, rngs=own, **k), **keywords
+        given, *inputs, rngs=rngs, mutable=mutable, method=lambda m, *a, **k: m(*a, rngs=module_rngs, **k), **keywords
     )
 
 
@@ -79,7 +88,7 @@ def _layers(kind: Any, **settings: Any) -> Any:
         layer = context.module
         if not isinstance(layer, kind) or context.method_name != "__call__":
             return call(*args, **kwargs)
-        own = {name: getattr(layer, name) for name in settings}
+        before = {name: getattr(layer, name) for name in settings}
         kwargs = {name: value for name, value in kwargs.items() if name not in settings}
         try:
             for name, value in settings.items():
@@ -87,7 +96,7 @@ def _layers(kind: Any, **settings: Any) -> Any:
                 object.__setattr__(layer, name, value)
             return call(*args[:1], **kwargs)
         finally:
-            for name, value in own.items():
+            for name, value in before.items():
                 object.__setattr__(layer, name, value)
 
     with nn.intercept_methods(interceptor):

@@ -8,8 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posteriax.networks.adapters.adapted import Adapted, BatchStatistics, Params, Statistics
-from posteriax.networks.adapters.calling import Call
+from posteriax.networks.adapters.adapter import (
+    Adapted,
+    BatchStatistics,
+    Call,
+    Inputs,
+    OptionalKey,
+    Outputs,
+    Params,
+    Statistics,
+)
 
 ACCEPTS = "a Flax NNX module"
 
@@ -26,7 +34,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     follows = calling.has_training_flag and bool(nnx.to_pure_dict(nnx.filter_state(rest, nnx.BatchStat)))
     running = calling.without_fixed_flags if follows else calling
 
-    def merge(params: Params, key: Any = None) -> Any:
+    def merge(params: Params, key: OptionalKey = None) -> Any:
         filled = nnx.clone(state)
         nnx.replace_by_pure_dict(filled, params)
         merged = nnx.merge(graph, filled, rest, copy=True)  # a copy: NNX would mutate variables of an outer trace
@@ -36,7 +44,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
             _reseed(nnx, merged, key)
         return merged
 
-    def run(module: Any, x: Any, key: Any = None) -> Any:
+    def run(module: Any, x: Inputs, key: OptionalKey = None) -> Any:
         inputs, keywords = running.arguments(x, training=key is not None)
         if calling.takes("rngs"):
             keywords["rngs"] = None if key is None else nnx.Rngs(key)
@@ -45,7 +53,7 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
                 keywords[name] = key
         return module(*inputs, **keywords)
 
-    def apply(params: Params, x: Any, *, key: Any = None) -> Any:
+    def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
         module = merge(params, key)
         if follows:
             _set_norms(nnx, module, use_running_average=not calling.trains_by_default())
@@ -57,11 +65,11 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
 
 def _reseed(nnx: Any, module: Any, key: jax.Array) -> None:
     """Reseed every random stream of a module from this key."""
-    found = [node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)]
-    for index, stream in enumerate(found):
-        own, new = stream.key[...], jax.random.fold_in(key, index)
+    streams = [node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)]
+    for index, stream in enumerate(streams):
+        old, new = stream.key[...], jax.random.fold_in(key, index)
         # layers made by vmap have one stream each
-        stream.key[...] = jax.random.split(new, own.shape) if own.shape else new
+        stream.key[...] = jax.random.split(new, old.shape) if old.shape else new
         stream.count[...] = jnp.zeros_like(stream.count[...])
 
 
@@ -84,7 +92,7 @@ def _settled(kind: Any) -> Any:
     class Settled(kind):
         is_settled = True
 
-        def __call__(self, x: Any, use_running_average: Any = None, **others: Any) -> Any:
+        def __call__(self, x: Inputs, use_running_average: Any = None, **others: Any) -> Any:
             return super().__call__(x, use_running_average=self.use_running_average, **others)
 
     return Settled
@@ -101,8 +109,8 @@ def _statistics(
         held: the state of the module other than its params.
         use_stored: how the user makes it use its stored statistics.
     """
-    own = nnx.to_pure_dict(nnx.filter_state(held, nnx.BatchStat))
-    if not own:
+    stored_statistics = nnx.to_pure_dict(nnx.filter_state(held, nnx.BatchStat))
+    if not stored_statistics:
         return None
 
     def prepared(params: Params, *, stored: bool) -> Any:
@@ -110,16 +118,16 @@ def _statistics(
         _set_norms(nnx, module, use_running_average=stored, momentum=0.0)
         return module
 
-    def measure(params: Params, x: Any) -> Statistics:
+    def measure(params: Params, x: Inputs) -> Statistics:
         module = prepared(params, stored=False)
         run(module, x)
         return nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))
 
-    def apply(params: Params, statistics: Statistics, x: Any) -> Any:
+    def apply(params: Params, statistics: Statistics, x: Inputs) -> Outputs:
         module = prepared(params, stored=True)
         state = nnx.state(module, nnx.BatchStat)
         nnx.replace_by_pure_dict(state, statistics)
         nnx.update(module, state)
         return run(module, x)
 
-    return BatchStatistics(own, measure, apply, use_stored)
+    return BatchStatistics(stored_statistics, measure, apply, use_stored)

@@ -1,4 +1,4 @@
-"""Which axes of a leaf are inputs and which are outputs, read off the network's jaxpr.
+"""Which axes of a leaf are inputs and which are outputs, read off its program.
 
 Each leaf is followed through the program, keeping track of its axes: transposed, reshaped, split, normalised, passed
 into loops. The operation that combines it with data tells what the axes are:
@@ -15,266 +15,225 @@ that disagree (tied embeddings), or by any other operation, the program does not
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.extend.core import JaxprEqn, Var
 
 from posteriax.networks.leaf import Axes
+from posteriax.networks.tracing.interpretation import Interpretation
+from posteriax.networks.tracing.program import Inputs, Kind, NetworkPrograms, array_type
 
-Trail = tuple[tuple[int, ...], ...]  # for each axis of a value, the axes of the leaf in it
-
-_SAME_PLACE = ("convert_element_type", "copy", "rev", "slice", "dynamic_slice", "pad", "tile")
-_ELEMENTWISE_MEETINGS = ("add", "sub", "add_any", "concatenate", "select_n")
-
-
-@dataclass
-class _Value:
-    """What is known about a value: whether it depends on data, and the trails of the leaves it contains."""
-
-    data: bool = False
-    trails: dict[int, Trail] = field(default_factory=dict)
+LeafAxes = tuple[tuple[int, ...], ...]  # for each axis of a value, the axes of the leaf in it
 
 
-@dataclass
-class _Found:
-    """The axes found for each leaf, one set per use; None for a use that does not tell."""
-
-    shapes: list[tuple[int, ...]]
-    axes: dict[int, set[Axes | None]] = field(default_factory=dict)
-    copies: dict[int, set[int]] = field(default_factory=dict)  # axes that the program indexes one entry at a time
-
-    def take_one(self, leaf: int, axes: Sequence[int]) -> None:
-        self.copies.setdefault(leaf, set()).update(axes)
-
-    def add(self, leaf: int, axes: Axes | None) -> None:
-        self.axes.setdefault(leaf, set()).add(axes)
-
-
-def find_axes(apply: Any, params: Any, inputs: Any) -> tuple[Axes | None, ...]:
-    """The axes of each leaf of `params`, in flattening order; None if the program does not tell.
+class Trail(NamedTuple):
+    """Where the axes of a leaf are in a value that contains it.
 
     Args:
-        apply: the network, as ``apply(params, x, key=...)``.
-        params: its params, or their shapes.
-        inputs: some inputs, with a leading axis of examples, or their shapes.
+        axes: for each axis of the value, the axes of the leaf in it.
+        indexed: the axes of the leaf of which the program took one entry.
+    """
+
+    axes: LeafAxes
+    indexed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is known about a value: whether it depends on data, otherwise the trails of the leaves in it."""
+
+    data: bool = False
+    trails: dict[int, Trail] = field(default_factory=dict)  # by number of the leaf
+
+    def moved(self, move: Callable[[LeafAxes], LeafAxes], indexed: Sequence[int] = ()) -> dict[int, Trail]:
+        """The trails after an operation that moves axes and takes one entry of others."""
+        return {
+            leaf: Trail(move(trail.axes), trail.indexed.union(_axes_in(trail.axes, indexed)))
+            for leaf, trail in self.trails.items()
+        }
+
+
+_NOTHING = Contents()
+_DATA = Contents(data=True)
+_AXES_STAY = ("convert_element_type", "copy", "rev", "slice", "dynamic_slice", "pad", "tile")
+_ADDITIONS = ("add", "sub", "add_any", "concatenate", "select_n")
+
+
+def find_axes(programs: NetworkPrograms, example: Inputs) -> tuple[Axes | None, ...]:
+    """The axes of each leaf, in flattening order; None if the program does not tell.
+
+    Args:
+        programs: of the network.
+        example: shape and dtype of one example, without the leading axis.
 
     >>> import jax.numpy as jnp
-    >>> def attend(w, x, *, key=None):
+    >>> def attend(w, x):
     ...     return jnp.einsum("bi,ihd->bhd", x, w)
-    >>> find_axes(attend, jnp.ones((6, 2, 4)), jnp.ones((5, 6)))
+    >>> find_axes(NetworkPrograms(attend, jnp.ones((6, 2, 4))), jax.ShapeDtypeStruct((6,), jnp.float32))
     (Axes(inputs=(0,), outputs=(1, 2), positions=(), lookup=False),)
     """
-    leaves = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in jax.tree.leaves(params)]
-    specs = jax.tree.unflatten(jax.tree.structure(params), leaves)
-    x = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)), inputs)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(programs.params)]
     try:
-        closed = jax.make_jaxpr(lambda p, a, k: apply(p, a, key=k))(specs, x, jax.eval_shape(lambda: jax.random.key(0)))
+        program = programs.for_any_size(example)
     except Exception:  # running the network will raise the same error with more context
-        return (None,) * len(leaves)
-    found = _Found([leaf.shape for leaf in leaves])
-    own = [_Value(trails={i: tuple((axis,) for axis in range(leaf.ndim))}) for i, leaf in enumerate(leaves)]
-    data = [_Value(data=True) for _ in jax.tree.leaves(x)]
-    _walk(closed.jaxpr, [*own, *data, _Value()], found)
-    said = [found.axes.get(i, {None}) for i in range(len(leaves))]
-    return tuple(next(iter(axes)) if len(axes) == 1 else None for axes in said)
+        return (None,) * len(shapes)
+    inputs = [_DATA if program.kinds[slot] == Kind.DATA else _NOTHING for slot in program.inputs]
+    for leaf, shape in enumerate(shapes):
+        inputs[leaf] = Contents(trails={leaf: Trail(tuple((axis,) for axis in range(len(shape))))})
+    uses = _LeafUses(shapes)
+    uses.outputs(program.closed.jaxpr, inputs)
+    return tuple(next(iter(axes)) if len(axes) == 1 else None for axes in uses.axes)
 
 
-def _walk(jaxpr: Any, inputs: Sequence[_Value], found: _Found) -> list[_Value]:
-    """Follow all values through a program; returns what is known about its outputs."""
-    known: dict[Any, _Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+class _LeafUses(Interpretation[Contents]):
+    CONSTANT = _NOTHING
 
-    def read(variable: Any) -> _Value:
-        return known.get(variable, _Value()) if not hasattr(variable, "val") else _Value()
+    def __init__(self, shapes: Sequence[tuple[int, ...]]):
+        self.shapes = shapes
+        self.axes: list[set[Axes | None]] = [set() for _ in shapes]  # one for each use; None if it does not tell
 
-    for eqn in jaxpr.eqns:
-        results = _follow(eqn, [read(v) for v in eqn.invars], found)
-        known.update(zip(eqn.outvars, results, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    def results(self, eqn: JaxprEqn, operands: list[Contents]) -> list[Contents]:
+        if any(value.data for value in operands):
+            return [_DATA] * len(eqn.outvars)
+        if not any(value.trails for value in operands):
+            return [_NOTHING] * len(eqn.outvars)
+        if len(eqn.outvars) > 1:
+            return [Contents(trails=_elementwise(eqn, operands, out)) for out in eqn.outvars]
+        return [Contents(trails=_moved(eqn, operands))]
 
+    def visit(self, eqn: JaxprEqn, operands: list[Contents]) -> None:
+        """Note what an operation with data tells about the leaves in it."""
+        if len(eqn.outvars) > 1 or not any(value.data for value in operands):
+            return
+        for position, value in enumerate(operands):
+            for leaf, trail in value.trails.items():
+                self.axes[leaf].add(_axes_of_use(eqn, position, trail, self.shapes[leaf]))
 
-def _follow(eqn: Any, values: list[_Value], found: _Found) -> list[_Value]:
-    name = eqn.primitive.name
-    data = any(value.data for value in values)
-    if name == "scan":
-        return _follow_scan(eqn, values, found)
-    if name in ("while", "cond"):
-        return _follow_branches(eqn, values, found)
-    inner = _inner(eqn)
-    if inner is not None:
-        return _walk(inner, values, found)
-    if not any(value.trails for value in values):
-        return [_Value(data) for _ in eqn.outvars]
-    if len(eqn.outvars) > 1:
-        return [_Value(data, _elementwise(eqn, values, out)) for out in eqn.outvars]
-    if data and _meet(eqn, values, found):
-        return [_Value(True)]
-    return [_Value(data, {} if data else _move(eqn, values, found))]
+    def join(self, chooser: Contents, values: Sequence[Contents]) -> Contents:
+        if chooser.data or any(value.data for value in values):
+            return _DATA
+        first, *others = values
+        return Contents(trails={i: t for i, t in first.trails.items() if all(v.trails.get(i) == t for v in others)})
 
+    def entry(self, value: Contents) -> Contents:
+        return Contents(value.data, value.moved(lambda axes: axes[1:], indexed=[0]))
 
-def _inner(eqn: Any) -> Any:
-    """The program that an equation calls with its operands, if it is such a call."""
-    for value in eqn.params.values():
-        inner = getattr(value, "jaxpr", value)
-        if hasattr(inner, "eqns") and len(inner.invars) == len(eqn.invars):
-            return inner
-    return None
+    def stack(self, value: Contents) -> Contents:
+        return Contents(value.data, value.moved(lambda axes: ((), *axes)))
 
 
-def _follow_scan(eqn: Any, values: list[_Value], found: _Found) -> list[_Value]:
-    consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
-    body = eqn.params["jaxpr"].jaxpr
-    for value in values[consts + carry :]:  # the first axis counts steps
-        for leaf, trail in value.trails.items():
-            found.take_one(leaf, trail[0])
-    scanned = [_Value(v.data, {i: trail[1:] for i, trail in v.trails.items()}) for v in values[consts + carry :]]
-    carried = values[consts : consts + carry]
-    for _ in range(2):  # first to find which carried values depend on data
-        outputs = _walk(body, [*values[:consts], *carried, *scanned], _Found(found.shapes))
-        carried = [_Value(a.data or b.data, a.trails) for a, b in zip(carried, outputs, strict=False)]
-    outputs = _walk(body, [*values[:consts], *carried, *scanned], found)
-    stacked = [_Value(v.data, {i: ((), *trail) for i, trail in v.trails.items()}) for v in outputs[carry:]]
-    return outputs[:carry] + stacked
+def _axes_of_use(eqn: JaxprEqn, position: int, trail: Trail, shape: tuple[int, ...]) -> Axes | None:
+    name, all_axes = eqn.primitive.name, tuple(range(len(shape)))
+    if name == "dot_general":
+        return _axes_in_product(eqn, position, trail, shape)
+    if name == "conv_general_dilated":
+        return _axes_in_convolution(eqn, position, trail.axes)
+    if name == "gather" and position == 0:
+        return _axes_in_lookup(eqn, trail.axes, shape)
+    # in the steps of a loop, one number per feature is the scale of a normalisation
+    is_scale = trail.indexed and len(shape) - len(trail.indexed) <= 1
+    return Axes((), all_axes) if name in _ADDITIONS or is_scale else None
 
 
-def _follow_branches(eqn: Any, values: list[_Value], found: _Found) -> list[_Value]:
-    if eqn.primitive.name == "cond":
-        branches = [_walk(branch.jaxpr, values[1:], found) for branch in eqn.params["branches"]]
-        return [_Value(values[0].data or any(v.data for v in each)) for each in zip(*branches, strict=True)]
-    first, second = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
-    outputs = _walk(eqn.params["body_jaxpr"].jaxpr, values[first:], found)
-    return [_Value(a.data or b.data) for a, b in zip(values[second:], outputs, strict=True)]
-
-
-def _meet(eqn: Any, values: list[_Value], found: _Found) -> bool:
-    """Record what an operation with data tells about the leaves in it."""
-    name = eqn.primitive.name
-    for position, value in enumerate(values):
-        if value.data:
-            continue
-        for leaf, trail in value.trails.items():
-            if name == "dot_general":
-                axes = _of_product(eqn, position, trail, found.shapes[leaf], found.copies.get(leaf, set()))
-            elif name == "conv_general_dilated":
-                axes = _of_convolution(eqn, position, trail)
-            elif name == "gather" and position == 0:
-                axes = _of_lookup(eqn, trail, found.shapes[leaf])
-            elif name in _ELEMENTWISE_MEETINGS:
-                axes = Axes((), tuple(range(len(found.shapes[leaf]))))
-            else:
-                # one number per feature in each step of a loop: the scale of a normalisation
-                copies = found.copies.get(leaf, set())
-                scales = copies and len(found.shapes[leaf]) - len(copies) <= 1
-                axes = Axes((), tuple(range(len(found.shapes[leaf])))) if scales else None
-            found.add(leaf, axes)
-    return True
-
-
-def _of_product(eqn: Any, position: int, trail: Trail, shape: tuple[int, ...], taken: set[int]) -> Axes | None:
+def _axes_in_product(eqn: JaxprEqn, position: int, trail: Trail, shape: tuple[int, ...]) -> Axes | None:
     contracted, batch = eqn.params["dimension_numbers"]
-    inputs = _axes_in(trail, contracted[position])
-    copies = _axes_in(trail, batch[position])
-    free = [axis for axis in range(len(trail)) if axis not in (*contracted[position], *batch[position])]
-    outputs = _axes_in(trail, free)
+    inputs = _axes_in(trail.axes, contracted[position])
+    copies = _axes_in(trail.axes, batch[position])
+    free = [axis for axis in range(len(trail.axes)) if axis not in (*contracted[position], *batch[position])]
+    outputs = _axes_in(trail.axes, free)
     if not inputs or set(inputs) & {*outputs, *copies}:  # an axis that was split and used in parts
         return None
-    lost = set(range(len(shape))) - {*inputs, *outputs, *copies, *taken}
+    lost = set(range(len(shape))) - {*inputs, *outputs, *copies, *trail.indexed}
     return Axes(inputs, outputs) if all(shape[axis] == 1 for axis in lost) else None
 
 
-def _of_convolution(eqn: Any, position: int, trail: Trail) -> Axes | None:
+def _axes_in_convolution(eqn: JaxprEqn, position: int, axes: LeafAxes) -> Axes | None:
     if position != 1:
         return None
     out, into, *window = eqn.params["dimension_numbers"].rhs_spec
-    inputs, outputs, positions = (_axes_in(trail, axes) for axes in ([into], [out], window))
+    inputs, outputs, positions = (_axes_in(axes, chosen) for chosen in ([into], [out], window))
     if not inputs or set(inputs) & {*outputs, *positions} or set(outputs) & set(positions):
         return None
     return Axes(inputs, outputs, positions)
 
 
-def _of_lookup(eqn: Any, trail: Trail, shape: tuple[int, ...]) -> Axes | None:
-    sizes, operand = eqn.params["slice_sizes"], eqn.invars[0].aval.shape
+def _axes_in_lookup(eqn: JaxprEqn, axes: LeafAxes, shape: tuple[int, ...]) -> Axes | None:
+    sizes, operand = eqn.params["slice_sizes"], array_type(eqn.invars[0]).shape
     chosen = [a for a in eqn.params["dimension_numbers"].start_index_map if sizes[a] == 1 and operand[a] > 1]
     if len(chosen) != 1:
         return None
-    inputs = _axes_in(trail, chosen)
+    inputs = _axes_in(axes, chosen)
     outputs = tuple(axis for axis in range(len(shape)) if axis not in inputs)
     return Axes(inputs, outputs, lookup=True) if inputs else None
 
 
-def _axes_in(trail: Trail, axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted({own for axis in axes for own in trail[axis]}))
+def _axes_in(axes: LeafAxes, chosen: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted({leaf_axis for axis in chosen for leaf_axis in axes[axis]}))
 
 
-def _move(eqn: Any, values: list[_Value], found: _Found) -> dict[int, Trail]:
+def _moved(eqn: JaxprEqn, operands: list[Contents]) -> dict[int, Trail]:
     """The trails after an operation without data."""
-    name, params, out = eqn.primitive.name, eqn.params, eqn.outvars[0].aval.shape
+    name, params, out = eqn.primitive.name, eqn.params, array_type(eqn.outvars[0]).shape
+    value, before = operands[0], array_type(eqn.invars[0]).shape
     if name == "dot_general":
-        return _through_product(eqn, values)
-    trails = {} if name == "conv_general_dilated" else values[0].trails
+        return _through_product(eqn, operands)
+    if name == "conv_general_dilated":
+        return {}
     if name == "transpose":
-        return {i: tuple(t[axis] for axis in params["permutation"]) for i, t in trails.items()}
+        return value.moved(lambda axes: tuple(axes[axis] for axis in params["permutation"]))
     if name == "reshape":
-        return {i: _reshaped(t, eqn.invars[0].aval.shape, out) for i, t in trails.items()}
+        return value.moved(lambda axes: _reshaped(axes, before, out))
     if name == "squeeze":
-        gone = {axis % eqn.invars[0].aval.ndim for axis in params["dimensions"]}
-        for leaf, trail in trails.items():
-            found.take_one(leaf, _axes_in(trail, sorted(gone)))
-        return {i: tuple(own for axis, own in enumerate(t) if axis not in gone) for i, t in trails.items()}
+        gone = params["dimensions"]
+        return value.moved(lambda axes: tuple(a for i, a in enumerate(axes) if i not in gone), gone)
     if name == "broadcast_in_dim":
-        places = params["broadcast_dimensions"]
-        return {
-            i: tuple(t[places.index(axis)] if axis in places else () for axis in range(len(out)))
-            for i, t in trails.items()
-        }
+        return value.moved(lambda axes: _placed(axes, params["broadcast_dimensions"], len(out)))
     if name == "gather":
         numbers = params["dimension_numbers"]
-        gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-        kept = [axis for axis in range(eqn.invars[0].aval.ndim) if axis not in gone]
-        for leaf, trail in trails.items():
-            found.take_one(leaf, _axes_in(trail, sorted(gone)))
-        placed = dict(zip(numbers.offset_dims, kept, strict=True))
-        return {
-            i: tuple(t[placed[axis]] if axis in placed else () for axis in range(len(out))) for i, t in trails.items()
-        }
-    if name in _SAME_PLACE:
-        return trails
-    return _elementwise(eqn, values, eqn.outvars[0])
+        gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+        kept = [axis for axis in range(len(before)) if axis not in gone]
+        return value.moved(lambda axes: _placed([axes[i] for i in kept], numbers.offset_dims, len(out)), gone)
+    if name in _AXES_STAY:
+        return value.trails
+    return _elementwise(eqn, operands, eqn.outvars[0])
 
 
-def _through_product(eqn: Any, values: list[_Value]) -> dict[int, Trail]:
+def _placed(axes: Sequence[tuple[int, ...]], positions: Sequence[int], rank: int) -> LeafAxes:
+    """Axes at these positions of a value, among new ones."""
+    by_position = dict(zip(positions, axes, strict=True))
+    return tuple(by_position.get(axis, ()) for axis in range(rank))
+
+
+def _through_product(eqn: JaxprEqn, operands: list[Contents]) -> dict[int, Trail]:
     """Products between leaves: free axes remain, after the batch axes."""
     contracted, batch = eqn.params["dimension_numbers"]
-    moved: dict[int, Trail] = {}
-    free = [
-        [a for a in range(eqn.invars[side].aval.ndim) if a not in (*contracted[side], *batch[side])] for side in (0, 1)
-    ]
-    for side in (0, 1):
-        for leaf, trail in values[side].trails.items():
-            before = [trail[a] for a in batch[side]] + [()] * (len(free[0]) if side == 1 else 0)
-            after = [()] * (len(free[1]) if side == 0 else 0)
-            moved[leaf] = (*before, *(trail[a] for a in free[side]), *after)
-    return moved
+    ranks = [array_type(atom).ndim for atom in eqn.invars]
+    free = [[a for a in range(ranks[i]) if a not in (*contracted[i], *batch[i])] for i in (0, 1)]
+    left = operands[0].moved(
+        lambda axes: (*(axes[a] for a in batch[0]), *(axes[a] for a in free[0]), *[()] * len(free[1]))
+    )
+    right = operands[1].moved(
+        lambda axes: (*(axes[a] for a in batch[1]), *[()] * len(free[0]), *(axes[a] for a in free[1]))
+    )
+    return left | right
 
 
-def _elementwise(eqn: Any, values: list[_Value], out: Any) -> dict[int, Trail]:
+def _elementwise(eqn: JaxprEqn, operands: list[Contents], out: Var) -> dict[int, Trail]:
     """An operation that keeps axes in place, judging by its operands' shapes; others (reductions) end the trail."""
-    joined: dict[int, Trail] = {}
-    if any(value.data for value in values):
-        return joined
-    for variable, value in zip(eqn.invars, values, strict=True):
-        same = variable.aval.ndim == out.aval.ndim and all(
-            a == b or (eqn.primitive.name in ("concatenate", "split"))
-            for a, b in zip(variable.aval.shape, out.aval.shape, strict=True)
-        )
-        if same:
-            joined |= {leaf: trail for leaf, trail in value.trails.items() if leaf not in joined}
-    return joined
+    trails: dict[int, Trail] = {}
+    joins = eqn.primitive.name in ("concatenate", "split")
+    for atom, value in zip(eqn.invars, operands, strict=True):
+        before, after = array_type(atom).shape, array_type(out).shape
+        if before == after or (joins and len(before) == len(after)):
+            trails = value.trails | trails
+    return trails
 
 
-def _reshaped(trail: Trail, before: Sequence[int], after: Sequence[int]) -> Trail:
+def _reshaped(axes: LeafAxes, before: Sequence[int], after: Sequence[int]) -> LeafAxes:
     """Where axes go in a reshape: merged axes stay together, and each part of a split axis keeps it.
 
     >>> _reshaped(((0,), (1,), (2,)), (6, 2, 4), (6, 8))
@@ -287,14 +246,16 @@ def _reshaped(trail: Trail, before: Sequence[int], after: Sequence[int]) -> Trai
     if math.prod(before) == 0:
         return ((),) * len(after)
     # the last axis varies fastest: an axis spans the strides from that of the next axis to its own
-    own, new = (np.cumprod([1, *reversed(shape)])[::-1] for shape in (before, after))
+    old_strides, new_strides = (np.cumprod([1, *reversed(shape)])[::-1] for shape in (before, after))
     moved: list[tuple[int, ...]] = []
-    for axis, size in enumerate(after):
-        held = [
-            one
+    for new, size in enumerate(after):
+        sources = [
+            old
             for old in range(len(before))
-            if size > 1 and before[old] > 1 and own[old + 1] < new[axis] and own[old] > new[axis + 1]
-            for one in trail[old]
+            if size > 1
+            and before[old] > 1
+            and old_strides[old + 1] < new_strides[new]
+            and old_strides[old] > new_strides[new + 1]
         ]
-        moved.append(tuple(sorted(set(held))))
+        moved.append(_axes_in(axes, sources))
     return tuple(moved)

@@ -8,13 +8,11 @@ how close cheaper methods come.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from posteriax.studies.bnn_posteriors import experiments, methods, report, settings
 from posteriax.studies.bnn_posteriors.settings import PosteriorsSettings
-from posteriax.studies.claims import read_paper
 from posteriax.studies.results import Json, Setting
-from posteriax.studies.study import Cell, Study
+from posteriax.studies.study import Cell, make_study
 from posteriax.studies.workbench import Workbench
 
 RUN = {
@@ -59,13 +57,4 @@ def run(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> Mapping[s
     return RUN[cell["experiment"]](cell, settings, bench)
 
 
-STUDY = Study(
-    name="bnn-posteriors",
-    paper=read_paper(Path(__file__).with_name("paper.md"), vars(report)),
-    scales={"smoke": settings.SMOKE, "laptop": settings.LAPTOP, "paper": settings.PAPER},
-    one_step=settings.one_step,
-    cells=cells,
-    run=run,
-    tables=report.tables,
-    figures=report.FIGURES,
-)
+STUDY = make_study("bnn-posteriors", __file__, settings.SCALES, cells, run, report)

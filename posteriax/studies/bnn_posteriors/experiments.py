@@ -26,6 +26,7 @@ from posteriax.problem import Problem
 from posteriax.studies.bnn_posteriors.methods import (
     ENSEMBLE_ROW,
     HMC_ROW,
+    LONGEST,
     MAP_ROW,
     VI_DRAWS,
     VI_ROW,
@@ -33,18 +34,16 @@ from posteriax.studies.bnn_posteriors.methods import (
     fit_ensemble,
     fit_mean_field,
     fit_sg_mcmc,
-    mean_entries,
     mean_nll,
     probabilities,
     quality,
     sample,
-    split_chains,
 )
 from posteriax.studies.bnn_posteriors.networks import TargetExamples, build_problem, load_examples, prepare
 from posteriax.studies.bnn_posteriors.settings import Mixing, PosteriorsSettings, Regression, Target
-from posteriax.studies.results import Json
+from posteriax.studies.results import Json, mean_entries
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Examples, Workbench
+from posteriax.studies.workbench import Examples, Workbench, split_members
 
 CROP = 1  # pixels around an image
 AUGMENTATIONS = ("none", "crop and flip")
@@ -124,7 +123,7 @@ def run_mixing(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> di
         trajectory=trajectory,
         warmup=mixing.burn_in,
         start="network",
-        max_leapfrogs=200_000,
+        max_leapfrogs=LONGEST,
         jitter=0.0,
     )
     posterior = _fit(bench, problem, examples.train, method, mixing, cell.seed)
@@ -170,7 +169,7 @@ def run_shift(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dic
     for row, posterior in (("HMC", plain), ("HMC, EmpCov", remedied), ("deep ensemble", ensemble)):
         predictive: Any = posterior.predict(x, reduce=True)
         scored[row] = accuracies(predictive.probs, y, sets)
-    members = [chain.predict(x, reduce=True) for chain in split_chains(ensemble)]
+    members = [chain.predict(x, reduce=True) for chain in split_members(ensemble)]
     scored["MAP"] = mean_entries([accuracies(member.probs, y, sets) for member in members])  # type: ignore[attr-defined]
     tests = [probabilities(posterior, examples.test[0]) for posterior in (plain, remedied)]
     return {
@@ -271,7 +270,7 @@ def scores_in_units(posterior: Posterior, data: DataSet) -> dict[str, float]:
 
 def single_members(ensemble: Posterior, data: DataSet) -> dict[str, float]:
     """The same for single members of an ensemble, on average."""
-    return mean_entries([scores_in_units(member, data) for member in split_chains(ensemble)])
+    return mean_entries([scores_in_units(member, data) for member in split_members(ensemble)])
 
 
 def _in_units(scored: dict[str, float], data: DataSet) -> dict[str, float]:

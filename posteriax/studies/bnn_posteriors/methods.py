@@ -7,7 +7,6 @@ close they are to HMC.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,7 @@ from posteriax.data import corrupt
 from posteriax.diagnostics import ess_bulk, rhat, rhat_between
 from posteriax.methods import HMC, MAP, MCLMC, SGHMC, SGLD, VI, Ensemble
 from posteriax.metrics import agreement, auroc, ece_equal_mass, total_variation
-from posteriax.posterior import DrawsPosterior, Posterior
+from posteriax.posterior import Posterior
 from posteriax.priors import CorrelatedNormal
 from posteriax.problem import Problem
 from posteriax.studies.bnn_posteriors.networks import (
@@ -30,9 +29,9 @@ from posteriax.studies.bnn_posteriors.networks import (
     prepare,
 )
 from posteriax.studies.bnn_posteriors.settings import SG_MCMC, PosteriorsSettings, Sampling, Target, TrainingRecipe
-from posteriax.studies.results import Json
+from posteriax.studies.results import Json, mean_entries
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Examples, Workbench
+from posteriax.studies.workbench import Examples, Workbench, split_members
 
 HMC_ROW, ENSEMBLE_ROW, MAP_ROW, VI_ROW, MCLMC_ROW = "HMC", "deep ensemble", "MAP", "mean-field VI", "MCLMC"
 METHODS = (HMC_ROW, MCLMC_ROW, *SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW)
@@ -254,20 +253,11 @@ def predict_chains(posterior: Posterior, inputs: Inputs) -> list[Predicted]:
     x = np.concatenate([part for part in given if part is not None])
     ends = np.cumsum([0 if part is None else len(part) for part in given])[:-1]
     predicted = []
-    for chain in split_chains(posterior):
+    for chain in split_members(posterior):
         predictive: Any = chain.predict(x, None if chain.support else VI_DRAWS, reduce=True)
         parts = np.split(np.asarray(predictive.probs, np.float64), ends)
         predicted.append(Predicted(*(part if len(part) else None for part in parts)))  # type: ignore[arg-type]
     return predicted
-
-
-def split_chains(posterior: Posterior) -> list[Posterior]:
-    """Each chain, or member, as a posterior of its own; a variational posterior is one."""
-    if not isinstance(posterior, DrawsPosterior):
-        return [posterior]
-    chains = jax.tree.leaves(posterior.draws)[0].shape[0]
-    parts = (jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], posterior.draws) for i in range(chains))
-    return [replace(posterior, draws=part) for part in parts]
 
 
 def average(members: list[Predicted]) -> Predicted:
@@ -322,17 +312,3 @@ def detection(inside: np.ndarray, outside: np.ndarray) -> float:
     """Area under the ROC curve of finding inputs from elsewhere by 1 - max p."""
     doubt = 1 - np.concatenate([inside, outside]).max(axis=-1)
     return float(auroc(doubt, np.repeat([0, 1], [len(inside), len(outside)])))
-
-
-def mean_entries(several: list[dict[str, Json]]) -> dict[str, Json]:
-    """The mean of every entry of nested dicts.
-
-    >>> mean_entries([{"a": 1.0, "b": {"c": 0.0}}, {"a": 2.0, "b": {"c": 1.0}}])
-    {'a': 1.5, 'b': {'c': 0.5}}
-    """
-    return {
-        name: mean_entries([entries[name] for entries in several])
-        if isinstance(value, dict)
-        else float(np.mean([entries[name] for entries in several]))
-        for name, value in several[0].items()
-    }

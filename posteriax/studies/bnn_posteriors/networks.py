@@ -27,7 +27,7 @@ from posteriax.likelihoods import Categorical
 from posteriax.networks import network as with_example
 from posteriax.problem import Problem
 from posteriax.studies.bnn_posteriors.settings import Target
-from posteriax.studies.workbench import Examples, Workbench, average_pixels
+from posteriax.studies.workbench import Examples, Workbench, average_pixels, last_words
 from posteriax.zoo import CNNLSTM, Dense, max_pool
 
 KERNEL, STRIDE = 4, 2
@@ -45,13 +45,13 @@ class SmallCNN(eqx.Module):
     out: Dense
 
     def __init__(self, pixels: int, channels: tuple[int, int], classes: int, *, key: Any):
-        places = (pixels - KERNEL) // STRIDE + 1
-        if places < 2 or places % 2:
-            raise ValueError(f"pixels must leave an even number of places for the first kernel, got {pixels}")
+        positions = (pixels - KERNEL) // STRIDE + 1
+        if positions < 2 or positions % 2:
+            raise ValueError(f"pixels must leave an even number of positions for the first kernel, got {pixels}")
         keys = jax.random.split(key, 3)
         self.first = Dense(KERNEL**2, channels[0], key=keys[0])
         self.second = Dense(4 * channels[0], channels[1], key=keys[1])
-        self.out = Dense((places // 2) ** 2 * channels[1], classes, key=keys[2])
+        self.out = Dense((positions // 2) ** 2 * channels[1], classes, key=keys[2])
 
     def __call__(self, image: jax.Array) -> jax.Array:
         units = jax.nn.relu(self.first(patches(image)))
@@ -61,7 +61,7 @@ class SmallCNN(eqx.Module):
 
 
 def patches(image: jax.Array) -> jax.Array:
-    """All patches of an image, (places, places, pixels of a patch).
+    """All patches of an image, (positions, positions, pixels of a patch).
 
     >>> patches(jnp.arange(36.0).reshape(6, 6))[1, 1, :5].tolist()
     [14.0, 15.0, 16.0, 17.0, 20.0]
@@ -85,13 +85,12 @@ class SmallCNNLSTM(CNNLSTM):
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         kernels = self.convolution.weight
-        places = len(tokens) - len(kernels) + 1
-        looked_up = [(self.embedding.weight @ kernel)[tokens[j : j + places]] for j, kernel in enumerate(kernels)]
+        positions = len(tokens) - len(kernels) + 1
+        looked_up = [(self.embedding.weight @ kernel)[tokens[j : j + positions]] for j, kernel in enumerate(kernels)]
         words = max_pool(jax.nn.relu(sum(looked_up) + self.convolution.bias), 4)
         return self.out(self.lstm(words)[-1])
 
 
-UNKNOWN = 2  # the index of rare words
 OUTSIDE = {"fashion_mnist": "mnist", "cifar10": "cifar100", "fashion_small": "made-up/mnist"}  # by data set
 
 
@@ -134,8 +133,7 @@ def load_outside(bench: Workbench, target: Target, seed: int) -> np.ndarray | No
 def prepare(target: Target, x: np.ndarray) -> np.ndarray:
     """Images averaged down and scaled, or reviews cut to their last words."""
     if target.words:
-        last = x[:, -target.length :]
-        return np.where(last < target.words, last, UNKNOWN).astype(np.int32)
+        return last_words(x, target.length, target.words)
     return ((average_pixels(x, x.shape[1] // target.pixels) - target.centre) / target.spread).astype(np.float32)
 
 

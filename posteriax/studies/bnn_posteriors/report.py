@@ -4,7 +4,7 @@ A value is one seed, or one split of a UCI set. Measures over networks are means
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ from posteriax.studies.results import (
     most,
     per_cell,
 )
-from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_with_error
+from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_with_error, rows_by
 
 SG_MCMC_MEAN = "SG-MCMC"  # the mean of its kinds
 FIDELITY = (SG_MCMC_MEAN, ENSEMBLE_ROW, VI_ROW, MAP_ROW)  # from the closest to HMC to the furthest, as the paper finds
@@ -233,7 +233,7 @@ def log_likelihood(method: str, data: str) -> Measure:
     return entry(f"{method}.log_likelihood", experiment="regression", data=data)
 
 
-def above_own(data: str) -> Measure:
+def above_approximations(data: str) -> Measure:
     """HMC's log-likelihood minus the better of mean-field VI and the deep ensemble here, by split."""
     return log_likelihood(HMC_ROW, data) - most(log_likelihood(ENSEMBLE_ROW, data), log_likelihood(VI_ROW, data))
 
@@ -373,58 +373,36 @@ def _sampling(results: Results) -> PageTable:
     return PageTable(caption, ["target", *SAMPLED, *last], rows)
 
 
-def _sampled_table(
-    results: Results, caption: str, start: Sequence[str], columns: Sequence[Column], rows: Sequence[tuple]
-) -> PageTable:
-    """A table whose rows, (what they start with, settings of their cells), end with how well HMC sampled."""
-    shown = []
-    for cells, settings in rows:
-        values = partial(results.values, **settings)
-        shown.append(Row(cells, values, sampled(values)))
-    return make_table(caption, start, columns, shown, SAMPLED)
-
-
 def _mixing(results: Results) -> PageTable:
-    pairs = [(value, 1.0) for value in sweep(results, "nll", "trajectory")]
-    pairs += [(1.0, value) for value in sweep(results, "nll", "step") if value != 1.0]
-    rows = [
-        ((f"{trajectory:g}", f"{step:g}"), {"experiment": "mixing", "trajectory": trajectory, "step": step})
-        for trajectory, step in pairs
-    ]
     caption = (
         "HMC with unit masses and fixed step size from random weights: trajectories in units of pi / 2 times the "
         "prior's scale, step sizes in units of the smallest."
     )
-    return _sampled_table(results, caption, ("trajectory", "step size"), SIMPLE[:2], rows)
+    rows = rows_by(results, ("trajectory", "step"), sampled, experiment="mixing")
+    return make_table(caption, ("trajectory", "step size"), SIMPLE[:2], rows, SAMPLED)
 
 
 def _temperatures(results: Results) -> PageTable:
     rows = []
-    for target in targets(results, experiment="temperature"):
-        cells = {"experiment": "temperature", "target": target}
-        for temperature in results.distinct("temperature", **cells):
-            values = partial(results.values, temperature=temperature, **cells)
-            paper = PAPER_TEMPERATURES.get(temperature, "") if target.startswith("IMDB") else ""
-            rows.append(Row((target, f"{temperature:g}"), values, (paper, *sampled(values))))
+    for row in rows_by(results, ("target", "temperature"), sampled, experiment="temperature"):
+        target, temperature = row.start
+        paper = PAPER_TEMPERATURES.get(float(temperature), "") if target.startswith("IMDB") else ""
+        rows.append(row._replace(end=(paper, *row.end)))
     end = ("the paper: accuracy, NLL, ECE", *SAMPLED)
     return make_table("HMC by temperature, without augmentation", ("target", "T"), SIMPLE, rows, end)
 
 
 def _augmentation(results: Results) -> PageTable:
-    cells = {"experiment": "augmentation"}
-    rows = [
-        Row((name, f"{t:g}"), partial(results.values, augmentation=name, temperature=t, **cells))
-        for name in results.distinct("augmentation", **cells)
-        for t in results.distinct("temperature", **cells)
-    ]
-    caption = "SGHMC by temperature, with and without augmentation (HMC needs one log joint, which it has not)"
+    rows = rows_by(results, ("augmentation", "temperature"), experiment="augmentation")
+    caption = (
+        "SGHMC by temperature, with and without augmentation (with augmentation there is no single log joint for HMC)"
+    )
     return make_table(caption, ("augmentation", "T"), SIMPLE, rows)
 
 
 def _priors(results: Results) -> PageTable:
-    priors = dict.fromkeys((c.settings["family"], c.settings["variance"]) for c in results.select(experiment="prior"))
-    rows = [((f, f"{v:.4g}"), {"experiment": "prior", "family": f, "variance": v}) for f, v in priors]
-    return _sampled_table(results, "HMC by prior", ("family", "variance"), SIMPLE, rows)
+    rows = rows_by(results, ("family", "variance"), sampled, experiment="prior")
+    return make_table("HMC by prior", ("family", "variance"), SIMPLE, rows, SAMPLED)
 
 
 def _shift(results: Results) -> PageTable:
@@ -536,11 +514,11 @@ def priors(results: Results) -> Figure:
     scales, families = (
         [measure(results) for measure in prior_accuracies(results, families=families)] for families in (False, True)
     )
-    of_scale = {"xscale": "log", "xlabel": "variance of a Gaussian prior", "ylabel": "test accuracy"}
-    of_family = {"xlabel": "family, of one variance", "xlim": (-0.5, max(len(names), 1) - 0.5)}
+    scale_axes = {"xscale": "log", "xlabel": "variance of a Gaussian prior", "ylabel": "test accuracy"}
+    family_axes = {"xlabel": "family, of one variance", "xlim": (-0.5, max(len(names), 1) - 0.5)}
     panels = [
-        Panel([Means(variances, scales, "o-", PALETTE[0])], of_scale),
-        Panel([Means(range(len(families)), families, "o", PALETTE[3], options={})], of_family),
+        Panel([Means(variances, scales, "o-", PALETTE[0])], scale_axes),
+        Panel([Means(range(len(families)), families, "o", PALETTE[3], options={})], family_axes),
     ]
     figure, axes = draw_panels(panels, 4.2, 3.2, sharey=True)
     axes[0].set_xticks(variances, [f"{variance:g}" for variance in variances])

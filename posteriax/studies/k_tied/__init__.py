@@ -13,19 +13,7 @@ singular values of A and of the means M, truncates A to rank k, and then trains 
 - the MLP is trained once more with the He-scaled prior of the paper's appendix B, which has it for a ResNet-18.
 """
 
-from pathlib import Path
-
-from posteriax.studies.claims import read_paper
 from posteriax.studies.k_tied import experiments, report
-from posteriax.studies.study import Study
+from posteriax.studies.study import make_study
 
-STUDY = Study(
-    name="k-tied",
-    paper=read_paper(Path(__file__).with_name("paper.md"), vars(report)),
-    scales={"smoke": experiments.SMOKE, "laptop": experiments.LAPTOP, "paper": experiments.PAPER},
-    one_step=experiments.one_step,
-    cells=experiments.cells,
-    run=experiments.run,
-    tables=report.tables,
-    figures=report.FIGURES,
-)
+STUDY = make_study("k-tied", __file__, experiments.SCALES, experiments.cells, experiments.run, report)

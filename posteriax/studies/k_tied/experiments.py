@@ -13,9 +13,9 @@ is in nats per example, as in the paper's tables; point estimates have no KL. Th
 predictions.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,10 +33,11 @@ from posteriax.methods import MAP, VI
 from posteriax.networks import network as with_example
 from posteriax.posterior import Posterior, VariationalPosterior
 from posteriax.problem import Problem
-from posteriax.run import GradientNoise, Watch
+from posteriax.run import GradientNoise
 from posteriax.studies.results import Json
+from posteriax.studies.scales import read_scales
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Examples, Workbench, average_pixels
+from posteriax.studies.workbench import Examples, Workbench, average_pixels, last_words, linear_annealing
 
 MLP, LENET, LSTM, HE = "MLP", "LeNet", "LSTM", "MLP with He prior"
 MEAN_FIELD = "mean-field"
@@ -45,7 +46,6 @@ RANKS = (1, 2, 3)
 TIED = {f"{k}-tied": k for k in RANKS}
 ALL = (MEAN_FIELD, *TIED)
 PRIOR_SCALE = 0.2
-UNKNOWN = 2  # the index of rare words
 # the matrices whose standard deviations are tied, analysed and truncated
 LEAVES = {MLP: "layers/*/weight", HE: "layers/*/weight", LENET: "*/weight", LSTM: "lstm/*"}
 WINDOW = 10  # batches over which signal and noise are measured
@@ -97,52 +97,7 @@ class KTiedSettings:
     first_batch_size: int
 
 
-LAPTOP = KTiedSettings(
-    seeds=3,
-    data=("mnist", "cifar100", "imdb"),
-    mlp=Training("mnist", 50_000, 10_000, batch_size=512, steps=1200, annealing=0.6, families=ALL),
-    lenet=Training("cifar100", 10_000, 500, batch_size=128, steps=400, annealing=0.9),
-    lstm=Training("imdb", 20_000, 500, batch_size=128, steps=150, annealing=0.5),
-    sizes=Sizes(pool=2, units=64, words=5_000, length=50),
-    draws=30,
-    first_rate=3e-3,
-    first_every=100,
-    first_last=900,
-    first_batch_size=512,
-)
-SMOKE = replace(
-    LAPTOP,
-    seeds=1,
-    data=("fashion_small",),
-    mlp=Training("fashion_small", 256, 64, batch_size=64, steps=20),
-    lenet=Training("made-up/cifar100", 32, 8, batch_size=16, steps=2, families=(MEAN_FIELD,)),
-    lstm=Training("made-up/imdb", 32, 8, batch_size=16, steps=2, families=(MEAN_FIELD,)),
-    sizes=Sizes(hidden=(16,), pool=8, units=4, words=200, length=5),
-    draws=2,
-    first_every=10,
-    first_last=20,
-    first_batch_size=64,
-)
-# 14,700 steps are 300 epochs of MNIST. The paper does not say which of its four learning rates it used: that of the
-# first steps is a guess from how fast its -ELBO falls; it has not been run.
-PAPER = replace(
-    LAPTOP,
-    mlp=Training("mnist", 50_000, 10_000, batch_size=1024, steps=14_700, rate=1e-3, families=ALL),
-    lenet=Training("cifar100", 40_000, 10_000, batch_size=1024, steps=12_000, rate=1e-3, families=ALL),
-    lstm=Training("imdb", 20_000, 25_000, batch_size=128, steps=47_100, rate=1e-3, families=ALL),
-    sizes=Sizes(),
-    draws=100,
-    first_rate=3e-4,
-    first_every=1000,
-    first_last=9000,
-    first_batch_size=1024,
-)
-
-
-def one_step(settings: KTiedSettings) -> KTiedSettings:
-    """One step of every run to convergence, and two windows of the first steps."""
-    mlp, lenet, lstm = (replace(run, steps=1) for run in (settings.mlp, settings.lenet, settings.lstm))
-    return replace(settings, mlp=mlp, lenet=lenet, lstm=lstm, draws=2, first_every=WINDOW, first_last=WINDOW)
+SCALES = read_scales(Path(__file__).with_name("scales.toml"), KTiedSettings)
 
 
 def training_plan(network: str, settings: KTiedSettings) -> Training:
@@ -200,8 +155,7 @@ def load_parts(network: str, training: Training, sizes: Sizes, bench: Workbench)
 
 def _prepare(network: str, x: np.ndarray, sizes: Sizes) -> np.ndarray:
     if network == LSTM:
-        last = x[:, -sizes.length :]
-        return np.where(last < sizes.words, last, UNKNOWN)
+        return last_words(x, sizes.length, sizes.words)
     if network == LENET:
         return average_pixels(x, sizes.pool)
     return 2 * x - 1
@@ -263,9 +217,9 @@ def first_steps(
 def timed_first_steps(
     method: VI | MAP, problem: Problem, data: Examples, settings: KTiedSettings, seed: int, bench: Workbench
 ) -> Posterior:
-    """A fit; the median time of a step, without compilation, goes into the bench's times."""
+    """A fit that records signal and noise of its gradients, and the time of a step."""
     every = settings.first_every
-    posterior = bench.fit(
+    return bench.fit_timed(
         problem,
         data,
         method,
@@ -273,12 +227,8 @@ def timed_first_steps(
         batch_size=min(settings.first_batch_size, len(data[1])),
         key=seed,
         record=GradientNoise(window=WINDOW, every=every),
-        watch=Watch(lambda posterior: {"clock": time.monotonic()}, every=every),
+        every=every,
     )
-    clock, step = posterior.trace["clock"], posterior.trace["watched_step"]
-    if len(step) > 1:
-        bench.times["seconds_per_step"] = float(np.median(np.diff(clock) / np.diff(step)))
-    return posterior
 
 
 def fit_to_convergence(
@@ -292,11 +242,10 @@ def fit_to_convergence(
     first: Posterior | None,
 ) -> VariationalPosterior:
     """The run to convergence, from where the first steps ended, if there are any."""
-    ramp = max(1.0, training.annealing * training.steps)
     method = VI(
         variational_family(network, family),
         optimizer=optax.adam(training.rate) if training.rate else None,
-        kl_schedule=(lambda step: jnp.minimum(1.0, (step + 1) / ramp)) if training.annealing else None,
+        kl_schedule=linear_annealing(training.annealing, training.steps),
         # one draw of the weights for the whole batch, as in the paper, or noise per example: the optimum is the same
         estimator="weight" if training.rate else "auto",
         start="network" if first is None else first,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from posteriax._internal.plot_style import PALETTE
-from posteriax.metrics.estimate import Estimate, format_estimate
+from posteriax.metrics.score import Estimate, format_estimate
 from posteriax.studies.figures import Axis, Curve, Figure, Panel, draw_panels
 from posteriax.studies.k_tied.experiments import HE, LENET, LSTM, MEAN_FIELD, MLP, POINT, PRIOR_SCALE, RANKS, TIED
 from posteriax.studies.results import CellResult, Measure, Results, entry, least, most, per_cell

@@ -6,7 +6,7 @@ Both are trained from the same initial weights and scored by the test negative l
 150 examples. The gap is that of mean-field minus that of full covariance.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -17,12 +17,11 @@ from posteriax import priors as p
 from posteriax.evaluation import EarlyStopping, evaluate
 from posteriax.likelihoods import Categorical
 from posteriax.methods import VI, Ensemble
-from posteriax.posterior import VariationalPosterior
 from posteriax.problem import Problem
 from posteriax.studies.liberty_or_depth.product_matrices import leaky_relu
 from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Workbench
+from posteriax.studies.workbench import Workbench, split_members
 from posteriax.zoo import MLP
 
 NAME = "iris"
@@ -46,10 +45,6 @@ class Iris:
     draws: int = 500  # for predictions
 
 
-def one_step(settings: Iris) -> Iris:
-    return replace(settings, splits=1, starts=2, steps=1, patience=0, draws=2)
-
-
 def cells(settings: Iris, seeds: int) -> list[Cell]:
     return [
         Cell({"experiment": NAME, "family": family, "depth": depth}, seed, cost=5)
@@ -68,7 +63,7 @@ def run(cell: Cell, settings: Iris, bench: Workbench) -> dict[str, Json]:
     optimizer = optax.amsgrad(settings.learning_rate) if settings.learning_rate else None
     method = VI(FAMILIES[family], optimizer=optimizer, draws=settings.gradient_draws)
     stop = EarlyStopping(fraction=0.2, patience=settings.patience, every=1) if settings.patience else None
-    posterior = bench.fit_variational(
+    posterior = bench.fit(
         problem,
         data.train,
         Ensemble(method, settings.starts),
@@ -77,7 +72,7 @@ def run(cell: Cell, settings: Iris, bench: Workbench) -> dict[str, Json]:
         key=cell.seed,
         stop=stop,
     )
-    predictives = [member.predict(data.test[0], settings.draws, key=1) for member in members(posterior)]
+    predictives = [member.predict(data.test[0], settings.draws, key=1) for member in split_members(posterior)]
     scores = [evaluate(predictive, data.test[1]) for predictive in predictives]
     elbo = np.atleast_2d(posterior.trace["elbo"])
     tenth = max(1, elbo.shape[1] // 10)
@@ -88,11 +83,3 @@ def run(cell: Cell, settings: Iris, bench: Workbench) -> dict[str, Json]:
         "elbo_before": elbo[:, -2 * tenth : -tenth].mean() if elbo.shape[1] > 1 else None,
         "weights": problem.network.num_parameters,
     }
-
-
-def members(posterior: VariationalPosterior) -> list[VariationalPosterior]:
-    """Each member of an ensemble by itself."""
-    return [
-        replace(posterior, variational=jax.tree.map(lambda a, i=i: a[i : i + 1], posterior.variational))
-        for i in range(posterior.members)
-    ]

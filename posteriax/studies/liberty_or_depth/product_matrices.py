@@ -9,7 +9,7 @@ with the slopes D of the activations at one test image x, for every draw of the 
 recursion over layers, which are compared with those of draws; P is sampled.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -49,10 +49,6 @@ class ProductMatrices:
     learning_rate: float = 1e-3  # of AMSGrad
     gradient_draws: int = 1  # of the weights, for each gradient
     draws: int = 10_000  # for the covariances
-
-
-def one_step(settings: ProductMatrices) -> ProductMatrices:
-    return replace(settings, train=settings.batch_size, epochs=1, draws=20)
 
 
 def cells(settings: ProductMatrices, seeds: int) -> list[Cell]:

@@ -11,7 +11,7 @@ from posteriax.studies.liberty_or_depth import iris, product_matrices, swag, two
 from posteriax.studies.liberty_or_depth.swag import KINDS
 from posteriax.studies.liberty_or_depth.two_moons import SLOPES
 from posteriax.studies.results import Measure, Results, depending, entry, mean, most
-from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_as, mean_with_error
+from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_as, mean_with_error, rows_by
 
 PRODUCTS, MOONS, IRIS, SWAG = product_matrices.NAME, two_moons.NAME, iris.NAME, swag.NAME
 MEAN_FIELD, FULL = iris.FAMILIES
@@ -137,11 +137,9 @@ def _products(results: Results) -> PageTable:
         Column("accuracy of the mean", "accuracy", mean_as(".1%")),
     )
     rows = []
-    for activation in product_matrices.ACTIVATIONS:
-        for layers in depths(results, PRODUCTS, "layers"):
-            values = partial(results.values, experiment=PRODUCTS, activation=activation, layers=layers)
-            difference = f"{values('difference').mean():.4f}" if activation == "linear" else "—"
-            rows.append(Row((activation, str(layers)), values, (difference,)))
+    for row in rows_by(results, ("activation", "layers"), experiment=PRODUCTS):
+        difference = f"{np.mean(row.look_up('difference')):.4f}" if row.start[0] == "linear" else "—"
+        rows.append(row._replace(end=(difference,)))
     caption = (
         "Product matrices on Fashion-MNIST, means over seeds: share of pairs of entries that correlate beyond 0.05, "
         "the same among pairs that share neither row nor column, test accuracy of the mean weights, and the root mean "

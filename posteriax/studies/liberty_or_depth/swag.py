@@ -52,11 +52,6 @@ class PreResNets:
     measured_on: int = 0  # training images, on which these are measured; 0 for all
 
 
-def one_step(settings: PreResNets) -> PreResNets:
-    """Two steps: SWAG needs two snapshots."""
-    return replace(settings, train=settings.batch_size, test=8, epochs=2, collect=1.0, draws=2)
-
-
 def cells(settings: PreResNets, seeds: int) -> list[Cell]:
     return [
         Cell({"experiment": NAME, "depth": depth}, seed, cost=2.0 * depth)

@@ -10,7 +10,7 @@ paper names the No-U-Turn Sampler but used a library whose version of it has tra
 only the step size; `px.NUTS` chooses their length, and adapts a mass for every weight as well.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -42,10 +42,6 @@ class TwoMoons:
     max_doublings: int = 7  # a trajectory has at most 2^max_doublings leapfrog steps
     points: int = 300  # draws matched by the assignment in E_W
     activations: tuple[str, ...] = tuple(SLOPES)  # names in `SLOPES`
-
-
-def one_step(settings: TwoMoons) -> TwoMoons:
-    return replace(settings, restarts=2, warmup=20, draws=8, max_doublings=3)
 
 
 def cells(settings: TwoMoons, seeds: int) -> list[Cell]:

@@ -14,14 +14,12 @@ One deep ensemble gives two rows of a table: its average, and the mean over its 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from posteriax.studies.claims import read_paper
 from posteriax.studies.rank_1 import report, settings
 from posteriax.studies.rank_1.experiments import run_images, run_mortality
 from posteriax.studies.rank_1.settings import Rank1Settings, size_name
 from posteriax.studies.results import Json
-from posteriax.studies.study import Cell, Study
+from posteriax.studies.study import Cell, make_study
 from posteriax.studies.workbench import Workbench
 
 
@@ -42,13 +40,4 @@ def run(cell: Cell, settings: Rank1Settings, bench: Workbench) -> Mapping[str, J
     return (run_mortality if cell["experiment"] == "mortality" else run_images)(cell, settings, bench)
 
 
-STUDY = Study(
-    name="rank-1",
-    paper=read_paper(Path(__file__).with_name("paper.md"), vars(report)),
-    scales={"smoke": settings.SMOKE, "laptop": settings.LAPTOP, "paper": settings.PAPER},
-    one_step=settings.one_step,
-    cells=cells,
-    run=run,
-    tables=report.tables,
-    figures=report.FIGURES,
-)
+STUDY = make_study("rank-1", __file__, settings.SCALES, cells, run, report)

@@ -11,11 +11,9 @@ Every kind of corruption is applied to five groups of test images, one for each 
 at full resolution; averaging pixels, where a network takes fewer, comes after.
 """
 
-import time
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import optax
 from scipy.special import logsumexp
@@ -26,7 +24,6 @@ from posteriax.data import DataSet, corrupt
 from posteriax.methods import MAP, VI, Ensemble, Method
 from posteriax.posterior import Posterior, with_batch_statistics
 from posteriax.problem import Problem
-from posteriax.run import Watch
 from posteriax.studies.rank_1.networks import WRN, image_problem, mortality_problem
 from posteriax.studies.rank_1.settings import (
     BATCH_ENSEMBLE,
@@ -45,9 +42,9 @@ from posteriax.studies.rank_1.settings import (
     Mortality,
     Rank1Settings,
 )
-from posteriax.studies.results import Json
+from posteriax.studies.results import Json, mean_entries
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Examples, Workbench, average_pixels
+from posteriax.studies.workbench import Examples, Workbench, average_pixels, linear_annealing
 
 _corrupted: dict[Hashable, Examples] = {}  # the same for all cells
 
@@ -140,13 +137,12 @@ def build_method(
     if method in (DEEP, EQUAL):
         return Ensemble(MAP(optimizer), settings.members)
     families = variational_families(method, settings) | ({NORMS: q.Point()} if norms else {})
-    ramp = max(1.0, plan.annealing * plan.steps)
     annealed = method not in (BATCH_ENSEMBLE, DROPOUT)  # these have no KL, only weight decay
     return VI(
         families,
         estimator="flipout" if method == MEAN_FIELD else "auto",
         optimizer=optimizer,
-        kl_schedule=(lambda step: jnp.minimum(1.0, (step + 1) / ramp)) if annealed else None,
+        kl_schedule=linear_annealing(plan.annealing, plan.steps) if annealed else None,
     )
 
 
@@ -193,34 +189,23 @@ def train(
     *,
     norms: bool = False,
 ) -> Posterior:
-    """The run; processor time and wall time of a step, without compilation, go into the bench's times."""
+    """The run of a method."""
     examples = len(data[1])
-    fitted = build_method(method, plan, settings, norms=norms, examples=examples)
-    posterior = bench.fit(
+    return bench.fit_timed(
         problem,
         data,
-        fitted,
+        build_method(method, plan, settings, norms=norms, examples=examples),
         steps=plan.steps,
         batch_size=min(examples, images_per_step(method, plan, settings)),
         key=seed,
-        watch=Watch(_clocks, every=max(1, plan.steps // CLOCKED)),
+        every=max(1, plan.steps // CLOCKED),
     )
-    at = np.diff(posterior.trace["watched_step"])
-    for name in ("seconds", "processor_seconds"):
-        passed = np.diff(posterior.trace[name])
-        if (ok := passed > 0).any():  # not across a kill
-            bench.times[f"{name}_per_step"] = float(np.median(passed[ok] / at[ok]))
-    return posterior
 
 
 def images_per_step(method: str, plan: Images | Mortality, settings: Rank1Settings) -> int:
     """New examples per step: a mixture of another size than the usual K sees as many rows, its components together."""
     components = component_count(method, settings) if method.startswith("K = ") else settings.members
     return max(1, plan.batch_size * settings.members // components)
-
-
-def _clocks(posterior: Posterior) -> dict[str, float]:
-    return {"seconds": time.monotonic(), "processor_seconds": time.process_time()}
 
 
 def stored_parameters(posterior: Any) -> int:
@@ -259,8 +244,8 @@ def measure(
         "corrupted": by_kind(worse, y_worse, kinds),
         "severity": by_severity(worse, y_worse, kinds, len(plan.severities)),
         "member": {
-            "clean": mean_scores([scores(draw[None], y) for draw in single]),
-            "corrupted": mean_scores([by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]]),
+            "clean": mean_entries([scores(draw[None], y) for draw in single]),
+            "corrupted": mean_entries([by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]]),
         },
     }
     if len(single) > 1:
@@ -289,7 +274,7 @@ def scores(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
 def by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> dict[str, float]:
     """Scores of each kind of corruption, all severities together; their means over kinds."""
     parts = zip(np.split(log_probs, kinds, axis=1), np.split(y, kinds), strict=True)
-    return mean_scores([scores(kind, labels) for kind, labels in parts])
+    return mean_entries([scores(kind, labels) for kind, labels in parts])
 
 
 def by_severity(log_probs: np.ndarray, y: np.ndarray, kinds: int, severities: int) -> dict[str, list[float]]:
@@ -298,10 +283,6 @@ def by_severity(log_probs: np.ndarray, y: np.ndarray, kinds: int, severities: in
     groups = [rows.ravel() for rows in np.moveaxis(rows, 1, 0)]
     by_group = [scores(log_probs[:, group], y[group]) for group in groups]
     return {name: [group[name] for group in by_group] for name in by_group[0]}
-
-
-def mean_scores(several: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([scored[name] for scored in several])) for name in several[0]}
 
 
 Records = dict[str, np.ndarray]
@@ -325,8 +306,8 @@ def run_mortality(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict
         "clean": clinical_scores(clean, y_test),
         "fewer": clinical_scores(fewer, y_test),
         "member": {
-            "clean": mean_scores([clinical_scores(draw[None], y_test) for draw in single]),
-            "fewer": mean_scores([clinical_scores(draw[None], y_test) for draw in fewer[: len(single)]]),
+            "clean": mean_entries([clinical_scores(draw[None], y_test) for draw in single]),
+            "fewer": mean_entries([clinical_scores(draw[None], y_test) for draw in fewer[: len(single)]]),
         },
         "missing": float(1 - x_test["observed"].mean()),
     }

@@ -20,7 +20,7 @@ from posteriax.studies.rank_1.settings import (
     EQUAL,
     GAUSSIAN,
     MEAN_FIELD,
-    PAPER,
+    SCALES,
     size_name,
 )
 from posteriax.studies.results import CellResult, Measure, Results, combine, depending, look_up
@@ -182,19 +182,20 @@ def _mortality(results: Results) -> PageTable:
 
 def _cost(results: Results) -> PageTable:
     """What was run, and what the paper's number of steps and seeds would cost with the same networks."""
-    plans = {IMAGES: PAPER.tables[0].steps, CLOTHES: PAPER.tables[-1].steps, RECORDS: PAPER.mortality.steps}
+    paper = SCALES["paper"]
+    plans = {IMAGES: paper.tables[0].steps, CLOTHES: paper.tables[-1].steps, RECORDS: paper.mortality.steps}
     rows = []
     for data, full in plans.items():
         methods = dict.fromkeys(c.settings["method"] for c in results.cells if data in c.settings["data"])
         times = [time for method in methods if np.isfinite(time := step_time(results, data, method))]
         steps, total = _steps(results, data), sum(times) / 1000
-        as_run, as_paper = total * steps * results.seeds / 60, total * full * PAPER.seeds / 3600
+        as_run, as_paper = total * steps * results.seeds / 60, total * full * paper.seeds / 3600
         row = [data, str(len(times)), str(steps), f"{1000 * total:.0f}", f"{as_run:.1f}", f"{full:,}"]
         rows.append([*row, f"{as_paper:,.0f}"])
     headings = ["data", "methods", "steps", "one step of each (ms)", "as run (min)", "full steps", "full (h)"]
     caption = (
         "Processor time of training, of both cores together, by the measured time of a step. Full: as many steps and "
-        f"seeds ({PAPER.seeds}) as the paper scale, with the small networks used here"
+        f"seeds ({paper.seeds}) as the paper scale, with the small networks used here"
     )
     return PageTable(caption, headings, rows)
 

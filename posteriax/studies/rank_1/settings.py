@@ -8,9 +8,11 @@
 All others are rank-1 mixtures.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 
 from posteriax.data import CORRUPTIONS
+from posteriax.studies.scales import read_scales
 
 DETERMINISTIC = "deterministic"  # no run of its own: one member of the deep ensemble
 DEEP, EQUAL = "deep ensemble", "deep ensemble, equal parameters"
@@ -101,87 +103,4 @@ class Rank1Settings:
     statistics: int = 512  # training images for the batch statistics of a draw
 
 
-CIFAR = Images(
-    *("cifar10", "WRN", 2000, 1000, 40),
-    widths=(8, 16, 32),
-    batch_size=32,
-    steps=400,
-    pool=2,
-    prior_scale=0.3,
-    batch_scale=0.3,
-    rank_1_scale=0.3,
-    mean_field_scale=0.4,
-)
-FASHION = Images(
-    *("fashion_mnist", "MLP", 3000, 2000, 40),
-    widths=(100, 100),
-    batch_size=64,
-    steps=600,
-    prior_scale=0.2,
-    batch_scale=0.2,
-    rank_1_scale=0.2,
-    mean_field_scale=0.4,
-)
-LAPTOP = Rank1Settings(
-    seeds=3,
-    data=("cifar10", "fashion_mnist", "physionet2012"),
-    tables=(CIFAR, FASHION),
-    mortality=Mortality("physionet2012", 0, 0, units=19, batch_size=64, steps=300, mean_field_scale=0.4),
-    start_value=0.1,
-    factor_scale=0.3,
-    dropout=0.03,
-)
-_TINY = Images(
-    *("fashion_small", "MLP", 64, 16, 8, (4,)),
-    batch_size=8,
-    steps=4,
-    pool=4,
-    methods=(DEEP, GAUSSIAN),
-    kinds=("contrast",),
-    severities=(1, 5),
-)
-SMOKE = Rank1Settings(
-    seeds=1,
-    data=("fashion_small",),
-    tables=(replace(_TINY, data="made-up/cifar10", examples=32, pool=8, methods=(DEEP,)), _TINY),
-    mortality=Mortality("made-up/physionet2012", 32, 16, 3, batch_size=8, steps=4, hours=2, methods=(DEEP,)),
-    members=2,
-    variants=(),
-    sizes=(),
-    draws=1,
-    statistics=16,
-)
-# The paper's own settings for Wide ResNets, as its authors' programs have them: 250 epochs of 128 images, sign starts,
-# KL annealing over 200 epochs, and weight decay of 2e-4 (deterministic), 3e-4 (BatchEnsemble) and 1e-4 (rank-1) times
-# the sum of squares, which for 50,000 images is a prior of these scales. Fashion-MNIST and the records of PhysioNet are
-# not in the paper: larger networks and longer runs than above.
-PAPER = Rank1Settings(
-    seeds=10,
-    data=LAPTOP.data,
-    tables=(
-        Images(
-            *("cifar10", "WRN", 0, 0, 2000),
-            widths=(16, 32, 64),
-            batch_size=128,
-            steps=97_750,
-            matched=False,
-            depth=28,
-            widen=10,
-            prior_scale=0.224,
-            batch_scale=0.183,
-            rank_1_scale=0.316,
-            rate=0.1,
-        ),
-        Images("fashion_mnist", "MLP", 0, 0, 2000, widths=(400, 400), batch_size=128, steps=47_000, matched=False),
-    ),
-    mortality=Mortality("physionet2012", 0, 0, units=128, batch_size=128, steps=3000),
-    start="sign",
-    statistics=5000,
-)
-
-
-def one_step(settings: Rank1Settings) -> Rank1Settings:
-    """The same networks, for one step each, and measurements on a few examples."""
-    tables = tuple(replace(plan, steps=1, batch_size=4, examples=8, tests=8, corrupted=1) for plan in settings.tables)
-    mortality = replace(settings.mortality, steps=1, batch_size=4, examples=16, tests=16)
-    return replace(settings, tables=tables, mortality=mortality, draws=1, statistics=4)
+SCALES = read_scales(Path(__file__).with_name("scales.toml"), Rank1Settings)

@@ -14,12 +14,13 @@ Neklyudov, Molchanov, Ashukha and Vetrov 2019, Variance Networks: When Expectati
 ICLR; the figures are those of its first version (arXiv 1803.03764), the toy problem is that of the published one.
 """
 
-from pathlib import Path
+from collections.abc import Mapping
 
-from posteriax.studies.claims import read_paper
-from posteriax.studies.study import Cell, Study
+from posteriax.studies.results import Json
+from posteriax.studies.study import Cell, make_study
 from posteriax.studies.variance_networks import experiments, report, settings
 from posteriax.studies.variance_networks.settings import VarianceSettings
+from posteriax.studies.workbench import Workbench
 
 PARAMETERISATIONS = ("layer", "neuron", "weight", "additive", "student-t")
 RUN = {
@@ -45,13 +46,8 @@ def cells(settings: VarianceSettings, seeds: int) -> list[Cell]:
     return [Cell(dict(zip(names, values, strict=True)), seed, cost) for seed in range(seeds) for *values, cost in plan]
 
 
-STUDY = Study(
-    name="variance-networks",
-    paper=read_paper(Path(__file__).with_name("paper.md"), vars(report)),
-    scales={"smoke": settings.SMOKE, "laptop": settings.LAPTOP, "paper": settings.PAPER},
-    one_step=settings.one_step,
-    cells=cells,
-    run=lambda cell, settings, bench: RUN[cell["experiment"]](cell, settings, bench),
-    tables=report.tables,
-    figures=report.FIGURES,
-)
+def run(cell: Cell, settings: VarianceSettings, bench: Workbench) -> Mapping[str, Json]:
+    return RUN[cell["experiment"]](cell, settings, bench)
+
+
+STUDY = make_study("variance-networks", __file__, settings.SCALES, cells, run, report)

@@ -1,6 +1,9 @@
-"""Settings of the study of variance networks at each scale; the defaults are those of a laptop."""
+"""Settings of the study of variance networks; the defaults are those of a laptop, ``scales.toml`` has the others."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
+
+from posteriax.studies.scales import read_scales
 
 
 @dataclass(frozen=True)
@@ -60,97 +63,4 @@ class VarianceSettings:
     vgg_epochs: int = 0
 
 
-LAPTOP = VarianceSettings(data=("mnist",), seeds=3)
-SMOKE = replace(
-    LAPTOP,
-    data=("fashion_small",),
-    seeds=1,
-    channels=(4, 8),
-    hidden=32,
-    examples=512,
-    epochs=3,
-    subset=256,
-    subset_epochs=3,
-    subset_channels=(4, 8),
-    subset_hidden=32,
-    test=100,
-    subset_test=100,
-    draws=5,
-    watched=3,
-    watched_test=100,
-    elbo_examples=100,
-    kappa_examples=50,
-    shares=(0.5, 0.98),
-    members=2,
-    attacked=20,
-    iterations=2,
-    step=0.05,
-    attack_draws=4,
-    toy_steps=100,
-    toy_width=20,
-    toy_points=50,
-)
-PAPER = replace(
-    LAPTOP,
-    data=("mnist", "cifar10", "cifar100"),
-    seeds=5,
-    variance_layers="**/weight",
-    table=("dropout", "layer", "zero-mean"),
-    epochs=200,
-    dropout_epochs=200,
-    subset=0,
-    subset_epochs=200,
-    batch_size=128,
-    subset_batch=128,
-    rate=1e-3,
-    momentum=0.95,
-    log_alpha=-10.0,
-    held=0.0,
-    noise_rate=1e-3,
-    free_rate=1e-3,
-    memory=0.999,
-    scale_rate=1e-3,
-    subset_test=0,
-    draws=100,
-    watched=100,
-    watched_test=0,
-    elbo_examples=10_000,
-    kappa_examples=5000,
-    members=5,
-    attacked=1000,
-    iterations=30,
-    step=0.5 / 255,
-    attack_draws=10,
-    toy_steps=21_000,
-    toy_rate=1e-4,
-    vgg_width=64,
-    vgg_epochs=550,
-)
-
-
-def one_step(settings: VarianceSettings) -> VarianceSettings:
-    """The same networks, for one step each, and measurements on a few examples."""
-    return replace(
-        settings,
-        seeds=1,
-        examples=settings.batch_size,
-        epochs=1,
-        dropout_epochs=1,
-        subset=settings.subset_batch,
-        subset_epochs=1,
-        test=16,
-        subset_test=16,
-        draws=2,
-        watched=1,
-        watched_test=16,
-        elbo_examples=8,
-        kappa_examples=2,
-        shares=(0.98,),
-        members=2,
-        attacked=4,
-        iterations=1,
-        attack_draws=2,
-        toy_steps=1,
-        toy_points=4,
-        vgg_epochs=min(settings.vgg_epochs, 1),
-    )
+SCALES = read_scales(Path(__file__).with_name("scales.toml"), VarianceSettings)

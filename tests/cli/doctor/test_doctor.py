@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from posteriax.cli import environment
 from posteriax.cli.app import make_app
-from posteriax.cli.doctor import CheckResult, Examination, checks, examination, report
+from posteriax.cli.doctor import CheckResult, Examination, checks, examination
 from posteriax.cli.doctor.checks import CHECKS, Truth, excess, threefry
 
 pytestmark = pytest.mark.quick
@@ -106,7 +106,7 @@ def test_a_worker_that_crashes_leaves_what_it_had_found_and_where_it_was():
 def test_the_verdict_and_the_exit_code(monkeypatch, found, code, says, says_not):
     monkeypatch.setattr(environment, "use_all_cores", lambda: None)
     monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
-    monkeypatch.setattr(report, "examine", lambda unguarded: found)
+    monkeypatch.setattr(examination, "examine", lambda unguarded: found)
     done = CliRunner().invoke(make_app(), ["doctor"])
     assert done.exit_code == code
     assert f"jaxlib {jax.lib.__version__}" in done.output
@@ -123,8 +123,8 @@ def test_the_doctor_runs_where_only_the_core_is_installed(excess, code, says):
 import sys
 sys.modules["typer"] = None
 from posteriax.cli import main
-from posteriax.cli.doctor import CheckResult, Examination, report
-report.examine = lambda unguarded: Examination((CheckResult("sum", {excess}),))
+from posteriax.cli.doctor import CheckResult, Examination, examination
+examination.examine = lambda unguarded: Examination((CheckResult("sum", {excess}),))
 sys.argv = ["posteriax", "doctor"]
 main()
 """

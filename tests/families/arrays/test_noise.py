@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posteriax._internal.cpu_tuning import LARGE, unrolled_bits
-from posteriax.families.arrays.noise import normal_and_signs, signs, standard_normal
+from posteriax.families.arrays.noise import LARGE, normal_and_signs, signs, standard_normal, unrolled_bits
 
 pytestmark = pytest.mark.quick
 

@@ -1,4 +1,10 @@
-"""How to call a network: inputs, training flag and randomness, read off its signature.
+"""What adapters share: the network that they return, its batch statistics, and how to call it.
+
+In training, batch normalisation uses the statistics of the current batch; for predictions they should be those of the
+training data under the weights that predict. Frameworks keep a moving average over the training run instead, which is
+wrong for any single draw. So an adapter says how to measure statistics, and how to normalise by given ones.
+
+How a network wants to be called is read off its signature:
 
 - **Inputs.** A dict whose keys are arguments of the call is passed by name; a tuple, if the call requires several
   inputs, by position; anything else is the first argument, or the only required keyword argument.
@@ -10,12 +16,70 @@ Arguments that the user fixes (``px.network(net, call={"train": True})``) are le
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import jax
+
+from posteriax._internal.memory import Inputs
+
+Params = Any  # a pytree of arrays
+Outputs = Any  # an array with a leading axis of examples, unless the network takes one example
+Statistics = Any  # a pytree of arrays: the means and variances of all normalisation layers
+OptionalKey = jax.Array | None  # of the network's own randomness; None for a deterministic pass
+AxisName = Hashable  # of the examples, for batch normalisation inside vmap
 
 TRAINING_FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False, "inference": False}
 KEYS = ("key", "rng", "rngs")
+
+
+class BatchStatistics(NamedTuple):
+    """Extra functions of a network with batch normalisation.
+
+    Args:
+        stored: the statistics stored in the network.
+        measure: ``measure(params, x)``: the statistics of a batch.
+        apply: ``apply(params, statistics, x)``: the outputs, normalised by `statistics`.
+        use_stored: how the user makes the network normalise by its stored statistics, in words.
+    """
+
+    stored: Statistics
+    measure: Callable[[Params, Inputs], Statistics]
+    apply: Callable[[Params, Statistics, Inputs], Outputs]
+    use_stored: str
+
+
+class Adapted(NamedTuple):
+    """A network of some library as a pure function.
+
+    Args:
+        apply: ``apply(params, x, *, key=None) -> outputs``.
+        params: its params.
+        batched: whether `apply` takes a batch or one example.
+        out_axis: the output axis of a weight, by the library's convention.
+        batch_statistics: of its batch normalisation, if any; always for batches.
+        axis_name: name of the axis of examples, if `apply` takes one example.
+    """
+
+    apply: Callable[..., Outputs]
+    params: Params
+    batched: bool = True
+    out_axis: int = -1
+    batch_statistics: BatchStatistics | None = None
+    axis_name: AxisName = "batch"
+
+
+def over_examples(apply: Callable[..., Outputs], axis_name: AxisName = "batch") -> Callable[..., Outputs]:
+    """Apply a network that takes one example to a batch, with a separate key for each example."""
+
+    def apply_batch(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
+        if key is None:
+            return jax.vmap(lambda example: apply(params, example), axis_name=axis_name)(x)
+        keys = jax.random.split(key, jax.tree.leaves(x)[0].shape[0])
+        return jax.vmap(lambda example, k: apply(params, example, key=k), axis_name=axis_name)(x, keys)
+
+    return apply_batch
 
 
 @dataclass(frozen=True)
@@ -31,10 +95,12 @@ class Call:
     fixed: Mapping[str, Any]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], fixed: Mapping[str, Any], *, skip: int = 1, own: Any = ()) -> "Call":
-        """Read a function's signature, without its first `skip` parameters and those named in `own`."""
+    def of(
+        cls, function: Callable[..., Any], fixed: Mapping[str, Any], *, skip: int = 1, without: Collection[str] = ()
+    ) -> "Call":
+        """Read a function's signature, without its first `skip` parameters and those named in `without`."""
         parameters = list(inspect.signature(function).parameters.items())[skip:]
-        call = cls({name: p for name, p in parameters if name not in own}, dict(fixed))
+        call = cls({name: p for name, p in parameters if name not in without}, dict(fixed))
         unknown = [name for name in fixed if name not in call.parameters]
         if unknown and not call._takes(inspect.Parameter.VAR_KEYWORD):
             raise ValueError(f"call= names {', '.join(unknown)}, but the network's call takes {call.names}")
@@ -44,7 +110,7 @@ class Call:
     def names(self) -> str:
         return ", ".join(self.parameters) or "nothing"
 
-    def _takes(self, kind: Any) -> bool:
+    def _takes(self, kind: inspect._ParameterKind) -> bool:
         return any(p.kind is kind for p in self.parameters.values())
 
     def takes(self, name: str, *, by_keywords: bool = False) -> bool:
@@ -85,7 +151,7 @@ class Call:
                 return default is on
         return False
 
-    def arguments(self, x: Any, *, training: bool | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self, x: Inputs, *, training: bool | None = None) -> tuple[tuple[Inputs, ...], dict[str, Any]]:
         """Positional and keyword arguments for the inputs `x`, including fixed ones, and training flags if given."""
         fixed = (self.training_flags(training=training) if training is not None else {}) | dict(self.fixed)
         inputs = {
