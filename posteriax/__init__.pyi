@@ -31,6 +31,7 @@ from .methods import SGHMC as SGHMC
 from .methods import SGLD as SGLD
 from .methods import SWAG as SWAG
 from .methods import VI as VI
+from .methods import AdjustedMCLMC as AdjustedMCLMC
 from .methods import Ensemble as Ensemble
 from .methods import Kernel as Kernel
 from .methods import Laplace as Laplace

@@ -3,6 +3,7 @@
 What samplers share is in sampling/, what needs the curvature of the log joint in curvature/.
 """
 
+from posteriax.methods.adjusted_mclmc import AdjustedMCLMC
 from posteriax.methods.curvature.tuning import TunedProblem, Tuning, tune_prior
 from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.hmc import HMC
@@ -25,6 +26,7 @@ __all__ = [
     "SGLD",
     "SWAG",
     "VI",
+    "AdjustedMCLMC",
     "Ensemble",
     "Kernel",
     "Laplace",

@@ -21,14 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import PyTree
 
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.data.batches import Batch
 from posteriax.methods.method import Draws, Task
 from posteriax.methods.sampling.full_batch import (
-    Adaptation,
     FullBatchKernel,
     FullBatchSampler,
     check_acceptance,
@@ -41,6 +39,7 @@ from posteriax.methods.sampling.masses import (
     LearnedMasses,
     Masses,
     check_masses,
+    first_step_size,
     learned_masses,
     metric_of,
     prior_metric,
@@ -48,13 +47,13 @@ from posteriax.methods.sampling.masses import (
     stretch_of,
 )
 from posteriax.methods.sampling.units import Standardised
+from posteriax.methods.sampling.warmup import Adapted, WarmUp
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.priors.prior import Whitening
 from posteriax.problem import Latents, Problem
 
 if TYPE_CHECKING:
-    from blackjax.adaptation.step_size import DualAveragingAdaptationState
     from blackjax.mcmc.hmc import HMCState
     from blackjax.mcmc.metrics import Metric
 
@@ -121,8 +120,6 @@ class HMC(FullBatchSampler):
             raise ValueError(f"jitter must be at least 0 and less than 1, got {self.jitter}")
 
     def bind(self, task: Task) -> "HMCKernel":
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
-
         if self.float64_accept and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             raise ValueError('float64_accept needs double precision: jax.config.update("jax_enable_x64", True)')
         masses, length = self._learned_masses(task.problem), prior_trajectory(self.trajectory, task.problem)
@@ -133,10 +130,15 @@ class HMC(FullBatchSampler):
             method=self,
             task=task,
             standardised=Standardised(task.problem),
-            masses=masses,
+            warmup=WarmUp(
+                steps=self.warmup,
+                first=self.step_size or (length / 20 if masses is None else first_step_size(task.problem)),
+                adapts_step_size=self.step_size is None,
+                target_acceptance=self.target_acceptance,
+                masses=masses,
+            ),
             prior_metric=prior_metric(task.problem) if masses is None else None,
             prior_trajectory=length,
-            adaptation=dual_averaging_adaptation(self.target_acceptance),
         )
 
     def _learned_masses(self, problem: Problem) -> LearnedMasses | None:
@@ -156,10 +158,9 @@ class HMC(FullBatchSampler):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HMCKernel(FullBatchKernel):
     method: HMC
-    masses: LearnedMasses | None
+    warmup: WarmUp
     prior_metric: "Metric | None"  # if masses are not learned
     prior_trajectory: float
-    adaptation: Adaptation
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
@@ -167,18 +168,8 @@ class HMCKernel(FullBatchKernel):
         typical = self.begin(key, start, batch)
         position = self.standardised.latents(typical.position)
         chain = blackjax.hmc.init(position, self.log_joint(batch))
-        masses = None
-        if self.masses is not None:
-            masses = self.masses.start(self.standardised.variances(typical.variances))
-        adaptation = self._begin_adaptation()
-        return State(chain, self._parts(batch, position), adaptation, masses, jnp.zeros((), jnp.int32))
-
-    def _begin_adaptation(self) -> "DualAveragingAdaptationState":
-        first = self.method.step_size or self.prior_trajectory / 20
-        if self.masses is not None:
-            size = sum(leaf.size for leaf in jax.tree.leaves(self.problem.latents))
-            first = self.method.step_size or size**-0.25  # keeps the acceptance rate constant in high dimensions
-        return jax.tree.map(lambda a: jnp.asarray(a, _real(a)), self.adaptation[0](first))
+        adapted = self.warmup.start(self.standardised.variances(typical.variances))
+        return State(chain, self._parts(batch, position), adapted)
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
         from blackjax.mcmc.hmc import HMCState
@@ -186,7 +177,7 @@ class HMCKernel(FullBatchKernel):
 
         key_length, key_momentum, key_accept = jax.random.split(key, 3)
         step_size, leapfrogs, cut = self._trajectory(state, key_length)
-        metric = cast("Metric", self.prior_metric) if state.masses is None else metric_of(state.masses)
+        metric = self.prior_metric or metric_of(cast("Diagonal | Correlated", state.adapted.masses))
         momentum = metric.sample_momentum(key_momentum, state.chain.position)
         leapfrog = velocity_verlet(self.log_joint(batch), metric.kinetic_energy)
         begin = IntegratorState(state.chain.position, momentum, state.chain.logdensity, state.chain.logdensity_grad)
@@ -199,7 +190,7 @@ class HMCKernel(FullBatchKernel):
         accepted = jnp.log(jax.random.uniform(key_accept, (), change.dtype)) < -change
         proposed = HMCState(end.position, end.logdensity, end.logdensity_grad)
         chain, parts = jax.tree.map(partial(jnp.where, accepted), (proposed, parts), (state.chain, state.parts))
-        adaptation, masses = self._adapt(state, chain, acceptance)
+        adapted = self.warmup.learn(state.adapted, acceptance, chain.position, chain.logdensity_grad)
         info = Info(
             acceptance=acceptance.astype(jnp.float32),
             accepted=accepted,
@@ -210,25 +201,7 @@ class HMCKernel(FullBatchKernel):
             leapfrogs=leapfrogs,
             cut=cut,
         )
-        return State(chain, parts, adaptation, masses, state.step + 1), info
-
-    def _adapt(
-        self, state: "State", chain: "HMCState", acceptance: jax.Array
-    ) -> tuple["DualAveragingAdaptationState", Diagonal | Correlated | None]:
-        """Step size and masses after a transition to `chain`; fixed once the warm-up is over."""
-        adaptation, masses = state.adaptation, state.masses
-        if self.method.step_size is None:
-            adaptation = self.adaptation[1](adaptation, acceptance)
-        if self.masses is not None and masses is not None:
-            masses = self.masses.learn(masses, state.step, chain.position, chain.logdensity_grad)
-            if self.method.step_size is None:
-                renewed = self.masses.renews(state.step)
-                adaptation = jax.tree.map(partial(jnp.where, renewed), self._begin_adaptation(), adaptation)
-        return jax.tree.map(
-            lambda new, old: jnp.where(state.step < self.method.warmup, new, old).astype(old.dtype),
-            (adaptation, masses),
-            (state.adaptation, state.masses),
-        )
+        return State(chain, parts, adapted), info
 
     def draw(self, state: "State") -> Latents:
         return state.chain.position
@@ -249,22 +222,17 @@ class HMCKernel(FullBatchKernel):
 
     def _trajectory(self, state: "State", key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The size and number of leapfrog steps, and the share of the trajectory that `max_leapfrogs` cuts off."""
-        method = self.method
-        if method.step_size is None:
-            warming, adaptation = state.step < method.warmup, state.adaptation
-            step_size = jnp.exp(jnp.where(warming, adaptation.log_step_size, adaptation.log_step_size_avg))
-        else:
-            step_size = jnp.asarray(method.step_size, jnp.float32)
-        if state.masses is None or method.trajectory is not None:
+        method, step_size = self.method, self.warmup.step_size(state.adapted)
+        if state.adapted.masses is None or method.trajectory is not None:
             time, jitter = jnp.asarray(self.prior_trajectory, jnp.float32), jnp.asarray(JITTER)
         else:
-            time = math.pi / 2 * stretch_of(state.masses).astype(jnp.float32)
+            time = math.pi / 2 * stretch_of(state.adapted.masses).astype(jnp.float32)
             jitter = stretched_jitter(time)
         jitter = jitter if method.jitter is None else jnp.asarray(method.jitter)
         length = time * (1.0 + jitter * jax.random.uniform(key, (), jnp.float32, minval=-1.0, maxval=1.0))
         if method.step_size is None:
             # until step size and masses are roughly right, a full trajectory may take far too many steps
-            early = state.step < method.warmup // 4
+            early = state.adapted.step < method.warmup // 4
             length = jnp.where(early, jnp.minimum(length, EARLY_LEAPFROGS * step_size), length)
         needed = jnp.ceil(length / step_size)
         leapfrogs = jnp.clip(needed, 1, method.max_leapfrogs).astype(jnp.int32)
@@ -293,9 +261,7 @@ class LogJointTerms(NamedTuple):
 class State(NamedTuple):
     chain: "HMCState"  # position, log density, gradient
     parts: LogJointTerms
-    adaptation: "DualAveragingAdaptationState"
-    masses: Diagonal | Correlated | None  # None if they come from the priors
-    step: jax.Array
+    adapted: Adapted
 
 
 class Info(NamedTuple):
@@ -342,8 +308,3 @@ def refuse_cut_trajectories(leapfrogs: float, allowed: int) -> None:
             f'less than half of them: chains would hardly move. Try px.NUTS(), masses="adapted", inputs of comparable '
             f"scales, or max_leapfrogs={math.ceil(leapfrogs)} if you can afford it."
         )
-
-
-def _real(value: ArrayLike) -> DTypeLike:
-    """float32 for reals, whatever the precision of the weights: a step size needs no more."""
-    return jnp.float32 if jnp.issubdtype(jnp.result_type(value), jnp.floating) else jnp.int32

@@ -129,12 +129,11 @@ class MCLMCKernel(FullBatchKernel):
 
         key, key_turn = jax.random.split(key)
         method, tuning, masses, position = self.method, state.tuning, state.masses, state.chain.position
-        inverse, widest = jnp.ones_like(position), jnp.ones((), position.dtype)
-        if masses is not None:
-            inverse, widest = inverse_masses(masses), stretch_of(masses)
-        length = method.length or position.size**0.5 * widest
+        length = method.length or position.size**0.5 * stretch_of(masses)
         log_joint = self.log_joint_of_vector(batch)
-        chain, result = self.transition(key, state.chain, log_joint, inverse, length, tuning.step_size)
+        chain, result = self.transition(
+            key, state.chain, log_joint, inverse_masses(masses, position), length, tuning.step_size
+        )
         if method.step_size is None:
             warming = state.step < method.warmup
             target = position.size * method.energy_variance + jnp.square(rounding_error(chain.logdensity))

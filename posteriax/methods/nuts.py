@@ -7,37 +7,26 @@ step size is adapted by dual averaging, and the masses from draws and gradients
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from posteriax._internal.checks import check_count, check_positive
 from posteriax.data.batches import Batch
 from posteriax.methods.method import Task
 from posteriax.methods.sampling.full_batch import (
-    Adaptation,
     FullBatchKernel,
     FullBatchSampler,
     check_acceptance,
     refuse_stuck_chains,
 )
-from posteriax.methods.sampling.masses import (
-    Correlated,
-    Diagonal,
-    LearnedMasses,
-    Masses,
-    check_masses,
-    inverse_masses,
-    learned_masses,
-)
+from posteriax.methods.sampling.masses import Masses, check_masses, first_step_size, inverse_masses, learned_masses
 from posteriax.methods.sampling.units import Standardised
+from posteriax.methods.sampling.warmup import Adapted, WarmUp
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
 if TYPE_CHECKING:
-    from blackjax.adaptation.step_size import DualAveragingAdaptationState
     from blackjax.mcmc.hmc import HMCState
     from blackjax.mcmc.nuts import NUTSInfo
 
@@ -79,16 +68,20 @@ class NUTS(FullBatchSampler):
 
     def bind(self, task: Task) -> "NUTSKernel":
         from blackjax import nuts
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
 
         self.check_task(task)
         return NUTSKernel(
             method=self,
             task=task,
             standardised=Standardised(task.problem),
-            masses=learned_masses("prior" if self.step_size else self.masses, task.problem, self.warmup),
             transition=nuts.build_kernel(),
-            adaptation=dual_averaging_adaptation(self.target_acceptance),
+            warmup=WarmUp(
+                steps=self.warmup,
+                first=self.step_size or first_step_size(task.problem),
+                adapts_step_size=self.step_size is None,
+                target_acceptance=self.target_acceptance,
+                masses=learned_masses("prior" if self.step_size else self.masses, task.problem, self.warmup),
+            ),
         )
 
 
@@ -96,44 +89,20 @@ class NUTS(FullBatchSampler):
 class NUTSKernel(FullBatchKernel):
     method: NUTS
     transition: Callable[..., tuple["HMCState", "NUTSInfo"]]
-    masses: LearnedMasses | None
-    adaptation: Adaptation
+    warmup: WarmUp
 
     def init(self, key: jax.Array, start: Latents, batch: Batch) -> "State":
         import blackjax
 
         position, variances = self.begin(key, start, batch)
         chain = blackjax.nuts.init(position, self.log_joint_of_vector(batch))
-        masses = None if self.masses is None else self.masses.start(variances)
-        state = State(chain, self._begin_adaptation(position.size), masses, jnp.int32(0))
-        return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
-
-    def _begin_adaptation(self, size: int) -> "DualAveragingAdaptationState":
-        # this scaling keeps the acceptance rate constant in high dimensions
-        return self.adaptation[0](self.method.step_size or size**-0.25)
+        return State(chain, self.warmup.start(variances))
 
     def step(self, key: jax.Array, state: "State", batch: Batch) -> tuple["State", "Info"]:
-        warming, given, position = state.step < self.method.warmup, self.method.step_size, state.chain.position
-        if given is None:
-            log_step = jnp.where(warming, state.step_size.log_step_size, state.step_size.log_step_size_avg)
-            step_size = jnp.exp(log_step)
-        else:
-            step_size = jnp.asarray(given, position.dtype)
-        inverse = jnp.ones_like(position) if state.masses is None else inverse_masses(state.masses)
-        log_joint = self.log_joint_of_vector(batch)
+        step_size, log_joint = self.warmup.step_size(state.adapted), self.log_joint_of_vector(batch)
+        inverse = inverse_masses(state.adapted.masses, state.chain.position)
         chain, result = self.transition(key, state.chain, log_joint, step_size, inverse, self.method.max_doublings)
-        step_sizes, masses = state.step_size, state.masses
-        if given is None:
-            step_sizes = self.adaptation[1](step_sizes, result.acceptance_rate)
-        if self.masses is not None and masses is not None:
-            masses = self.masses.learn(masses, state.step, chain.position, chain.logdensity_grad)
-            renewed = self.masses.renews(state.step)
-            step_sizes = jax.tree.map(partial(jnp.where, renewed), self._begin_adaptation(position.size), step_sizes)
-        step_sizes, masses = jax.tree.map(
-            lambda new, old: jnp.where(warming, new, old).astype(old.dtype),
-            (step_sizes, masses),
-            (state.step_size, state.masses),
-        )
+        adapted = self.warmup.learn(state.adapted, result.acceptance_rate, chain.position, chain.logdensity_grad)
         info = Info(
             acceptance=result.acceptance_rate,
             moved=(chain.position != state.chain.position).any(),
@@ -143,7 +112,7 @@ class NUTSKernel(FullBatchKernel):
             step_size=step_size,
             leapfrogs=result.num_integration_steps,
         )
-        return State(chain, step_sizes, masses, state.step + 1), info
+        return State(chain, adapted), info
 
     def draw(self, state: "State") -> Latents:
         return self.standardised.latents(state.chain.position)
@@ -154,9 +123,7 @@ class NUTSKernel(FullBatchKernel):
 
 class State(NamedTuple):
     chain: "HMCState"  # position as one vector, log density, gradient
-    step_size: "DualAveragingAdaptationState"
-    masses: Diagonal | Correlated | None  # None if they are the priors'
-    step: jax.Array
+    adapted: Adapted
 
 
 class Info(NamedTuple):

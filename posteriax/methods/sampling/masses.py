@@ -177,14 +177,23 @@ def learned_masses(kind: Masses | None, problem: Problem, warmup: int) -> Learne
     return LearnedMasses(rank=rank, stride=-(-half // states), states=states, updates=tuple(reversed(updates)))
 
 
-def inverse_masses(masses: Diagonal | Correlated) -> "PyTree | LowRankInverseMassMatrix":
-    """What BlackJAX's kernels take as the inverse mass matrix."""
+def inverse_masses(masses: Diagonal | Correlated | None, position: jax.Array) -> "jax.Array | LowRankInverseMassMatrix":
+    """What BlackJAX's kernels take as the inverse mass matrix of a standardised vector; None stands for the priors'."""
+    if masses is None:
+        return jnp.ones_like(position)
     return masses.variances if isinstance(masses, Diagonal) else masses.inverse
 
 
-def stretch_of(masses: Diagonal | Correlated) -> jax.Array:
+def stretch_of(masses: Diagonal | Correlated | None) -> jax.Array:
     """How much longer than in these units a trajectory has to be, because of correlations they do not know."""
+    if masses is None:
+        return jnp.ones(())
     return stretch(masses) if isinstance(masses, Diagonal) else masses.stretch
+
+
+def first_step_size(problem: Problem) -> float:
+    """The step size at which a warm-up begins: this scaling keeps the acceptance rate constant in high dimensions."""
+    return sum(leaf.size for leaf in jax.tree.leaves(problem.latents)) ** -0.25
 
 
 def metric_of(masses: Diagonal | Correlated) -> "Metric":

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.networks.tracing.program import TRIAL_SIZES, Kind, Program, Slot, axes_of_examples
+from posteriax.networks.tracing.program import TRIAL_SIZES, Kind, TracedProgram, Slot, axes_of_examples
 
 _UNLIMITED = 2**30  # SciPy's flows are 32-bit; bytes per example beyond this are never kept
 
@@ -22,7 +22,7 @@ class Crossing(NamedTuple):
     axis: int
 
 
-def find_cut(small: Program, large: Program) -> tuple[Crossing, ...]:
+def find_cut(small: TracedProgram, large: TracedProgram) -> tuple[Crossing, ...]:
     """The values to keep, from the program at both trial sizes.
 
     Empty if nothing is worth keeping or the program cannot be cut.
@@ -35,12 +35,12 @@ def find_cut(small: Program, large: Program) -> tuple[Crossing, ...]:
     return tuple(Crossing(slot, (axes[slot] or ())[0]) for slot in _minimum_cut(small, data, bytes_of))
 
 
-def _bytes_per_example(program: Program, slot: Slot) -> int:
+def _bytes_per_example(program: TracedProgram, slot: Slot) -> int:
     aval = program.avals[slot]
     return int(np.prod(aval.shape, dtype=np.int64)) // TRIAL_SIZES[0] * np.dtype(aval.dtype).itemsize
 
 
-def _minimum_cut(program: Program, slots: Sequence[Slot], bytes_of: dict[Slot, int]) -> list[Slot]:
+def _minimum_cut(program: TracedProgram, slots: Sequence[Slot], bytes_of: dict[Slot, int]) -> list[Slot]:
     """The cheapest set of values that separates inputs and results of expensive steps from where they are needed."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow

@@ -20,7 +20,7 @@ from posteriax.networks.tracing.program import (
     Inputs,
     NetworkPrograms,
     Params,
-    Program,
+    TracedProgram,
     batch_spec,
     spec_of_example,
 )
@@ -113,7 +113,7 @@ class FixedPart:
         pairs = zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True)
         return all(_same(np.asarray(a)[:kept], np.asarray(b)[::-1][:kept]) for a, b in pairs)
 
-    def _program(self, size: int, keyed: bool) -> Program:
+    def _program(self, size: int, keyed: bool) -> TracedProgram:
         program = self.programs.traced(self.example, size, keyed=keyed)
         if program.shape != self.programs.traced(self.example, keyed=keyed).shape:
             raise ValueError(

@@ -113,7 +113,7 @@ def _is_cheap(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in _CHEAP if called is None else all(map(_is_cheap, called.jaxpr.eqns))
 
 
-class Program:
+class TracedProgram:
     """A program as a flat list of steps. Values are numbered; `avals` and `kinds` say what is known about each.
 
     Args:
@@ -228,12 +228,12 @@ class NetworkPrograms:
     def __init__(self, apply: Callable[..., Any], params: Params):
         self.apply = apply
         self.params = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), params)
-        self._programs: dict[tuple[Any, ...], Program] = {}
+        self._programs: dict[tuple[Any, ...], TracedProgram] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NetworkPrograms, (self.apply, self.params)  # programs can neither be pickled nor be copied deeply
 
-    def traced(self, example: Inputs, size: int = TRIAL_SIZES[0], *, keyed: bool = False) -> Program:
+    def traced(self, example: Inputs, size: int = TRIAL_SIZES[0], *, keyed: bool = False) -> TracedProgram:
         """The program for `size` examples.
 
         Args:
@@ -247,19 +247,19 @@ class NetworkPrograms:
             self._programs[asked] = self._trace(batch_spec(example, size), keyed)
         return self._programs[asked]
 
-    def for_any_size(self, example: Inputs) -> Program:
+    def for_any_size(self, example: Inputs) -> TracedProgram:
         """The program for several examples, called without a key."""
         try:
             return self.traced(example)
         except Exception:  # it may take pairs of examples only
             return self.traced(example, 2)
 
-    def pair(self, example: Inputs, *, keyed: bool) -> tuple[Program, Program]:
+    def pair(self, example: Inputs, *, keyed: bool) -> tuple[TracedProgram, TracedProgram]:
         """The programs for two batch sizes: axes whose lengths differ are axes of examples."""
         small, large = (self.traced(example, size, keyed=keyed) for size in TRIAL_SIZES)
         return small, large
 
-    def _trace(self, x: Inputs, keyed: bool) -> Program:
+    def _trace(self, x: Inputs, keyed: bool) -> TracedProgram:
         def function(params: Params, x: Inputs, key: jax.Array) -> Any:
             return self.apply(params, x, key=key) if keyed else self.apply(params, x)
 
@@ -267,11 +267,11 @@ class NetworkPrograms:
         return trace_program(function, self.params, x, key)
 
 
-def trace_program(function: Callable[..., Any], params: Params, x: Inputs, key: Any) -> Program:
+def trace_program(function: Callable[..., Any], params: Params, x: Inputs, key: Any) -> TracedProgram:
     """The program of ``function(params, x, key)``, traced for arrays or their shapes."""
     closed, outputs = jax.make_jaxpr(function, return_shape=True)(params, x, key)
     kinds = [Kind.RANDOM] * len(jax.tree.leaves(params)) + [Kind.DATA] * len(jax.tree.leaves(x)) + [Kind.RANDOM]
-    return Program(closed, kinds, jax.tree.structure(outputs))
+    return TracedProgram(closed, kinds, jax.tree.structure(outputs))
 
 
 def axes_of_examples(small: Sequence[int], large: Sequence[int]) -> tuple[int, ...] | None:

@@ -17,7 +17,7 @@ from posteriax.networks.tracing.program import (
     Inputs,
     Kind,
     NetworkPrograms,
-    Program,
+    TracedProgram,
     Slot,
     all_equations,
     array_type,
@@ -73,7 +73,7 @@ def find_uses(programs: NetworkPrograms, example: Inputs) -> list[Use]:
     return [_follow(small, large, slot) for slot in small.inputs[:count]]
 
 
-def _follow(small: Program, large: Program, slot: Slot) -> Use:
+def _follow(small: TracedProgram, large: TracedProgram, slot: Slot) -> Use:
     """Follow a value to its single use."""
     while True:
         consumers = [
@@ -111,7 +111,7 @@ def _inside_scan(small: JaxprEqn, large: JaxprEqn, position: int) -> Use | None:
     if small.primitive.name != "scan" or position >= small.params["num_consts"]:
         return None
     bodies = (eqn.params["jaxpr"] for eqn in (small, large))
-    body, twin = (Program(closed, [Kind.RANDOM] * len(closed.jaxpr.invars)) for closed in bodies)
+    body, twin = (TracedProgram(closed, [Kind.RANDOM] * len(closed.jaxpr.invars)) for closed in bodies)
     if body.shape != twin.shape:
         return None
     use = _follow(body, twin, body.inputs[position])
