@@ -46,6 +46,12 @@ LESS_OFTEN = {
     "HMC": (px.HMC(warmup=20, max_leapfrogs=300, start="network"), {"draws": 40, "chains": 2}),
     "NUTS": (px.NUTS(warmup=20, max_doublings=4, start="network"), {"draws": 40, "chains": 2}),
     "MCLMC": (px.MCLMC(warmup=50, thin=7, start="network"), {"draws": 20, "chains": 2}),
+    # warm-ups long enough for correlations to be estimated
+    "AdjustedMCLMC": (px.AdjustedMCLMC(warmup=60, max_steps=50, start="network"), {"draws": 20, "chains": 2}),
+    "HMC, low-rank masses": (
+        px.HMC(warmup=60, max_leapfrogs=300, start="network", masses="low-rank"),
+        {"draws": 20, "chains": 2},
+    ),
     "SGHMC": (
         px.SGHMC(1e-4, cyclical=True, preconditioner="rmsprop", warmup_epochs=5, epochs_per_draw=3),
         {"draws": 15, "chains": 2, "batch_size": 25},

@@ -149,6 +149,24 @@ METHODS = {
     "MCLMC": Case(
         lambda exact: px.MCLMC(warmup=2000, thin=10), {"draws": 500, "chains": 4}, "draws", {"draws": 2000, "chains": 4}
     ),
+    "AdjustedMCLMC": Case(
+        lambda exact: px.AdjustedMCLMC(warmup=300),
+        {"draws": 500, "chains": 4},
+        "draws",
+        {"draws": 2000, "chains": 4},
+    ),
+    "HMC, low-rank masses": Case(
+        lambda exact: px.HMC(warmup=300, masses="low-rank"),
+        {"draws": 500, "chains": 4},
+        "draws",
+        {"draws": 2000, "chains": 4},
+    ),
+    "NUTS, a mass each": Case(
+        lambda exact: px.NUTS(warmup=300, masses="adapted"),
+        {"draws": 500, "chains": 4},
+        "draws",
+        {"draws": 2000, "chains": 4},
+    ),
     "SGLD": Case(
         lambda exact: px.SGLD(exact.small_step, warmup_epochs=3000, epochs_per_draw=200),
         _langevin(400),

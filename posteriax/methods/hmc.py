@@ -72,7 +72,7 @@ class HMC(FullBatchSampler):
         trajectory: the time tau of one trajectory, in the same units; a quarter of a period if not given.
         masses: "adapted" learns a mass for every weight in warm-up, "low-rank" also how weights are correlated along
             the 32 directions in which that matters most, "dense" along all directions; "prior" takes masses from the
-            priors. By default learned, dense for up to 100 weights, unless you give a step size or a trajectory, or a
+            priors. By default learned, dense for up to 2,000 weights, unless you give a step size or a trajectory, or a
             prior has correlated weights. Correlations need a warm-up of 100 or more, and one of twice the number of
             weights to be known in all directions.
         warmup: transitions that are discarded, and adapt step size and masses.
@@ -147,7 +147,7 @@ class HMC(FullBatchSampler):
         correlated = [name for name, prior in priors if isinstance(prior, Whitening)]
         if self.masses not in (None, "prior") and correlated:
             raise ValueError(
-                f"masses={self.masses!r} are learned for weights with independent priors, but the prior of "
+                f'masses="{self.masses}" are learned for weights with independent priors, but the prior of '
                 f'{correlated[0]} has correlated weights: use masses="prior"'
             )
         given = self.step_size is not None or self.trajectory is not None or correlated

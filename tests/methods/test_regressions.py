@@ -8,7 +8,7 @@ from scipy.stats import norm
 import posteriax as px
 from posteriax.diagnostics import ess_mean, rhat
 
-SAMPLERS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
+SAMPLERS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC(), "AdjustedMCLMC": px.AdjustedMCLMC()}
 EVERY_DAY = {("HMC", "mesquite in grams"), ("NUTS", "uneven columns")}
 CASES = [
     pytest.param(sampler, name, marks=() if (sampler, name) in EVERY_DAY else pytest.mark.slow)

@@ -70,7 +70,9 @@ def sample(method: Any, y: jax.Array) -> Latents:
 SAMPLERS = {
     "HMC": px.HMC(thin=4),
     "HMC, masses of the priors": px.HMC(thin=4, masses="prior"),
+    "HMC, a mass each": px.HMC(thin=4, masses="adapted"),
     "NUTS": px.NUTS(thin=4),
+    "AdjustedMCLMC": px.AdjustedMCLMC(thin=4),
     "MCLMC": px.MCLMC(),
     "SGLD": px.SGLD(0.005, warmup_epochs=2000, epochs_per_draw=400),
     "SGHMC": px.SGHMC(0.002, warmup_epochs=1000, epochs_per_draw=200),

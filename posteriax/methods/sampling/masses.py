@@ -17,11 +17,12 @@ prior. Both variances are averages that count state t with the weight t^3: early
 forgotten.
 
 With correlations, in units of the scales S = diag(sqrt(v)), it is the geometric mean of the covariance of draws and the
-inverse covariance of gradients, of the later half of all states, each shrunk as if `PRIOR_STATES` more had been seen:
+inverse covariance of gradients, of the later half of all states, each shrunk as if p more states had been seen:
 
     C = (n Cov[w] + p I) / (n + p),    G = (n Cov[g] + p I) / (n + p),    I + U (Lambda - I) U' = C # G^-1
 
-n states tell something about the 2 n directions that their draws and gradients span, and nothing about the others.
+n states tell something about the 2 n directions that their draws and gradients span, and nothing about the others. With
+d weights, p = 5 d / (n + d): 5 if the states are few, nothing in the end.
 
 Masses from the prior: a leaf whose prior has scale s_l gets the mass (scale / s_l)^2, with one common scale, so that
 under the priors alone all leaves oscillate with the same period. A prior with correlated weights and covariance C gives
@@ -53,9 +54,9 @@ MASSES = ("adapted", "low-rank", "dense", "prior")
 
 POWER = 3.0  # of a state's number, as its weight in the running moments
 FEWEST = 10  # states before the estimate replaces the first guess
-MOST_FOR_DENSE = 100  # weights: up to so many, masses are dense by default
+MOST_FOR_DENSE = 2000  # weights: up to so many, masses are dense by default
 LOW_RANK = 32  # directions
-PRIOR_STATES = 1.0
+UNKNOWN_STATES = 5.0
 FEWEST_FOR_CORRELATIONS = 20  # states
 GROWTH = 1.5  # of the number of states from one estimate of the correlations to the next
 SETTLED = 0.85  # of the warm-up, after which they stay and only the step size adapts
@@ -267,9 +268,11 @@ def estimate_correlations(masses: Correlated) -> Correlated:
     if 2 * states < size:
         basis = jnp.linalg.qr(jnp.concatenate([positions, gradients]).T)[0]
 
+    more = UNKNOWN_STATES * size / (count + size)
+
     def shrunk_covariance(values: jax.Array) -> jax.Array:
         within = values @ basis
-        return (within.T @ within + PRIOR_STATES * jnp.eye(basis.shape[1])) / (count + PRIOR_STATES)
+        return (within.T @ within + more * jnp.eye(basis.shape[1])) / (count + more)
 
     mean = geometric_mean_with_inverse(shrunk_covariance(positions), shrunk_covariance(gradients))
     values, vectors = jnp.linalg.eigh(mean)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posteriax.networks.tracing.program import TRIAL_SIZES, Kind, TracedProgram, Slot, axes_of_examples
+from posteriax.networks.tracing.program import TRIAL_SIZES, Kind, Slot, TracedProgram, axes_of_examples
 
 _UNLIMITED = 2**30  # SciPy's flows are 32-bit; bytes per example beyond this are never kept
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posteriax.methods.sampling.starts import find_typical_set, jitter_start
 from posteriax.methods.sampling.masses import learn, start_diagonal, stretch
+from posteriax.methods.sampling.starts import find_typical_set, jitter_start
 
 SCALES = np.array([1e-3, 1.0, 1e3], np.float32)
 
