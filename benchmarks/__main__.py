@@ -28,6 +28,7 @@ BENCHMARKS = {
     "compilers": "The same steps and leapfrogs with several installations of JAX, in turn.",
     "other_libraries": "The same work beside PyTorch, bayesian-torch, torchbnn, blitz, Pyro and TyXe.",
     "nuts_beside_numpyro": "Effective draws per gradient and per second beside NumPyro's NUTS, problem by problem.",
+    "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
 ROUNDS = {"networks": 5, "start": 5, "scaling": 3, "sharding": 3}  # by default; 15 for the others
@@ -54,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="name", metavar="NAME", help="a benchmark; without one, list them")
     added = {name: subparsers.add_parser(name, help=text, description=text) for name, text in BENCHMARKS.items()}
     for name, benchmark in added.items():
-        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch"):
+        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch", "uci_sampling"):
             rounds = ROUNDS.get(name, 15)
             help = f"how often each case is timed, all in turn; by default {rounds}"
             benchmark.add_argument("--rounds", type=_positive, default=rounds, help=help)
@@ -73,6 +74,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     added["other_libraries"].add_argument("race", choices=("step", "resnet20", "lenet", "leapfrog"))
     added["nuts_beside_numpyro"].add_argument("names", nargs="*", help="problems by name; by default all")
+    uci = added["uci_sampling"]
+    uci.add_argument("--set", action="append", dest="sets", default=[], help="one by name, repeatable; default: all")
+    uci.add_argument("--sampler", action="append", dest="samplers", default=[], help="one by name; default: all")
+    uci.add_argument("--seconds", type=float, default=120.0, help="for each run, everything included; default 120")
     return parser
 
 
