@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import regressions
 
 CHAINS, WARMUP, DRAWS = 2, 500, 1000  # the default warm-up of px.NUTS()
-METHODS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "MCLMC": px.MCLMC()}
+METHODS = {"HMC": px.HMC(), "NUTS": px.NUTS(), "AdjustedMCLMC": px.AdjustedMCLMC(), "MCLMC": px.MCLMC()}
 
 
 class SamplingTask(NamedTuple):
