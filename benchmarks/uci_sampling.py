@@ -27,7 +27,6 @@ from posteriax import priors as p
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics import ess_bulk, rhat
 from posteriax.run.layout import members_mesh
-from posteriax.run.program import over_members
 
 SETS = ("boston", "concrete", "energy", "wine", "yacht", "naval", "power")
 CHAINS, HIDDEN, WARMUP, POINTS = 4, 50, 200, 200
@@ -79,8 +78,9 @@ def run_numpyro(problem: px.Problem, data: Any, x_test: np.ndarray, seconds: flo
         return jax.lax.scan(transition, state, length=CHUNK)
 
     mesh, split = members_mesh(CHAINS, None), PartitionSpec("members")
-    loop = over_members(transitions, shared=0)
-    run = jax.jit(jax.shard_map(loop, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
+    # in turn: with jaxlib 0.10, LAPACK in batches on two devices at once can wait for ever (docs/decisions, compiler)
+    in_turn = lambda states: jax.lax.map(transitions, states)  # noqa: E731
+    run = jax.jit(jax.shard_map(in_turn, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
     state = jax.device_put(jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), NamedSharding(mesh, split))
     drawn, gradients = [], 0
     while time.perf_counter() - began < seconds:
