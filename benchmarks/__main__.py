@@ -5,6 +5,7 @@ declared in `make_parser`.
 """
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, text in BENCHMARKS.items():
             print(f"{name:<29} {text}")
         return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the command line does, for programs from the cache
     environment.use_all_cores()
     environment.use_compilation_cache()
     options = {name: value for name, value in vars(chosen).items() if name != "name"}
