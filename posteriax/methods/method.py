@@ -77,6 +77,8 @@ class Method(ABC):
     Attributes:
         full_batch: whether every step needs the whole data set.
         samples: whether the result is the states that the run visits (a sampler), or the last one (an optimiser).
+        sums_over_devices: whether a method of the whole data set sums its log joint over the devices that examples are
+            split over (`Task.data_axis`). A mesh that splits them is refused for one that does not say so.
         fixed_length: whether an optimiser's result needs the run to reach its end, so that it cannot stop early.
         micro_batches: how many parts of equal size a full batch is cut into.
         start: where members start, if the method decides it: "prior", or a posterior that provides draws. Anything else
@@ -92,6 +94,7 @@ class Method(ABC):
 
     full_batch: ClassVar[bool] = False
     samples: ClassVar[bool] = False
+    sums_over_devices: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = False
     arviz_names: ClassVar[Mapping[str, str]] = {}
     micro_batches: int = 1

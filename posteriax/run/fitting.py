@@ -201,7 +201,7 @@ def prepare_run(request: RunRequest) -> PreparedRun:
         rule, data = rule.for_data(problem, data, key)
     devices = members_mesh(ensemble.members, request.mesh)
     prepared = prepare_data(problem, data, method, request.batch_size, key, local_part(devices))
-    check_data_axis(devices, len(prepared.sample.weight), prepared.num_examples, full_batch=method.full_batch)
+    check_data_axis(devices, len(prepared.sample.weight), prepared.num_examples, method)
     augmentation, augment_notes = _augmentation(request.augment, method, prepared.sample)
     problem, read_notes = problem.reading(prepared.sample.x)
     if prepared.target_scale is not None:

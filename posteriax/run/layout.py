@@ -20,7 +20,7 @@ from jaxtyping import PyTree
 from posteriax import distributed
 from posteriax._internal.leaf_paths import leaf_paths, select_paths
 from posteriax.distributed.meshes import DATA, MEMBERS
-from posteriax.methods.method import State
+from posteriax.methods.method import Method, State
 from posteriax.problem import Problem
 
 
@@ -82,10 +82,15 @@ def local_part(mesh: Mesh) -> Part:
     return Part(first // size, count) if even else Part()
 
 
-def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, *, full_batch: bool) -> None:
+def check_data_axis(mesh: Mesh, batch_size: int, num_examples: int, method: Method) -> None:
     """Raise if the examples of a step cannot be split evenly over the axis "data"."""
     parts = mesh.shape[DATA]
-    if full_batch:
+    if method.full_batch:
+        if parts > 1 and not method.sums_over_devices:
+            raise ValueError(
+                f"the mesh splits the data over {parts} devices, but {method.name} does not sum its log joint over "
+                f"devices: use a mesh with data=1, or derive the method from FullBatchSampler (CONTRIBUTING.md)"
+            )
         if parts > num_examples:
             raise ValueError(f"the mesh splits the data over {parts} devices, but there are {num_examples} examples")
         return

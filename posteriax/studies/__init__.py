@@ -27,8 +27,16 @@ from posteriax.studies.workbench import Workbench as Workbench
 
 # every folder beside this file is a study
 _FOLDERS = [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
-_ALL: list[Study] = [importlib.import_module(f"{__name__}.{folder}").STUDY for folder in _FOLDERS]
-STUDIES = {study.name: study for study in _ALL}
+
+
+def _study_of(folder: str) -> Study:
+    module = importlib.import_module(f"{__name__}.{folder}")
+    if not hasattr(module, "STUDY"):
+        raise ImportError(f"{module.__file__} must define STUDY: see make_study")
+    return module.STUDY
+
+
+STUDIES = {study.name: study for study in map(_study_of, _FOLDERS)}
 
 
 def find_study(name: str) -> Study:

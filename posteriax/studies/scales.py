@@ -73,6 +73,8 @@ def read_scales(file: Path, kind: type[S]) -> StudyScales[S]:
         changes = {name: resolve(entry) for name, entry in value.items() if name != "like"}
         return _change(values_of(value["like"]), changes) if "like" in value else changes
 
+    if "one_step" not in tables:
+        raise ValueError(f"{file}: there is no table [one_step], the settings of the shortest possible run")
     shortest = resolve(tables.pop("one_step"))
     return StudyScales(kind, {scale: resolve(values) for scale, values in tables.items()}, shortest)
 

@@ -61,6 +61,14 @@ class Info(NamedTuple):
     acceptance: jax.Array
 
 
+def test_data_are_not_split_for_a_sampler_that_does_not_sum_over_devices(two_devices):
+    """Every device would sample the posterior of its own part of the data."""
+    exact = known.linear_regression()
+    mesh = px.distributed.mesh(data=2)
+    with pytest.raises(ValueError, match="RandomWalk does not sum its log joint over devices"):
+        px.fit(exact.problem, exact.data, RandomWalk(scale=0.1), draws=5, mesh=mesh, key=0)
+
+
 @pytest.mark.slow
 def test_a_strangers_sampler_works_everywhere(tmp_path):
     exact, method = known.linear_regression(), RandomWalk(scale=0.1)

@@ -36,6 +36,7 @@ class FullBatchSampler(Method):
     start: Literal["map", "network", "prior"] | Posterior = "map"
     micro_batches: int = 1
     full_batch: ClassVar[bool] = True
+    sums_over_devices: ClassVar[bool] = True
     samples: ClassVar[bool] = True
     arviz_names: ClassVar[Mapping[str, str]] = {
         "acceptance": "acceptance_rate",
