@@ -30,7 +30,7 @@ from benchmarks.mlp import mlp, mlp_weights
 from benchmarks.timing import interleave, make_table, ratios_of, timed
 from posteriax.data.batches import full_batch
 from posteriax.diagnostics.chains import ess_bulk
-from posteriax.methods.sampling.units import stretch
+from posteriax.methods.sampling.masses import Diagonal, stretch_of
 from posteriax.run.layout import members_mesh
 from posteriax.run.program import over_members
 
@@ -163,17 +163,19 @@ def blackjax_sampler(density: Density, kind: str, states: Any) -> Sampler:
 
     chains, thin = states.chain, METHODS[kind].thin
     flatten = jax.vmap(lambda tree: ravel_pytree(tree)[0])
-    variances, longer = flatten(states.diagonal.variances), jax.vmap(stretch)(states.diagonal)
-    settings: dict[str, Any] = {"inverse_mass_matrix": variances}
+    masses = states.masses if kind == "MCLMC" else states.adapted.masses
+    inverse = flatten(masses.variances) if isinstance(masses, Diagonal) else masses.inverse
+    longer = jax.vmap(stretch_of)(masses)
+    settings: dict[str, Any] = {"inverse_mass_matrix": inverse}
     if kind == "HMC":
         chains = jax.vmap(lambda vector: blackjax.hmc.init(vector, density))(flatten(chains.position))
         length = 0.5 * math.pi * longer
-        leapfrogs = jnp.ceil(length / jnp.exp(states.adaptation.log_step_size_avg)).astype(jnp.int32)
+        leapfrogs = jnp.ceil(length / jnp.exp(states.adapted.step_size.log_step_size_avg)).astype(jnp.int32)
         settings |= {"step_size": length / leapfrogs, "num_integration_steps": leapfrogs}
     elif kind == "NUTS":
-        settings["step_size"] = jnp.exp(states.step_size.log_step_size_avg)
+        settings["step_size"] = jnp.exp(states.adapted.step_size.log_step_size_avg)
     else:
-        settings |= {"L": variances.shape[1] ** 0.5 * longer, "step_size": states.tuning.step_size}
+        settings |= {"L": chains.position.shape[1] ** 0.5 * longer, "step_size": states.tuning.step_size}
 
     def draw(state: Any, key: jax.Array) -> tuple[Any, Any]:
         chain, settings = state

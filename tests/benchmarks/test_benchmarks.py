@@ -13,7 +13,7 @@ import pytest
 import posteriax as px
 from benchmarks import driver, leapfrog, sampling, start
 from benchmarks.timing import interleave, ratio_table
-from posteriax.methods.sampling.units import start_diagonal
+from posteriax.methods.sampling.masses import start_diagonal
 
 
 def test_cases_take_turns_and_the_first_round_is_thrown_away():
@@ -99,11 +99,11 @@ def test_the_gradients_that_a_sampler_says_it_took_are_those_it_took(kind, monke
     positions, log_step_size = jnp.ones((sampling.CHAINS, 4)), jnp.full(sampling.CHAINS, -1.0)
     init = getattr(blackjax, kind.lower()).init
     key = (jax.random.key(0),) if kind == "MCLMC" else ()
+    masses = jax.vmap(start_diagonal)(positions)
     states = SimpleNamespace(
         chain=jax.vmap(lambda position: init(position, density, *key))(positions),
-        adaptation=SimpleNamespace(log_step_size_avg=log_step_size),
-        step_size=SimpleNamespace(log_step_size_avg=log_step_size),
-        diagonal=jax.vmap(start_diagonal)(positions),
+        adapted=SimpleNamespace(step_size=SimpleNamespace(log_step_size_avg=log_step_size), masses=masses),
+        masses=masses,
         tuning=SimpleNamespace(step_size=jnp.exp(log_step_size)),
     )
     sampler = sampling.blackjax_sampler(density, kind, states)

@@ -16,7 +16,8 @@ import pytest
 import posteriax as px
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax.methods.sampling.units import Standardised, prior_metric, reference_scale
+from posteriax.methods.sampling.masses import prior_metric, reference_scale
+from posteriax.methods.sampling.units import Standardised
 
 
 class LaplaceInClosedForm(dist.Laplace):
