@@ -201,11 +201,17 @@ def metric_of(masses: Diagonal | Correlated) -> "Metric":
     """The kinetic energy of Hamiltonian dynamics with these masses."""
     from blackjax.mcmc.metrics import gaussian_euclidean_low_rank
 
-    return (
-        diagonal_metric(masses.variances)
-        if isinstance(masses, Diagonal)
-        else gaussian_euclidean_low_rank(*masses.inverse)
-    )
+    if isinstance(masses, Diagonal):
+        return diagonal_metric(masses.variances)
+    sigma, directions, values = masses.inverse
+
+    def kinetic_energy(momentum: PyTree, position: PyTree = None) -> jax.Array:
+        # p' M^-1 p / 2 as a sum of squares, whose gradient takes two products with U; that of BlackJAX's takes four
+        scaled = sigma * ravel_pytree(momentum)[0]
+        along = scaled @ directions
+        return 0.5 * (jnp.vdot(scaled, scaled) + jnp.vdot(along, (values - 1.0) * along))
+
+    return gaussian_euclidean_low_rank(*masses.inverse)._replace(kinetic_energy=kinetic_energy)
 
 
 def start_diagonal(variances: PyTree) -> Diagonal:
