@@ -189,8 +189,8 @@ class BayesianEstimator(BaseEstimator):
         """Standardised rows, by moments that count rows by their weight."""
         self._offset, self._scale = np.zeros(X.shape[1:]), np.ones(X.shape[1:])
         if self.standardize:
-            self._offset = np.average(X, axis=0, weights=weight)
-            with np.errstate(over="ignore"):  # checked below
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                self._offset = np.average(X, axis=0, weights=weight)
                 spread = np.sqrt(np.average(np.square(X - self._offset), axis=0, weights=weight))
             if not np.isfinite(spread).all():
                 raise ValueError(f"X has values up to {np.abs(X).max():.3g}, too large to standardise: rescale them")
