@@ -34,7 +34,7 @@ from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.networks.fixed_leaves import as_patterns, fix_leaves
 from posteriax.networks.leaf import Leaf
-from posteriax.networks.network import Network, Params, input_hint, network
+from posteriax.networks.network import ADD_AXIS, Network, Params, input_hint, is_single_example, network
 from posteriax.networks.tracing.coupling import couples_examples
 from posteriax.networks.tracing.fixed_part import FixedPart, find_fixed_part
 from posteriax.networks.tracing.program import spec_of_example
@@ -335,9 +335,11 @@ class Problem:
         n = jax.tree.leaves(specs)[0].shape[0]
         if not hasattr(outputs, "shape") or not outputs.shape or outputs.shape[0] != n:
             got = getattr(outputs, "shape", type(outputs).__name__)
+            hint = "For a network that takes one example at a time, use px.network(net, batched=False)"
+            if is_single_example(self.network.apply, self.network.params, specs):
+                hint = ADD_AXIS
             raise ValueError(
-                f"the network must return one array with a leading axis of {n} examples, got {got}. For a network that "
-                f"takes one example at a time, use px.network(net, batched=False)."
+                f"the network must return one array with a leading axis of {n} examples, got {got}. {hint}."
             )
         return outputs
 

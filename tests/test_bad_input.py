@@ -1,5 +1,8 @@
 """Bad input: a clear error, before any compute."""
 
+import warnings
+from functools import partial
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -44,7 +47,8 @@ DATA = {
     "lengths": ((X, Y[:9]), ValueError, "x has 10 examples, but y has 9"),
     "labels as floats": ((X, Y + 0.5), TypeError, "whole-number labels.*fractions"),
     "labels of float dtype": ((X, Y.astype(float)), TypeError, r"use y.astype\(int\)"),
-    "strings": ((X, np.array(["a"] * 10)), TypeError, "y must be an array of real numbers, got dtype"),
+    "strings": ((X, np.array(["a"] * 10)), TypeError, r"y must be an array of real numbers, got dtype.*return_inverse"),
+    "codes": ((X, Y * 945_000_000), ValueError, r"labels up to 945000000.*classes, y = np.unique"),
     "objects": ((X.astype(object), Y), TypeError, "x must be an array of real numbers, got dtype object"),
     "complex": ((X.astype(complex), Y), TypeError, "dtype complex128"),
     "no pair": (X, TypeError, r"data must be a pair \(x, y\)"),
@@ -55,7 +59,12 @@ DATA = {
     "huge weight": ((X, Y, np.full(10, 1e300)), ValueError, "finite in single precision"),
     "weights of another length": ((X, Y, np.ones(9)), ValueError, r"weight must have shape \(10,\).*got \(9,\)"),
     "scalar y": ((X, 3), ValueError, "y has no axis of examples"),
-    "one-hot labels": ((X, np.eye(2, dtype=int)[Y]), ValueError, r"y has labels of shape \(2,\) per example"),
+    "one-hot labels": ((X, np.eye(2, dtype=int)[Y]), ValueError, r"look one-hot; give.*y.argmax\(axis=1\)"),
+    "one-hot floats": (
+        (X, np.eye(2)[Y]),
+        ValueError,
+        r"y has labels of shape \(2,\) per example, and they look one-hot",
+    ),
 }
 
 
@@ -81,6 +90,73 @@ def test_bad_targets_to_evaluate(posterior, name):
     (_, y), error, _ = DATA[name]
     with pytest.raises(error):
         px.evaluate(posterior.predict(X), y)
+
+
+def test_one_hot_labels_of_bernoulli():
+    problem = px.Problem(eqx.nn.Linear(3, 1, key=jax.random.key(0)), px.Bernoulli())
+    with pytest.raises(ValueError, match=r"y.argmax\(axis=1\)"):
+        px.fit(problem, (X, np.eye(2)[Y]), px.MAP(), steps=1, key=0)
+
+
+def test_a_single_example_needs_an_axis_of_examples(posterior):
+    of_batches = px.Problem((lambda w, x: x @ w, np.zeros((3, 2), np.float32)), px.Categorical())
+    batched = px.fit(of_batches, (X, Y), px.MAP(), steps=1, key=0)
+    for fitted in (posterior, batched):
+        with pytest.raises(ValueError, match=r"For a single example, add an axis of examples: x\[None\]"):
+            fitted.predict(X[0])
+    with pytest.raises(ValueError, match=r"batched=False"):  # x[None] is of no use here
+        of_one = px.Problem((lambda w, x: (x @ w).sum(axis=0), np.zeros((3, 2), np.float32)), px.Categorical())
+        px.fit(of_one, (X, Y), px.MAP(), steps=1, key=0)
+
+
+def test_posteriors_where_predictions_or_names_are_needed(posterior):
+    with pytest.raises(TypeError, match=r"evaluate takes predictions.*px.evaluate\(posterior.predict\(x\), y\)"):
+        px.evaluate(posterior, (X, Y))
+    with pytest.raises(TypeError, match="compare takes posteriors by name, got list"):
+        px.compare([posterior], (X, Y))
+
+
+SOFTMAX = {
+    "softmax": (lambda w, x: jax.nn.softmax(x @ w), True),
+    "by hand, reshaped": (lambda w, x: (np.exp(1) ** (x @ w) / (np.exp(1) ** (x @ w)).sum(-1, keepdims=True))[:], True),
+    "log-softmax": (lambda w, x: jax.nn.log_softmax(x @ w), False),
+    "divided": (lambda w, x: x @ w / 2.0, False),
+    "logits": (lambda w, x: x @ w, False),
+}
+
+
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_a_softmax_before_categorical_is_noted(name):
+    function, is_noted = SOFTMAX[name]
+    x = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+    problem = px.Problem((function, np.ones((3, 2), np.float32)), px.Categorical())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        notes = px.fit(problem, (x, Y), px.MAP(), steps=1, key=0).trace.notes
+    said = "look like probabilities"
+    assert any(said in note and "remove the softmax" in note for note in notes) == is_noted
+    assert any(said in str(warning.message) for warning in caught) == is_noted
+
+
+def test_paths_that_cannot_be_written_or_read(posterior, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ValueError, match="the path is empty: give the name of a file"):
+        posterior.save("")
+    with pytest.raises(IsADirectoryError, match=r"is a folder: give the name of a file, such as .*run.posterior"):
+        posterior.save(tmp_path)
+    with pytest.raises(FileNotFoundError, match=rf"there is no folder {tmp_path}/none. Create it first"):
+        posterior.save(tmp_path / "none" / "a.posterior")
+    with pytest.raises(px.posterior.PosteriorFileError, match="is a folder: give the file that"):
+        px.load(tmp_path, posterior.problem.network)
+
+
+def test_checkpoint_folders_that_cannot_be(problem, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    run = partial(px.fit, problem, (X, Y), px.MAP(), steps=1, key=0)
+    with pytest.raises(px.run.CheckpointError, match="is a file: checkpoint= takes a folder"):
+        run(checkpoint=tmp_path / "file")
+    with pytest.raises(px.run.CheckpointError, match=r"Not a directory$"):  # there is no previous checkpoint
+        run(checkpoint=tmp_path / "file" / "folder")
 
 
 REGRESSION = {
@@ -109,8 +185,8 @@ def test_one_target_and_one_output_fit_in_either_shape():
 
 
 ARGUMENTS = {
-    "no length": ({}, ValueError, "give either epochs= or steps="),
-    "both lengths": ({"epochs": 1, "steps": 1}, ValueError, "either epochs= or steps="),
+    "no length": ({}, ValueError, "give either epochs= or steps=, such as epochs=100$"),
+    "both lengths": ({"epochs": 1, "steps": 1}, ValueError, "either epochs= or steps=, not both"),
     "draws of an optimiser": ({"draws": 5}, ValueError, "MAP optimises"),
     "chains of an optimiser": ({"steps": 1, "chains": 2}, ValueError, r"chains= is for samplers.*px.Ensemble"),
     "no steps": ({"steps": 0}, ValueError, "steps must be a whole number of at least 1, got 0"),
@@ -131,6 +207,8 @@ def test_bad_arguments_to_fit(problem, name):
 def test_samplers_take_draws_and_the_whole_data_set(problem):
     with pytest.raises(ValueError, match="HMC is a sampler: give draws="):
         px.fit(problem, (X, Y), px.HMC(), epochs=3, key=0)
+    with pytest.raises(ValueError, match=r"HMC is a sampler: give draws=, such as draws=1000$"):
+        px.fit(problem, (X, Y), px.HMC(), key=0)
     with pytest.raises(ValueError, match="HMC needs the whole data set"):
         px.fit(problem, (X, Y), px.HMC(), draws=3, batch_size=5, key=0)
 
@@ -160,6 +238,8 @@ def test_problem_settings(problem):
         px.Problem(problem.network, px.Categorical(), temperature=0.0)
     with pytest.raises(TypeError, match=r"posteriax.priors \(such as p.Normal\(scale=0.3\)\)"):
         px.Problem(problem.network, px.Categorical(), prior=0.3)
+    with pytest.raises(TypeError, match="prior is the class Normal: give an instance"):
+        px.Problem(problem.network, px.Categorical(), prior=p.Normal)
     with pytest.raises(TypeError, match="likelihood must be"):
         px.Problem(problem.network, "categorical")
     with pytest.raises(TypeError, match="method must be an inference method"):

@@ -71,6 +71,12 @@ def check_inputs(x: Inputs) -> Inputs:
 
 
 def check_targets(y: ArrayLike) -> np.ndarray:
+    array = np.asarray(y)
+    if array.ndim and array.dtype.kind in "OUST":  # labels as text
+        raise TypeError(
+            f"y must be an array of real numbers, got dtype {array.dtype}. To number labels from 0: "
+            f"classes, y = np.unique(y, return_inverse=True)"
+        )
     return _numeric("y", y)
 
 

@@ -335,6 +335,11 @@ def reference_floor(predictive: Predictive, scores: Iterable[Score]) -> dict[str
 def _checked_rows(
     posteriors: Mapping[str, Row | Sequence[Row]], reference: str | None, draws: int | None, only_main_set: bool
 ) -> dict[str, list[_Run]]:
+    if not isinstance(posteriors, Mapping):
+        raise TypeError(
+            f"compare takes posteriors by name, got {type(posteriors).__name__}: "
+            f'px.compare({{"first": posterior, "second": other}}, (x, y))'
+        )
     if not posteriors:
         raise ValueError("posteriors is empty: name at least one")
     if reference is not None and reference not in posteriors:

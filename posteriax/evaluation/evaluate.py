@@ -39,6 +39,10 @@ def evaluate(
     >>> px.evaluate(predictive, [0, 1, 0, 0], scores=["accuracy"])
     {'accuracy': 0.75}
     """
+    if hasattr(predictive, "predict"):
+        raise TypeError(
+            f"evaluate takes predictions, got {type(predictive).__name__}: px.evaluate(posterior.predict(x), y)"
+        )
     chosen, y = choose(scores, predictive), check_targets(y)
     for score in chosen:
         if score.against_reference:

@@ -30,6 +30,8 @@ from posteriax.likelihoods.likelihood import (
 )
 from posteriax.likelihoods.predictive import Predictive, Reduced, check_against, log_mean, mean_per_example
 
+MOST_CLASSES = 10_000  # more, far above those of the network, are codes and not classes
+
 
 class ClassLikelihood(Likelihood, namespace="likelihoods"):
     """One of C outcomes, labelled 0 to C - 1: a subclass defines the probability of each.
@@ -114,6 +116,7 @@ class Bernoulli(ClassLikelihood):
                 f"Bernoulli needs one output (logit) per example, but the network's output shape is "
                 f"{outputs.shape[1:]}. For several classes use px.Categorical()."
             )
+        _refuse_one_hot(y, (outputs.shape[0], 2))
         labels = as_labels(y)
         if labels.max() > 1:
             raise ValueError(f"y has labels up to {labels.max()}, but Bernoulli needs labels 0 and 1")
@@ -132,16 +135,28 @@ class Bernoulli(ClassLikelihood):
 
 def check_labels(y: np.ndarray, shape: tuple[int, ...], outcomes: str) -> np.ndarray:
     """Labels that match log probabilities of this shape; `outcomes` says in words how many there are."""
+    _refuse_one_hot(y, shape)
     labels = as_labels(y)
     if labels.max() >= shape[-1]:
-        raise ValueError(
-            f"y has labels up to {labels.max()}, but {outcomes} (labels 0 to {shape[-1] - 1}). Did you mean "
-            f"{int(labels.max()) + 1} classes?"
+        classes = int(labels.max()) + 1
+        hint = (
+            f"Did you mean {classes} classes?"
+            if classes <= max(MOST_CLASSES, 10 * shape[-1])
+            else "To number the classes from 0: classes, y = np.unique(y, return_inverse=True)"
         )
+        raise ValueError(f"y has labels up to {y.max()}, but {outcomes} (labels 0 to {shape[-1] - 1}). {hint}")
     if labels.ndim == len(shape) and labels.shape[-1] == 1:
         labels = labels[..., 0]
     check_shape("labels", labels, shape[:-1])
     return labels
+
+
+def _refuse_one_hot(y: np.ndarray, shape: tuple[int, ...]) -> None:
+    if y.shape == shape and shape[-1] > 1 and np.isin(y, (0, 1)).all() and (y.sum(axis=-1) == 1).all():
+        raise ValueError(
+            f"y has labels of shape {y.shape[1:]} per example, and they look one-hot; give whole-number labels: "
+            f"y.argmax(axis={y.ndim - 1})"
+        )
 
 
 def as_labels(y: np.ndarray) -> np.ndarray:
@@ -216,7 +231,8 @@ class FromClassSums(Predictive):
 
         I(y; w | x) = H[mean_s p_s] - mean_s H[p_s]
         """
-        return np.maximum(self.entropy() - np.asarray(self.sums.entropy / self.sums.count), 0.0)
+        information = np.maximum(self.entropy() - np.asarray(self.sums.entropy / self.sums.count), 0.0)
+        return information * (np.asarray(self.sums.count) > 1)  # exactly 0 for a single draw, whatever rounding says
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log p(y_i | x_i, D) of every example, (N,): the log of the mean over draws, formed in the log domain."""

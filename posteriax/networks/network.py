@@ -250,6 +250,15 @@ def input_hint(apply: Callable[..., Outputs], params: Params, specs: PyTree) -> 
     return ""
 
 
+def is_single_example(apply: Callable[..., Outputs], params: Params, specs: PyTree) -> bool:
+    """Whether `apply` gives outputs for one example if `specs` get an axis of examples."""
+    try:
+        shape = jax.eval_shape(lambda params, x: apply(params, TRIALS[ADD_AXIS](x)), params, specs).shape
+    except Exception:  # whatever a network raises
+        return False
+    return shape[:1] == (1,)
+
+
 def _as_floats(x: Inputs) -> Inputs:
     return jax.tree.map(lambda a: a.astype(jnp.float32), x)
 
@@ -258,10 +267,12 @@ def _channels_last(x: jax.Array) -> jax.Array:
     return jnp.moveaxis(x, 1, -1)
 
 
+ADD_AXIS = "For a single example, add an axis of examples: x[None]"
 TRIALS: dict[str, Callable[[Any], Any]] = {
     "It takes floating-point inputs: px.network(net, inputs=px.data.Normalise(mean, std))": _as_floats,
     "It takes its channels first: px.network(net, inputs=px.data.channels_first)": channels_first,
     "It takes floating-point inputs, channels first: px.network(net, inputs=[px.data.Normalise(mean, std), "
     "px.data.channels_first])": lambda x: channels_first(_as_floats(x)),
+    ADD_AXIS: lambda x: jax.tree.map(lambda a: a[None], x),
     "It takes its channels last: x.transpose(0, 2, 3, 1)": _channels_last,
 }

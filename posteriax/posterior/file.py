@@ -41,6 +41,7 @@ class PosteriorFileError(ValueError):
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     """Write a posterior to a file; an existing file is replaced only once the new one is complete."""
+    _check_writable(path)
     is_linearised = isinstance(posterior, LinearisedPosterior)
     posterior = posterior.weights if isinstance(posterior, LinearisedPosterior) else posterior
     arrays = {f"trace:{name}": np.asarray(values) for name, values in posterior.trace.items()}
@@ -79,6 +80,15 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     write_tensors(Path(path), about, arrays)
 
 
+def _check_writable(path: str | os.PathLike[str]) -> None:
+    if not os.fspath(path):
+        raise ValueError('the path is empty: give the name of a file, such as "run.posterior"')
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file, such as {Path(path) / 'run.posterior'}")
+    if not (folder := Path(path).parent).is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {folder}. Create it first, or use another")
+
+
 def load(path: str | os.PathLike[str], net: NetworkLike) -> Posterior:
     """Read a posterior back for the network it was fitted to.
 
@@ -101,6 +111,8 @@ def load(path: str | os.PathLike[str], net: NetworkLike) -> Posterior:
     >>> bool((again.predict(x).probs == posterior.predict(x).probs).all())
     True
     """
+    if Path(path).is_dir():
+        raise PosteriorFileError(f"{Path(path)} is a folder: give the file that posterior.save(path) wrote")
     about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
     adapted = network(net)  # outside the try: a bad network is the caller's error, not the file's
     try:

@@ -92,6 +92,8 @@ def as_prior(value: object, what: str = "prior") -> Prior:
     """A prior from a posteriax prior or a NumPyro distribution."""
     if isinstance(value, dist.Distribution):
         return Given(value)
+    if isinstance(value, type):
+        raise TypeError(f"{what} is the class {value.__name__}: give an instance, such as p.Normal(scale=0.3)")
     if hasattr(value, "distribution"):  # anything with this method works, but only a Prior can be saved
         return value  # type: ignore[return-value]
     raise TypeError(

@@ -41,6 +41,7 @@ from posteriax.run.program import DeviceData, Draws, Infos, Program, States
 
 KIND = "checkpoint"
 SHARD = "checkpoint shard"
+STATE = "state.tensors"
 STEP = "computation of a step"  # its name among the settings that identify a run
 
 
@@ -81,7 +82,7 @@ class Checkpoint:
             draws: shapes of one draw, for their structure, or None.
         """
         try:
-            about, arrays, _ = read_tensors(self.folder / "state.tensors", KIND, CheckpointError)
+            about, arrays, _ = read_tensors(self.folder / STATE, KIND, CheckpointError)
         except FileNotFoundError:
             return None
         self._compare(about["settings"])
@@ -119,7 +120,7 @@ class Checkpoint:
             shards = [*self.shards, {"name": shard, "sha256": digest}]
             state = {f"state:{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(states))}
             about = {"format": KIND, "step": step, "seconds": seconds, "settings": self.settings, "shards": shards}
-            write_tensors(self.folder / "state.tensors", {**more, **about}, {**more_arrays, **state})
+            write_tensors(self.folder / STATE, {**more, **about}, {**more_arrays, **state})
         self.shards = shards
 
     def stored(self, first: int, step: int, drawn: list[Draws]) -> list[Draws]:
@@ -161,6 +162,8 @@ def open_checkpoint(folder: str | os.PathLike[str], settings: dict[str, str]) ->
     if not distributed.is_first():
         yield Checkpoint(path, settings)
         return
+    if path.exists() and not path.is_dir():
+        raise CheckpointError(f"{path} is a file: checkpoint= takes a folder, which is created if it does not exist")
     with _explained(path):
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -328,6 +331,5 @@ def _explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write the checkpoint to {folder}: {error.strerror}. The previous checkpoint is intact."
-        ) from error
+        intact = ". The previous checkpoint is intact." if os.path.exists(folder / STATE) else ""
+        raise CheckpointError(f"cannot write the checkpoint to {folder}: {error.strerror}{intact}") from error

@@ -23,8 +23,10 @@ from posteriax._internal.progress import Progress
 from posteriax.data.augmentation import Augmentation
 from posteriax.data.batches import Batch
 from posteriax.distributed.meshes import DATA
+from posteriax.likelihoods.classes import Categorical
 from posteriax.methods.ensemble import Ensemble, Members
 from posteriax.methods.method import Method, RunLength, Task
+from posteriax.networks.tracing.probabilities import outputs_are_probabilities
 from posteriax.networks.tracing.program import spec_of_example
 from posteriax.posterior.draws import join_draws
 from posteriax.posterior.posterior import Posterior
@@ -233,7 +235,14 @@ def prepare_run(request: RunRequest) -> PreparedRun:
     minibatches = prepared.minibatches if prepared.source is None and not method.full_batch else None
     sharded = _sharded(request.shard, method, problem, devices)
     program = Program(members, minibatches, devices, batch_bytes, augmentation, sharded)
-    notes = method_notes + augment_notes + read_notes + fixed.notes + members.kernel.notes
+    notes = (
+        _likelihood_notes(problem, prepared.sample)
+        + method_notes
+        + augment_notes
+        + read_notes
+        + fixed.notes
+        + members.kernel.notes
+    )
     return PreparedRun(program, members, prepared, key, rule, notes)
 
 
@@ -297,11 +306,16 @@ def _steps(request: RunRequest, method: Method, per_epoch: int, pace: RunLength)
     """How many steps the run takes."""
     epochs, steps, draws = request.epochs, request.steps, request.draws
     if method.samples:
-        if draws is None or epochs is not None or steps is not None:
+        if epochs is not None or steps is not None:
             raise ValueError(f"{method.name} is a sampler: give draws=, not epochs= or steps=")
+        if draws is None:
+            raise ValueError(f"{method.name} is a sampler: give draws=, such as draws=1000")
         return pace.warmup + pace.thin * check_count("draws", draws)
-    if draws is not None or (epochs is None) == (steps is None):
+    if draws is not None:
         raise ValueError(f"{method.name} optimises: give either epochs= or steps=, not draws=")
+    if (epochs is None) == (steps is None):
+        problem = "such as epochs=100" if epochs is None else "not both"
+        raise ValueError(f"{method.name} optimises: give either epochs= or steps=, {problem}")
     return check_count("steps", steps) if steps is not None else check_count("epochs", epochs) * per_epoch
 
 
@@ -318,6 +332,17 @@ def _sharded(shard: str | Sequence[str], method: Method, problem: Problem, mesh:
             "use mesh=px.distributed.mesh(data=...) with several"
         )
     return leaves
+
+
+def _likelihood_notes(problem: Problem, sample: Batch) -> tuple[str, ...]:
+    if not (isinstance(problem.likelihood, Categorical) and outputs_are_probabilities(problem.network, sample.x)):
+        return ()
+    note = (
+        "the network's outputs look like probabilities (at least 0, summing to 1), but Categorical expects logits: "
+        "remove the softmax from its last layer"
+    )
+    warnings.warn(note, stacklevel=4)
+    return (note,)
 
 
 def _precision_notes(method: Method, problem: Problem) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from posteriax.tabular.dates import (
 )
 from posteriax.tabular.messages import MAJORITY, brief, counted, quoted
 from posteriax.tabular.number_formats import COMMA, PLAIN, NumberFormat
-from posteriax.tabular.table import Table
+from posteriax.tabular.table import TOO_LARGE, Table
 from posteriax.tabular.targets import spread
 
 BOOLEANS = {"true", "false", "none"}  # none: missing
@@ -190,7 +190,7 @@ def read_column(table: Table, name: str) -> Reading:
 
 
 def odd_cells(table: Table, name: str, values: np.ndarray, kind: str) -> list[str]:
-    """A line about cells that are there but could not be read, and one about infinite ones, if there are any."""
+    """A line about cells that are there but could not be read, and one about too large ones, if there are any."""
     odd = table.present(name) & np.isnan(values)
     notes = []
     if odd.any():
@@ -200,8 +200,8 @@ def odd_cells(table: Table, name: str, values: np.ndarray, kind: str) -> list[st
     infinite = np.isinf(values)
     if infinite.any():
         first = table.location(int(np.argmax(infinite)))
-        count = counted(int(infinite.sum()), "infinite value")
-        notes.append(f"column {name!r} has {count}, the first at {first}: treated as missing")
+        count, are = counted(int(infinite.sum()), "value"), "is" if infinite.sum() == 1 else "are"
+        notes.append(f"column {name!r} has {count} that {are} {TOO_LARGE}, the first at {first}: treated as missing")
     return notes
 
 

@@ -40,7 +40,7 @@ from posteriax.priors.prior import Prior
 from posteriax.problem import Problem
 from posteriax.tabular.networks import make_mlp
 from posteriax.tabular.recipes import Circumstances, MethodOrName
-from posteriax.tabular.until_converged import MethodFailed, fit_until_converged, points_to_compare
+from posteriax.tabular.until_converged import MethodFailed, fit_until_converged, points_to_compare, seconds_of
 
 FEWEST = 2
 CHECK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
@@ -62,7 +62,7 @@ class BayesianEstimator(BaseEstimator):
     activation: str
     prior: Prior | Mapping[str, Prior] | str | None
     length: Mapping[str, int] | None
-    budget: float | None
+    budget: float | str | None
     n_draws: int
     standardize: bool
     early_stopping: bool
@@ -80,6 +80,9 @@ class BayesianEstimator(BaseEstimator):
             y: targets.
             sample_weight: how many examples each row counts as.
         """
+        if not (self.length is None or isinstance(self.length, Mapping)):
+            raise TypeError(f'length must be a dictionary such as {{"steps": 2000}}, got {self.length!r}')
+        seconds = seconds_of(self.budget) if isinstance(self.budget, str) else self.budget
         rows, labels = self._validated(X, y)
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         if (weight > 0).sum() < FEWEST:
@@ -97,7 +100,7 @@ class BayesianEstimator(BaseEstimator):
             data,
             self.method,
             key=seed,
-            seconds=self.budget,
+            seconds=seconds,
             images=x.ndim > 2,
             mode=self._mode,
             length=self.length,
@@ -186,8 +189,11 @@ class BayesianEstimator(BaseEstimator):
         """Standardised rows, by moments that count rows by their weight."""
         self._offset, self._scale = np.zeros(X.shape[1:]), np.ones(X.shape[1:])
         if self.standardize:
-            self._offset = np.average(X, axis=0, weights=weight)
-            spread = np.sqrt(np.average(np.square(X - self._offset), axis=0, weights=weight))
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                self._offset = np.average(X, axis=0, weights=weight)
+                spread = np.sqrt(np.average(np.square(X - self._offset), axis=0, weights=weight))
+            if not np.isfinite(spread).all():
+                raise ValueError(f"X has values up to {np.abs(X).max():.3g}, too large to standardise: rescale them")
             # a constant column stays 0, whatever rounding made of its spread
             large = np.abs(X).max(axis=0)
             self._scale = np.where(spread > 1e-12 * np.where(large > 0, large, 1.0), spread, 1.0)
@@ -246,8 +252,10 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
         prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
             layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
-        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
-        budget: seconds after which it ends in any case; None for no limit. With one, results depend on the machine.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
+            "laplace", of the search for the mode.
+        budget: when it ends in any case: seconds, or "90s", "10m", "1h"; None for no limit. With one, results depend on
+            the machine.
         n_draws: draws of the weights that predictions are averaged over.
         standardize: whether columns are standardised first.
         class_weight: a dictionary of weights by class, or "balanced", N / (K n_c) for K classes, where n_c sums the
@@ -281,7 +289,7 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         activation: str = "tanh",
         prior: Prior | Mapping[str, Prior] | str | None = None,
         length: Mapping[str, int] | None = None,
-        budget: float | None = None,
+        budget: float | str | None = None,
         n_draws: int = 100,
         standardize: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
@@ -379,8 +387,10 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
             or a likelihood such as ``px.Normal(0.1)``, in the target's own units.
         prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
             layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
-        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
-        budget: seconds after which it ends in any case; None for no limit. With one, results depend on the machine.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
+            "laplace", of the search for the mode.
+        budget: when it ends in any case: seconds, or "90s", "10m", "1h"; None for no limit. With one, results depend on
+            the machine.
         n_draws: draws of the weights that predictions are averaged over.
         standardize: whether columns are standardised first; targets always are.
         early_stopping: whether to stop when the log score of held-out rows no longer improves.
@@ -413,7 +423,7 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         likelihood: str | Likelihood = "normal",
         prior: Prior | Mapping[str, Prior] | str | None = None,
         length: Mapping[str, int] | None = None,
-        budget: float | None = None,
+        budget: float | str | None = None,
         n_draws: int = 100,
         standardize: bool = True,
         early_stopping: bool = False,

@@ -16,7 +16,7 @@ from posteriax.tabular.messages import TableError, counted, shown
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation, compare_with_training
 from posteriax.tabular.splitting import FEWEST_ROWS, DataSettings, Split, about_splits, make_splits
-from posteriax.tabular.table import Table
+from posteriax.tabular.table import TOO_LARGE, Table
 from posteriax.tabular.targets import (
     Classes,
     Target,
@@ -203,7 +203,9 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
     notes = [*table.notes, *about_target, *about_left_out(table, lacks, target)]
     kept = np.flatnonzero(usable)
     if not len(kept):
-        raise TableError(f"{table.name}: the target {target!r} has no values")
+        large = is_numbers(values) and np.isinf(values).any()
+        kind = f" but those that are {TOO_LARGE}" if large else ""
+        raise TableError(f"{table.name}: the target {target!r} has no values{kind}")
     values = values[kept] if is_numbers(values) else [values[row] for row in kept]
     task = infer_task(target, values, settings.task)
     groups = None if settings.group is None else table.texts(settings.group).iloc[kept].factorize()[0]
@@ -267,7 +269,7 @@ def about_left_out(table: Table, lacks: dict[str, np.ndarray], target: str) -> l
         if lacking.any():
             first, count = table.location(int(np.argmax(lacking))), counted(int(lacking.sum()), "row")
             what = f"the target {name!r}" if name == target else f"column {name!r}"
-            notes.append(f"{count} left out, since {what} is missing or infinite there; the first is {first}")
+            notes.append(f"{count} left out, since {what} is missing, {TOO_LARGE} there; the first is {first}")
     return notes
 
 

@@ -1,5 +1,6 @@
 """``posteriax predict``: predictions with uncertainty for new rows, as CSV."""
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from posteriax.tabular.preparation import ImagePreparation, compare_with_trainin
 from posteriax.tabular.table import Table
 from posteriax.tabular.targets import Classes, Target
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
+NUMBER = re.compile(r"[-+]?[\d\s.,:%]*(e[-+]?\d+)?", re.IGNORECASE)  # and a sign alone: safe as they are
 QUANTILES = {"5 %": 0.05, "95 %": 0.95}
 
 
@@ -62,16 +65,22 @@ def predict_file(
 
 
 def as_csv(columns: dict[str, Any]) -> str:
-    """Columns as the text of a CSV file.
+    """Columns as the text of a CSV file. Text that a spreadsheet would run as a formula gets a leading apostrophe.
 
     >>> as_csv({"mean": np.array([1.5, 2.0]), "note": ["a,b", "c"]}).splitlines()
     ['mean,note', '1.5,"a,b"', '2,c']
+    >>> as_csv({"id": ["=HYPERLINK(A1)", "-1.5", "+"]}).splitlines()
+    ['id', "'=HYPERLINK(A1)", '-1.5', '+']
     """
     cells = {
-        name: [value if isinstance(value, str) else _cell(value) for value in values]
+        _as_text(name): [_as_text(value) if isinstance(value, str) else _cell(value) for value in values]
         for name, values in columns.items()
     }
     return pd.DataFrame(cells).to_csv(index=False, lineterminator="\n")
+
+
+def _as_text(text: str) -> str:
+    return f"'{text}" if text[:1] in FORMULA and not NUMBER.fullmatch(text) else text
 
 
 def _cell(value: float | np.floating) -> str:

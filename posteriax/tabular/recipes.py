@@ -66,6 +66,7 @@ class Recipe:
         default: whether it is one of those that a comparison runs if none is named.
         at_points: whether it keeps single sets of weights, whose learned noise may be too small (point_noise.py).
         around_mode: whether it describes the posterior around the most probable weights, which must be found first.
+        one_pass: whether it then needs a single pass over the data: a length is that of the search for the mode.
         from_mode: whether it starts there, unless the run's length is given. From a network's own weights, the noise
             of variational inference can drown the signal before weights have grown: the ELBO is level, and far too low.
         is_reference: whether the distances of others to it mean something: it samples the posterior itself.
@@ -77,6 +78,7 @@ class Recipe:
     default: bool = True
     at_points: bool = False
     around_mode: bool = False
+    one_pass: bool = False
     from_mode: bool = False
     is_reference: bool = False
     share: float = 1.0
@@ -146,6 +148,7 @@ RECIPES: dict[str, Recipe] = {
         "A Gaussian around the most probable weights, as wide as the curvature there says.",
         at_points=True,
         around_mode=True,
+        one_pass=True,
     ),
     "mean-field": _variational(
         q.Normal(),

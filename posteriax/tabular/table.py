@@ -15,6 +15,7 @@ MISSING = frozenset(
     | {"#n/a", "#na", "#div/0!", "#value!", "#ref!", "#num!", "#name?", "#null!"}  # errors of spreadsheets
 )
 LARGEST = 1e100  # larger numbers are treated as infinite: their squares would be
+TOO_LARGE = f"infinite or beyond {LARGEST:g}"  # in messages
 EXACT = 2**53  # whole numbers up to here are exact as floats
 
 

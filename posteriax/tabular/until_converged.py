@@ -119,7 +119,8 @@ def fit_until_converged(
             on the speed of the machine.
         images: whether examples are images.
         mode: the result of "map" for the same prior and data, for methods that start there; by default it is fitted.
-        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged.
+        length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
+            "laplace", of the search for the mode.
         stop: such as ``px.evaluation.EarlyStopping(...)``, in place of :class:`px.run.UntilLevel`.
         progress: show a progress bar; by default if standard error is a terminal.
 
@@ -146,7 +147,16 @@ def fit_until_converged(
         half = None if seconds is None else seconds / 2
         start = mode
         if start is None or start.posterior is None:
-            start = fit_until_converged(problem, data, "map", key=key, seconds=half, images=images, progress=progress)
+            start = fit_until_converged(
+                problem,
+                data,
+                "map",
+                key=key,
+                seconds=half,
+                images=images,
+                length=length if recipe.one_pass else None,
+                progress=progress,
+            )
     around = start if recipe.around_mode else None
     if around is not None and around.posterior is None:
         return replace(around, details=("the most probable weights could not be found", *around.details))
@@ -154,7 +164,7 @@ def fit_until_converged(
     at_mode = None if around is None else begin_at
     for run in recipe.attempts(Circumstances(len(data[1]), images), begin_at):
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 1.0)
-        arguments = _arguments(run, left, length, stop)
+        arguments = _arguments(run, left, None if recipe.one_pass else length, stop)
         try:
             posterior = fit(problem, data, run.method, key=key, progress=progress, **arguments)
         except (FloatingPointError, RuntimeError) as error:

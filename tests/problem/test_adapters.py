@@ -345,6 +345,8 @@ def test_a_haiku_transform_with_state():
     by_batch = np.maximum(normed, 0) @ params["last"]["w"] + params["last"]["b"]
     measured = net.batch_statistics.measure(net.params, X)
     np.testing.assert_allclose(net.batch_statistics.apply(net.params, measured, X), by_batch, atol=2e-5)
+    with pytest.raises(TypeError, match=r"give \(transformed, params\) with params = transformed.init"):
+        px.network(hk.transform(haiku_dropout))
     with pytest.raises(TypeError, match=r"hk.transform_with_state is \(transformed, params, state\), got 2"):
         px.network((transformed, params))
 

@@ -206,7 +206,10 @@ ODD = {
         trees(height=[*map(str, HEIGHT[:-3]), "tall", "short", "low"]),
         "holds numbers, but 'tall' (line 79) and 2 other values are not: treated as missing",
     ),
-    "infinite": (trees(height=[np.inf, -np.inf, *HEIGHT[2:]]), "has 2 infinite values, the first at line 2"),
+    "infinite": (
+        trees(height=[np.inf, -np.inf, *HEIGHT[2:]]),
+        "has 2 values that are infinite or beyond 1e+100, the first at line 2",
+    ),
     "an impossible date": (
         trees(day=["2024-02-30", *((FIRST + timedelta(days=9 * i)).date().isoformat() for i in range(1, ROWS))]),
         "holds dates like 2024-01-31, but '2024-02-30' (line 2) is not: treated as missing",
@@ -217,7 +220,7 @@ ODD = {
     ),
     "missing targets": (
         trees(age=[*AGE[:-8], *[np.nan] * 8]),
-        "8 rows left out, since the target 'age' is missing or infinite there; the first is line 74",
+        "8 rows left out, since the target 'age' is missing, infinite or beyond 1e+100 there; the first is line 74",
     ),
     "an infinite target": (trees(age=[np.inf, *AGE[1:]]), "1 row left out"),
     "many categories": (
@@ -373,7 +376,7 @@ def test_arrays_with_gaps_are_prepared_like_tables():
     x[3, 1], x[4, 1], y[5] = np.nan, np.inf, np.nan
     (prepared,) = prepare_folds(Arrays("a.npz", x, y), DataSettings())
     assert len(prepared.train_rows) + len(prepared.test_rows) == 69
-    assert said(prepared, "1 infinite value")
+    assert said(prepared, "1 value that is infinite or beyond 1e+100")
     assert said(prepared, "1 row left out")
     assert prepare_all_rows(Arrays("a.npz", x, y), DataSettings()).train[0].shape == (69, 4)
 

@@ -124,7 +124,7 @@ NOTES = {
         lambda f: f.assign(age=["young", *f.age[1:]]),
         "column 'age' holds numbers, but 'young' (line 2) is not: treated as missing",
     ),
-    "infinite": (lambda f: f.assign(weight=[np.inf, *f.weight[1:]]), "column 'weight' has 1 infinite value"),
+    "infinite": (lambda f: f.assign(weight=[np.inf, *f.weight[1:]]), "column 'weight' has 1 value that is infinite"),
 }
 
 

@@ -230,3 +230,23 @@ def test_errors_say_what_to_do(cancer):
     frame = pd.DataFrame({"a": [1.0, np.nan], "b": [0.0, 1.0]})
     with pytest.raises(ValueError, match="contains NaN"):
         BayesianMLPClassifier("map").fit(frame, [0, 1])
+
+
+def test_lengths_and_budgets_that_make_no_sense_are_refused(cancer):
+    x, y = cancer[0], cancer[2]
+    with pytest.raises(TypeError, match=r'length must be a dictionary such as {"steps": 2000}, got 100'):
+        BayesianMLPClassifier("map", length=100).fit(x, y)
+    with pytest.raises(ValueError, match=r"90s, 10m or 1h; got .soon."):
+        BayesianMLPClassifier("map", budget="soon").fit(x, y)
+    with pytest.raises(ValueError, match=r"X has values up to 1e\+308, too large to standardise"):
+        BayesianMLPClassifier("map").fit(np.full((20, 1), 1e308) * (np.arange(20)[:, None] % 2), np.arange(20) % 2)
+
+
+@pytest.mark.slow
+def test_a_length_of_laplace_is_that_of_the_search_for_its_mode(cancer):
+    kept = {"random_state": 0, "length": {"steps": 50}, "n_draws": 5}
+    model = BayesianMLPClassifier("laplace", budget="60s", **kept).fit(cancer[0], cancer[2])
+    at_mode = BayesianMLPClassifier("map", **kept).fit(cancer[0], cancer[2])
+    means = (jax.tree.leaves(fitted.posterior_.mean) for fitted in (model, at_mode))
+    for mean, expected in zip(*means, strict=True):
+        np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-5)

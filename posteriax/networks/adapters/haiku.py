@@ -25,6 +25,11 @@ ACCEPTS = "a Haiku (transformed, params) or (transformed, params, state)"
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     hk = sys.modules.get("haiku")
+    if hk is not None and isinstance(obj, hk.Transformed | hk.TransformedWithState):
+        raise TypeError(
+            "a network of hk.transform has no params of its own: give (transformed, params) with "
+            "params = transformed.init(key, x); for hk.transform_with_state, (transformed, params, state)"
+        )
     if hk is None or not (
         isinstance(obj, tuple) and obj and isinstance(obj[0], hk.Transformed | hk.TransformedWithState)
     ):
