@@ -36,7 +36,7 @@ from posteriax.methods.sampling.masses import (
     stretch_of,
 )
 from posteriax.methods.sampling.units import Standardised
-from posteriax.methods.sampling.warmup import Adapted, WarmUp
+from posteriax.methods.sampling.warmup import WarmUp, WarmUpState
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
@@ -148,7 +148,7 @@ class AdjustedMCLMCKernel(FullBatchKernel):
 
 class State(NamedTuple):
     chain: "HMCState"  # position as one vector, log density, gradient
-    adapted: Adapted
+    adapted: WarmUpState
 
 
 class Info(NamedTuple):

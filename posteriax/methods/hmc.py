@@ -47,7 +47,7 @@ from posteriax.methods.sampling.masses import (
     stretch_of,
 )
 from posteriax.methods.sampling.units import Standardised
-from posteriax.methods.sampling.warmup import Adapted, WarmUp
+from posteriax.methods.sampling.warmup import WarmUp, WarmUpState
 from posteriax.posterior.posterior import Posterior
 from posteriax.posterior.trace import Trace
 from posteriax.priors.prior import Whitening
@@ -261,7 +261,7 @@ class LogJointTerms(NamedTuple):
 class State(NamedTuple):
     chain: "HMCState"  # position, log density, gradient
     parts: LogJointTerms
-    adapted: Adapted
+    adapted: WarmUpState
 
 
 class Info(NamedTuple):

@@ -22,7 +22,7 @@ from posteriax.methods.sampling.full_batch import (
 )
 from posteriax.methods.sampling.masses import Masses, check_masses, first_step_size, inverse_masses, learned_masses
 from posteriax.methods.sampling.units import Standardised
-from posteriax.methods.sampling.warmup import Adapted, WarmUp
+from posteriax.methods.sampling.warmup import WarmUp, WarmUpState
 from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents
 
@@ -123,7 +123,7 @@ class NUTSKernel(FullBatchKernel):
 
 class State(NamedTuple):
     chain: "HMCState"  # position as one vector, log density, gradient
-    adapted: Adapted
+    adapted: WarmUpState
 
 
 class Info(NamedTuple):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blackjax.base import AdaptationAlgorithm
 
 
-class Adapted(NamedTuple):
+class WarmUpState(NamedTuple):
     """What the warm-up has found so far."""
 
     step_size: "DualAveragingAdaptationState"
@@ -57,19 +57,19 @@ class WarmUp:
         reals = lambda a: jnp.float32 if jnp.issubdtype(jnp.result_type(a), jnp.floating) else jnp.int32  # noqa: E731
         return jax.tree.map(lambda a: jnp.asarray(a, reals(a)), init(self.first))
 
-    def start(self, variances: PyTree) -> Adapted:
+    def start(self, variances: PyTree) -> WarmUpState:
         """Before the first transition; `variances` are a first guess at those of the weights."""
         masses = None if self.masses is None else self.masses.start(variances)
-        return Adapted(self._first_step_size(), masses, jnp.zeros((), jnp.int32))
+        return WarmUpState(self._first_step_size(), masses, jnp.zeros((), jnp.int32))
 
-    def step_size(self, adapted: Adapted) -> jax.Array:
+    def step_size(self, adapted: WarmUpState) -> jax.Array:
         """Of the next transition."""
         if not self.adapts_step_size:
             return jnp.asarray(self.first, jnp.float32)
-        found = adapted.step_size
-        return jnp.exp(jnp.where(adapted.step < self.steps, found.log_step_size, found.log_step_size_avg))
+        averaging = adapted.step_size
+        return jnp.exp(jnp.where(adapted.step < self.steps, averaging.log_step_size, averaging.log_step_size_avg))
 
-    def learn(self, adapted: Adapted, acceptance: jax.Array, position: PyTree, gradient: PyTree) -> Adapted:
+    def learn(self, adapted: WarmUpState, acceptance: jax.Array, position: PyTree, gradient: PyTree) -> WarmUpState:
         """After a transition that led to `position`, where the log joint has this gradient."""
         step_size, masses = adapted.step_size, adapted.masses
         if self.adapts_step_size:
@@ -86,4 +86,4 @@ class WarmUp:
             (step_size, masses),
             (adapted.step_size, adapted.masses),
         )
-        return Adapted(step_size, masses, adapted.step + 1)
+        return WarmUpState(step_size, masses, adapted.step + 1)
