@@ -146,11 +146,11 @@ class LearnedMasses:
         record, row = step % self.stride == 0, masses.recorded % self.states
         add = lambda ring, value: jnp.where(record, ring.at[row].set(value), ring)  # noqa: E731
         # until the first estimate, a mass each
-        alone = step < (self.updates[0] if self.updates else np.iinfo(np.int32).max)
-        sigma = jnp.where(alone, jnp.sqrt(diagonal.variances), masses.inverse.sigma)
+        scales_only = step < (self.updates[0] if self.updates else np.iinfo(np.int32).max)
+        sigma = jnp.where(scales_only, jnp.sqrt(diagonal.variances), masses.inverse.sigma)
         masses = Correlated(
             inverse=masses.inverse._replace(sigma=sigma),
-            stretch=jnp.where(alone, stretch(diagonal), masses.stretch),
+            stretch=jnp.where(scales_only, stretch(diagonal), masses.stretch),
             diagonal=diagonal,
             positions=add(masses.positions, position),
             gradients=add(masses.gradients, gradient),

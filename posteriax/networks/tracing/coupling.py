@@ -149,8 +149,8 @@ def _product(eqn: JaxprEqn, operands: list[Axis]) -> Axis:
 
 def _convolution(eqn: JaxprEqn, operands: list[Axis]) -> Axis:
     numbers = eqn.params["dimension_numbers"]
-    alone = operands == [numbers.lhs_spec[0], _NO_DATA] and eqn.params["batch_group_count"] == 1
-    return numbers.out_spec[0] if alone else _COUPLED
+    examples_apart = operands == [numbers.lhs_spec[0], _NO_DATA] and eqn.params["batch_group_count"] == 1
+    return numbers.out_spec[0] if examples_apart else _COUPLED
 
 
 def _gather(eqn: JaxprEqn, operands: list[Axis]) -> Axis:
