@@ -23,7 +23,7 @@ from posteriax.diagnostics.training import TrainingSummary
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 LOW_ACCEPTANCE = 0.4
 LOW_EBFMI = 0.3
-OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}
+OBJECTIVES = {"elbo": "ELBO", "log_joint": "log joint"}  # those of other methods go by their own names
 
 
 def find_shortcomings(
@@ -205,10 +205,9 @@ def _level_line(training: TrainingSummary) -> str:
     """From a run that was to end when its objective is level."""
     if training.converged:
         return "converged"
+    name = OBJECTIVES.get(training.objective, training.objective)
     longer = f"give it more time, or more than {training.steps} steps"
-    return (
-        f"The {OBJECTIVES[training.objective]} was still rising when the run ended, so it had not converged: {longer}."
-    )
+    return f"The {name} was still rising when the run ended, so it had not converged: {longer}."
 
 
 def _stationarity_line(training: TrainingSummary, members: int) -> str:
@@ -234,7 +233,7 @@ def _stationarity_line(training: TrainingSummary, members: int) -> str:
 
 def _objective_line(training: TrainingSummary, members: int) -> str:
     """From the objective alone."""
-    name = OBJECTIVES[training.objective]
+    name = OBJECTIVES.get(training.objective, training.objective)
     moving = training.falling or training.rising
     whose = f" of {len(moving)} of {members} members" if moving and members > 1 else ""
     longer = f"train longer (try steps={_round(4 * training.steps)})"
