@@ -9,20 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
-from jax.extend.core import jaxprs_in_params
 
 from posteriax._internal import cpu_tuning
 from posteriax._internal.cpu_tuning import with_fast_operations
-
-
-def primitives_in(jaxpr) -> list:
-    """Every equation of a program and of the programs inside it."""
-    found = []
-    for eqn in jaxpr.eqns:
-        found.append(eqn)
-        for inner in jaxprs_in_params(eqn.params):
-            found += primitives_in(inner)
-    return found
+from posteriax.networks.tracing.program import all_equations
 
 
 def normal(*shape, seed=0):
@@ -147,7 +137,7 @@ def test_members_with_their_own_kernels_stay_the_same():
 def test_inside_a_loop_every_convolution_is_channels_last():
     fun = output_and_gradients(window_strides=(1, 1), padding="SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
     program = jax.make_jaxpr(with_fast_operations(fun))(normal(2, 3, 9, 9), normal(4, 3, 3, 3)).jaxpr
-    found = [eqn for eqn in primitives_in(program) if eqn.primitive.name == "conv_general_dilated"]
+    found = [eqn for eqn in all_equations(program) if eqn.primitive.name == "conv_general_dilated"]
     fast = lax.ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     assert len(found) == 3 and all(eqn.params["dimension_numbers"] == fast for eqn in found)
 
@@ -155,7 +145,7 @@ def test_inside_a_loop_every_convolution_is_channels_last():
 def test_the_gradient_of_a_strided_kernel_is_a_product():
     fun = output_and_gradients(window_strides=(2, 2), padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     program = jax.make_jaxpr(with_fast_operations(fun))(normal(2, 8, 8, 3), normal(3, 3, 3, 4)).jaxpr
-    names = [eqn.primitive.name for eqn in primitives_in(program)]
+    names = [eqn.primitive.name for eqn in all_equations(program)]
     assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 9
 
 
@@ -209,7 +199,7 @@ def test_branches_scans_and_inner_functions_are_rewritten():
     x, w = normal(2, 3, 6), normal(3, 3, 3, seed=1)
     assert_same(fun, x, w)
     program = jax.make_jaxpr(with_fast_operations(fun))(x, w).jaxpr
-    found = [eqn for eqn in primitives_in(program) if eqn.primitive.name == "conv_general_dilated"]
+    found = [eqn for eqn in all_equations(program) if eqn.primitive.name == "conv_general_dilated"]
     assert len(found) == 4
     assert all(eqn.params["dimension_numbers"].lhs_spec == (0, 2, 1) for eqn in found)
 
