@@ -1,5 +1,6 @@
 """Bad input: a clear error, before any compute."""
 
+import re
 import warnings
 from functools import partial
 
@@ -33,6 +34,11 @@ def posterior(problem):
 
 DATA = {
     "wrong width": ((np.zeros((10, 5), np.float32), Y), ValueError, r"network fails for x of shape \(10, 5\)"),
+    "whole numbers beyond 32 bits": (
+        (np.full((10, 3), 1_700_000_000_000), Y),
+        ValueError,
+        "x has the whole number 1700000000000, which does not fit into 32 bits",
+    ),
     "nan": ((NAN, Y), ValueError, r"x has 1 non-finite values, the first at index \(4, 1\)"),
     "nan in y": ((X, np.full(10, np.nan)), ValueError, "y has 10 non-finite values"),
     "label out of range": (
@@ -266,3 +272,26 @@ def test_family_patterns_for_the_likelihood_are_checked(problem):
         px.fit(regression, (X, X[:, 0]), method, steps=1, key=0)
     wild = px.VI({"**": q.Normal(), "likelihood/*": q.Point()})
     assert px.fit(regression, (X, X[:, 0]), wild, steps=1, key=0).families["likelihood/log_scale"] == q.Point()
+
+
+TIMES = 1.7e9 + np.arange(10.0)  # float32 has steps of 128 there
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        (np.column_stack([X[:, 0], TIMES, X[:, 2]]), np.zeros(10), r"^x \(column 1\) lies between 1700000000"),
+        (X, TIMES, "^y lies between 1700000000 and 1700000009, and .* rounds that by up to 9"),
+        (X, 300.0 + 1e-4 * np.arange(10), "^y lies between"),
+        (np.full((10, 3), 0.1) + 1e-17, 1e9 + 64.0 * np.arange(10), None),  # constant; whole steps of float32
+        (1e3 + np.random.default_rng(0).normal(size=(10, 3)), 2024.0 + np.arange(10) / 365, None),
+        (TIMES[:, None].astype(np.float32) * np.ones(3, np.float32), np.arange(10), None),  # rounded by the user
+    ],
+    ids=["times", "targets", "small differences", "exact", "ordinary", "float32"],
+)
+def test_values_that_single_precision_would_blur_get_a_warning(x, y, expected):
+    problem = px.Problem((lambda w, x: x @ w, np.zeros((3, 1), np.float32)), px.Normal(scale=1.0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        problem.check((x, y))
+    assert [bool(re.search(expected or "", str(warning.message))) for warning in caught] == [True] * bool(expected)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Iterable
 
 import jax
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from posteriax._internal.memory import SCANNED_VALUES, Inputs, fitting
 
 KeyLike = int | np.integer | jax.Array  # a key as users may give it
+ROUNDED = 0.003  # of the range of some values: by so much, rounding to single precision changes what they say
 
 
 def check_positive(name: str, value: float) -> None:
@@ -67,6 +69,8 @@ def check_inputs(x: Inputs) -> Inputs:
         )
     if lengths == {0}:
         raise ValueError("x is empty: it has 0 examples")
+    for leaf in leaves:
+        _check_range("x", leaf)
     return arrays
 
 
@@ -90,6 +94,8 @@ def check_data(data: object) -> tuple[Inputs, np.ndarray]:
     n = jax.tree.leaves(x)[0].shape[0]
     if y.ndim == 0 or y.shape[0] != n:
         raise ValueError(f"x has {n} examples, but y has {y.shape[0] if y.ndim else 'no axis of examples'}")
+    for leaf in jax.tree.leaves(x):
+        warn_if_rounded("x", leaf)
     return x, y
 
 
@@ -106,6 +112,48 @@ def check_weights(weight: ArrayLike, n: int) -> np.ndarray:
             f"{array.min():.3g} to {array.max():.3g}"
         )
     return single
+
+
+def warn_if_rounded(name: str, array: np.ndarray) -> None:
+    """Warn if float64 values, column by column, are so close together that float32 can hardly tell them apart."""
+    if array.dtype != np.float64 or isinstance(array, np.memmap) or jax.config.jax_enable_x64 or array.ndim == 0:
+        return
+    low, high = array.min(axis=0), array.max(axis=0)
+    largest, width = np.maximum(np.abs(low), np.abs(high)), high - low
+    eps = np.finfo(np.float64).eps, np.finfo(np.float32).eps
+    # values that differ by the rounding of double precision are constant
+    suspects = (width > 100 * eps[0] * largest) & (eps[1] / 2 * largest > ROUNDED * width)
+    if not suspects.any():
+        return
+    with np.errstate(over="ignore"):
+        rounding = np.abs(array - array.astype(np.float32)).max(axis=0)
+    bad = np.argwhere(suspects & (rounding > ROUNDED * width))
+    if len(bad):
+        column = tuple(int(i) for i in bad[0])
+        where = f" (column {', '.join(map(str, column))})" if column else ""
+        warnings.warn(
+            f"{name}{where} lies between {low[column]:.10g} and {high[column]:.10g}, and single precision, in which "
+            f"networks compute, rounds that by up to {rounding[column]:.2g}. Subtract a constant first, such as the "
+            f"mean",
+            stacklevel=3,
+        )
+
+
+def _check_range(name: str, array: np.ndarray) -> None:
+    """Raise if whole numbers would wrap around: JAX has 32 bits for them, unless ``jax_enable_x64`` is set."""
+    if array.dtype.kind not in "iu" or array.dtype == jax.dtypes.canonicalize_dtype(array.dtype):
+        return
+    limits = np.iinfo(jax.dtypes.canonicalize_dtype(array.dtype))
+    rows = fitting(SCANNED_VALUES, array[:1].size)
+    for start in range(0, len(array), rows):
+        part = array[start : start + rows]
+        if part.size and (part.min() < limits.min or part.max() > limits.max):
+            wrong = part.min() if part.min() < limits.min else part.max()
+            raise ValueError(
+                f"{name} has the whole number {wrong}, which does not fit into 32 bits. If it is a quantity, use "
+                f"floating point and standardise it; if it is a code, number the codes from 0 "
+                f"(np.unique(..., return_inverse=True))"
+            )
 
 
 def _numeric(name: str, value: ArrayLike) -> np.ndarray:

@@ -109,10 +109,7 @@ def _number_summary(predictive: Predictive, x: PyTree, y: ArrayLike | None) -> C
     if y is None:
         return ChartSummary(entropies=spread)
     targets = predictive.targets(y)
-    tails = np.concatenate([(1 - COVERAGE_LEVELS) / 2, (1 + COVERAGE_LEVELS) / 2])
-    quantiles = predictive.quantile(tails)
-    low, high = quantiles[: len(COVERAGE_LEVELS)], quantiles[len(COVERAGE_LEVELS) :]
-    inside = (low <= targets) & (targets <= high)
+    inside = predictive.share_inside(y, COVERAGE_LEVELS)
     mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.point(), targets))
     off = np.abs(mean - y_flat) / spread
     deviation = np.sqrt(mean_per_example(np.square(np.asarray(predictive.std, np.float64))))

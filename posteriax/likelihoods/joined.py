@@ -98,6 +98,9 @@ class JoinedPredictive(Predictive):
     def targets(self, y: ArrayLike) -> np.ndarray:
         return self._join_with(y, lambda part, targets: part.targets(targets))
 
+    def share_inside(self, y: ArrayLike, level: ArrayLike = 0.9) -> np.ndarray:
+        return self._join_with(y, lambda part, targets: part.share_inside(targets, level), axis=np.ndim(level))
+
     def uncertainties(self) -> dict[str, np.ndarray]:
         by_part = [part.uncertainties() for part in self.parts]
         return {name: np.concatenate([values[name] for values in by_part]) for name in by_part[0]}
@@ -121,13 +124,13 @@ class JoinedPredictive(Predictive):
     def _join(self, function: Callable[[Any], Any], axis: int = 0) -> np.ndarray:
         return np.concatenate([np.asarray(function(part)) for part in self.parts], axis=axis)
 
-    def _join_with(self, y: ArrayLike, function: Callable[[Any, np.ndarray], np.ndarray]) -> np.ndarray:
+    def _join_with(self, y: ArrayLike, function: Callable[[Any, np.ndarray], np.ndarray], axis: int = 0) -> np.ndarray:
         """function(part, targets of that part), for every part."""
         y = np.asarray(y)
         if y.ndim == 0 or len(y) != self._ends[-1]:
             raise ValueError(f"y has shape {y.shape}, but there are predictions for {self._ends[-1]} examples")
         split = zip(self.parts, np.split(y, self._ends[:-1]), strict=True)
-        return np.concatenate([np.asarray(function(part, targets)) for part, targets in split])
+        return np.concatenate([np.asarray(function(part, targets)) for part, targets in split], axis=axis)
 
     @staticmethod
     def _join_draws(parts: list[np.ndarray]) -> np.ndarray:

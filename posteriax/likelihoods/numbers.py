@@ -15,6 +15,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
+from posteriax._internal.checks import warn_if_rounded
 from posteriax._internal.settings import from_plain, to_plain
 from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents, check_shape, sum_per_example
 from posteriax.likelihoods.number_predictive import (
@@ -88,6 +89,7 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         shape = jax.eval_shape(lambda o: self.distribution(self.latents(), o).mean, outputs).shape
+        warn_if_rounded("y", y.astype(np.float64) if y.dtype.kind in "iu" else y)
         targets = y.astype(jax.dtypes.canonicalize_dtype(np.float64))
         # (N,) against (N, 1) would broadcast to (N, N) later on: reshape here, where the meaning is clear
         if targets.ndim != len(shape) and targets.size == targets.shape[0] and math.prod(shape[1:]) == 1:

@@ -96,6 +96,18 @@ class Predictive(ABC):
         low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
         return low, high
 
+    def share_inside(self, y: ArrayLike, level: ArrayLike = 0.9) -> np.ndarray:
+        """How much of each target lies in the central interval with probability `level`: on average, `level` if the
+        predictions are right. 1 or 0 for real numbers; for counts a share.
+
+        Of the shape of `mean`, or (len(level), ...).
+        """
+        levels = np.asarray(level, np.float64)
+        low, high = np.split(self.quantile(np.stack([(1 - levels) / 2, (1 + levels) / 2]).reshape(-1)), 2)
+        targets = self.targets(y).reshape(low.shape[1:])
+        inside = (low <= targets) & (targets <= high)
+        return inside.astype(np.float64).reshape(*levels.shape, *targets.shape)
+
     def confidence(self) -> np.ndarray | None:
         """The probability of every point prediction; None if there is none, as for real numbers."""
         return None

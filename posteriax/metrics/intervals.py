@@ -6,16 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from posteriax._internal.checks import check_fraction
-from posteriax.likelihoods.predictive import Predictive, mean_per_example
+from posteriax.likelihoods.predictive import mean_per_example
 from posteriax.metrics.arrays import (
-    AnyArray,
     Values,
     as_numbers,
     check_same_shape,
     fraction_true,
     is_concrete,
     keeps_precision,
-    targets_like,
 )
 from posteriax.metrics.score import Score
 
@@ -56,25 +54,15 @@ def interval_coverage(lower: ArrayLike, upper: ArrayLike, y: ArrayLike) -> Value
     lower, upper = _ends(lower, upper)
     y = as_numbers("y", y)
     check_same_shape(lower=lower, upper=upper, y=y)
-    return fraction_true(is_inside(lower, upper, y).reshape(-1))
-
-
-def is_inside(lower: AnyArray, upper: AnyArray, y: AnyArray) -> AnyArray:
-    """Whether each target is inside its interval, ends included. NumPy or JAX arrays."""
-    return (lower <= y) & (y <= upper)
-
-
-def _inside_central_90(predictive: Predictive, y: ArrayLike) -> np.ndarray:
-    lower, upper = predictive.quantile(np.array([0.05, 0.95]))
-    return mean_per_example(is_inside(lower, upper, targets_like(lower, y)))
+    return fraction_true(((lower <= y) & (y <= upper)).reshape(-1))
 
 
 COVERAGE_90 = Score(
     name="coverage_90",
     meaning="How often the central 90 % interval holds the target: 0.9 if the uncertainty is honest.",
     better=0.9,
-    per_example=_inside_central_90,
-    needs=("quantile",),
+    per_example=lambda predictive, y: mean_per_example(predictive.share_inside(y, 0.9)),
+    needs=("share_inside",),
 )
 
 

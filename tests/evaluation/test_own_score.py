@@ -244,7 +244,7 @@ def test_any_predictive_is_evaluated_by_the_scores_it_says_apply():
         (
             ["coverage_90"],
             ValueError,
-            "'coverage_90' needs predictions with `quantile`, but got Counts, to which apply: nll, rmse, zeros",
+            "'coverage_90' needs predictions with `share_inside`, but got Counts, to which apply: nll, rmse, zeros",
         ),
         (["agreement"], ValueError, "'agreement' needs a reference"),
         (["auroc"], ValueError, "'auroc' cannot be computed from predictions alone"),

@@ -203,3 +203,12 @@ def test_disagreements_are_where_labels_differ_and_one_odd_method_does_not_decid
     first = find_disagreements(predictives, np.zeros((50, 3)), np.zeros(50, int))[0]
     assert first.index == 7
     assert len(set(first.predicted.values())) == 2
+
+
+def test_right_predictions_of_counts_are_not_called_under_confident():
+    """Between whole counts, the 90 % interval of a rate of 0.5 is 0 to 2, which holds 98.6 %."""
+    predictive = px.Poisson(0.5).predictive(np.zeros((1, 1000, 1), np.float32), {})
+    y = np.random.default_rng(0).poisson(0.5, size=1000)
+    trust = trust_in(chart_summary(predictive, np.zeros((1000, 1)), y))
+    assert trust.calibrated and trust.bias == ""
+    assert px.evaluate(predictive, y)["coverage_90"] == pytest.approx(0.9, abs=3 * 0.3 / np.sqrt(1000))
