@@ -68,7 +68,10 @@ def is_guarded() -> bool:
 
 
 def _switch_off_fusion() -> None:
-    wrong = f"jaxlib {_text(installed_release('jaxlib'))} returns wrong numbers on CPUs (jax-ml/jax issue 39103)"
+    installed = installed_release("jaxlib")
+    wrong = f"jaxlib {_text(min(installed, NEWEST))} returns wrong numbers on CPUs (jax-ml/jax issue 39103)"
+    if installed > NEWEST:
+        wrong += f", and whether {_text(installed)} does is not known"
     if accelerator_installed():
         # an accelerator's compiler is another build of XLA, and a flag that it does not know ends the process
         warnings.warn(
