@@ -235,7 +235,8 @@ def _effective(block: np.ndarray) -> np.ndarray:
     correlation[:, 0] = 1.0
     most = chains * n
     ess = most / np.maximum(_sum_of_correlations(correlation), 1.0 / np.log10(most))
-    return np.where(np.ptp(block, axis=(1, 2)) < 1e-15, most, ess)
+    is_constant = np.ptp(block, axis=(1, 2)) <= 1e-15 * np.abs(block).max(axis=(1, 2))  # but for rounding
+    return np.where(is_constant, most, ess)
 
 
 def _sum_of_correlations(correlation: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ class Normal(NumberLikelihood):
     Args:
         scale: the standard deviation sigma of the noise, in the units of y. A number fixes it. ``"learned"`` infers it
             with the weights. ``"predicted"`` reads it from the network, which then has 2 D outputs for D targets: the
-            means, then values whose softplus is sigma.
+            means, then values whose softplus is sigma, at least 1e-6: standardise targets of such a size.
         scale_prior: of a learned scale, as a pair ``(median, width)``: log sigma ~ N(log median, width^2). By default
             the median is the standard deviation of the targets, which :func:`px.fit` reads, and the width 3, so that
             the posterior does not depend on the units of y.

@@ -149,7 +149,7 @@ class Counts:
         wrong = numbers[(numbers < 0) | (numbers != np.round(numbers))]
         if wrong.size:
             raise TableError(f"target {self.name!r} has the value {wrong[0]:g}, but counts are whole numbers from 0 on")
-        return numbers.astype(np.int32)
+        return numbers.astype(np.int64)  # some are beyond 32 bits
 
     def restore(self, y: np.ndarray) -> np.ndarray:
         """Encoded targets as predictions are scored against them."""

@@ -19,6 +19,7 @@ import pytest
 import posteriax as px
 from posteriax.data.sets import fetching, imdb, physionet, uci
 from posteriax.data.sets import images as image_sets
+from posteriax.data.sets.data_set import Scaling
 from posteriax.data.sets.fetching import DataError, Remote, fetch, read_archive
 
 BODY = np.random.default_rng(0).bytes(1_000_000)
@@ -446,3 +447,10 @@ def test_all_missing_files_of_a_set_are_named(tmp_path, monkeypatch):
     message = "Also missing there: train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz$"
     with pytest.raises(DataError, match=message):
         px.data.load("mnist", folder=tmp_path)
+
+
+def test_columns_are_standardised_whatever_their_unit():
+    x = np.random.default_rng(0).normal(size=(50, 2)) * [1.0, 0.0] + [0.0, 0.1]  # the second is constant
+    one, other = (Scaling.of(unit * x) for unit in (1.0, 2.0**-60))
+    np.testing.assert_array_equal(other.apply(2.0**-60 * x)[:, 0], one.apply(x)[:, 0])
+    np.testing.assert_array_equal(one.scale, [x[:, 0].std(), 1.0])

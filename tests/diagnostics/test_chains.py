@@ -118,6 +118,12 @@ def test_columns_that_never_change():
     assert diagnostics.ess_bulk(draws)[0] == 400
 
 
+def test_effective_draws_do_not_depend_on_the_unit():
+    draws = autoregressive(0.9, (2, 100))
+    assert diagnostics.ess_mean(2.0**-70 * draws) == diagnostics.ess_mean(draws)
+    assert diagnostics.ess_mean(np.full((2, 100), 0.1)) == 200  # constant
+
+
 def test_blocks_of_columns_change_nothing(monkeypatch):
     draws = autoregressive(0.5, (4, 50, 3, 7)).astype(np.float32)
     functions = [getattr(diagnostics, name) for name in (*ARVIZ, "rhat_between")]

@@ -319,6 +319,10 @@ def test_a_number_among_classes_is_one_of_them(read):
     said(prepared, "target 'grade' holds text and numbers, such as '7' (line 4): all are classes")
 
 
+def test_counts_beyond_32_bits_are_kept():
+    assert Counts("atoms", mean=4e9).encode([3e9, 5e9]).tolist() == [3_000_000_000, 5_000_000_000]
+
+
 def test_counts_are_found_or_offered(read):
     rng = np.random.default_rng(0)
     rates = np.exp(HEIGHT / 5)

@@ -36,7 +36,8 @@ class Scaling:
             mean = np.where(count > 0, np.nansum(x, axis=axes, dtype=np.float64) / np.maximum(count, 1), 0.0)
             centred = x - np.expand_dims(mean, axes)
             scale = np.sqrt(np.nansum(np.square(centred), axis=axes, dtype=np.float64) / np.maximum(count, 1))
-        return cls(mean, np.where(scale > 1e-12, scale, 1.0))
+            largest = np.nanmax(np.abs(np.where(np.isfinite(x), x, 0.0)), axis=axes)
+        return cls(mean, np.where(scale > 1e-12 * largest, scale, 1.0))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         return ((x - self.mean) / self.scale).astype(np.float32)

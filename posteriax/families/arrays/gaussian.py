@@ -14,7 +14,7 @@ from jax.typing import ArrayLike, DTypeLike
 from posteriax.families.arrays.noise import normal_and_signs, signs, standard_normal
 from posteriax.families.arrays.random_array import Contraction, RandomArray
 
-TINY = 1e-16  # added to variances: far below rounding, but keeps the slope of the square root finite
+TINY = 1e-30  # added to variances: far below them in any unit, but keeps the slope of the square root finite
 
 
 class VarianceFactors(eqx.Module):

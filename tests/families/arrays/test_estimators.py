@@ -137,6 +137,18 @@ def test_outputs_have_the_moments_of_explicit_draws(name, estimator):
         np.testing.assert_array_less(np.abs(np.cov(draws[:, own].T) - np.cov(truth[:, own].T)), error)
 
 
+@pytest.mark.parametrize("estimator", ["weight", "flipout", "local"])
+def test_the_noise_of_outputs_follows_their_unit(estimator):
+    """Weights times 1e-9, outputs times 1e-9. rtol: the rounding of log(scale), 4e-6, and of sums."""
+    outputs, variational, _ = random_network("dense", estimator)
+    small = {
+        name: {"mean": 1e-9 * leaf["mean"], "log_scale": leaf["log_scale"] + np.log(1e-9)}
+        for name, leaf in variational.items()
+    }
+    one, other = np.asarray(outputs(KEY)), np.asarray(outputs(KEY, small))
+    np.testing.assert_allclose(1e9 * other, one, rtol=1e-4, atol=1e-4)
+
+
 def test_auto_takes_the_least_noisy_exact_estimator():
     chosen = {name: random_network(name, "auto")[2]["w"] for name in NETWORKS}
     assert chosen == {
