@@ -1,8 +1,13 @@
+import os
 import re
 from pathlib import Path
 
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
 import equinox as eqx
+import haiku as hk
 import jax
+import keras
 import numpy as np
 import pytest
 from flax import linen as nn
@@ -53,24 +58,54 @@ class Equinox(eqx.Module):
         return self.out(jax.nn.relu(x)), state
 
 
+def haiku_norm(x, is_training=True):
+    hidden = hk.BatchNorm(True, True, 0.9, name="norm")(hk.Linear(6, name="first")(x), is_training)
+    return hk.Linear(2, name="last")(jax.nn.relu(hidden))
+
+
 X = px.data.two_moons(train=90, test=40)[0][0]
 LEAVES = {"linen": ("Dense_0", "BatchNorm_0", "Dense_1"), "nnx": ("hidden", "norm", "out")}
+FRAMEWORKS = ["linen", "nnx", "equinox", "haiku", "keras"]
+HOW = {
+    "linen": 'px.network(net, call={"train": False})',
+    "nnx": "module.eval()",
+    "equinox": "eqx.nn.inference_mode(module)",
+    "haiku": 'px.network(net, call={"is_training": False})',
+    "keras": 'px.network(model) without call={"training": True}',
+}
 
 
-def networks():
-    module = Norm()
-    return {
-        "linen": (module, module.init(jax.random.key(0), X)),
-        "nnx": NNX(nnx.Rngs(0)),
-        "equinox": eqx.nn.make_with_state(Equinox)(jax.random.key(0)),
-    }
+def network_of(framework):
+    """The same network of each library, which normalises by the batch."""
+    if framework == "linen":
+        return Norm(), Norm().init(jax.random.key(0), X)
+    if framework == "nnx":
+        return NNX(nnx.Rngs(0))
+    if framework == "equinox":
+        return eqx.nn.make_with_state(Equinox)(jax.random.key(0))
+    if framework == "haiku":
+        transformed = hk.transform_with_state(haiku_norm)
+        return transformed, *transformed.init(jax.random.key(0), X)
+    return px.network(keras_model(), call={"training": True})
+
+
+def keras_model():
+    layers = keras.layers
+    norm = layers.BatchNormalization(epsilon=1e-5, name="norm")
+    return keras.Sequential(
+        [keras.Input((2,)), layers.Dense(6, name="first"), norm, layers.ReLU(), layers.Dense(2, name="last")]
+    )
 
 
 def by_stored_statistics(framework):
     """The same networks, switched as docs/networks.md says."""
-    net = networks()[framework]
+    if framework == "keras":
+        return px.network(keras_model())
+    net = network_of(framework)
     if framework == "linen":
         return px.network(net, call={"train": False})
+    if framework == "haiku":
+        return px.network(net, call={"is_training": False})
     if framework == "equinox":
         return eqx.nn.inference_mode(net[0]), net[1]
     net.eval()
@@ -79,12 +114,19 @@ def by_stored_statistics(framework):
 
 def named(params, framework):
     """Float64 params by Flax's names: first layer, normalisation, last layer."""
-    if framework != "equinox":
-        params = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
-        return dict(zip(("first", "norm", "last"), (params[name] for name in LEAVES[framework]), strict=True))
-    dense = [{"kernel": layer.weight.T, "bias": layer.bias} for layer in (params.hidden, params.out)]
-    norm = {"scale": params.norm.weight, "bias": params.norm.bias}
-    return jax.tree.map(lambda a: np.asarray(a, np.float64), {"first": dense[0], "norm": norm, "last": dense[1]})
+    if framework == "equinox":
+        layers = [{"kernel": layer.weight.T, "bias": layer.bias} for layer in (params.hidden, params.out)]
+        layers.insert(1, {"scale": params.norm.weight, "bias": params.norm.bias})
+    elif framework == "haiku":
+        layers = [{"kernel": params[name]["w"], "bias": params[name]["b"]} for name in ("first", "last")]
+        layers.insert(1, {"scale": params["norm"]["scale"], "bias": params["norm"]["offset"]})
+    elif framework == "keras":
+        layers = [{"kernel": params[f"{name}/kernel"], "bias": params[f"{name}/bias"]} for name in ("first", "last")]
+        layers.insert(1, {"scale": params["norm/gamma"], "bias": params["norm/beta"]})
+    else:
+        layers = [params[name] for name in LEAVES[framework]]
+    layers = jax.tree.map(lambda a: np.asarray(a, np.float64), layers)
+    return dict(zip(("first", "norm", "last"), layers, strict=True))
 
 
 def by_hand(params, x, batches, names):
@@ -99,7 +141,7 @@ def by_hand(params, x, batches, names):
 
 def given_by_draws(framework, count=3, net=None):
     """A posterior of a few random weights."""
-    problem, _ = px.Problem(networks()[framework] if net is None else net, px.Categorical()).reading(X[:2])
+    problem, _ = px.Problem(network_of(framework) if net is None else net, px.Categorical()).reading(X[:2])
     rng = np.random.default_rng(1)
     draws = jax.tree.map(lambda a: rng.normal(size=(1, count, *a.shape)).astype(np.float32), problem.latents)
     return DrawsPosterior(problem, Trace({}), draws)
@@ -118,7 +160,7 @@ def test_every_draw_normalises_by_statistics_of_its_own(framework, batch_size, m
         np.testing.assert_allclose(logits[i], by_hand(params, x, batches, names), atol=5e-5)
 
 
-@pytest.mark.parametrize("framework", ["linen", "nnx", "equinox"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, moons):
     """atol: the largest of some float32 outputs of size 10 is off by a few units of 1e-6, as above."""
     given, x = given_by_draws(framework), moons[1][0]
@@ -126,7 +168,7 @@ def test_its_network_has_the_statistics_measured_at_the_mean_weights(framework, 
     batches = X[np.random.default_rng(0).permutation(90)].reshape(-1, 30, 2)
     expected = by_hand(named(given.mean, framework), x, batches, ("first", "norm", "last"))
     np.testing.assert_allclose(net.apply(net.params, x), expected, atol=5e-5)
-    last = LEAVES.get(framework, ("", "", "out"))[2]
+    last = {"linen": "Dense_1", "nnx": "out", "equinox": "out"}.get(framework, "last")
     head = px.Problem(net, px.Categorical(), fixed=f"!{last}")
     np.testing.assert_allclose(head.outputs(head.network.params, x), expected, atol=5e-5)
     assert not head.couples_examples(X)
@@ -144,10 +186,9 @@ def test_a_posterior_of_the_last_layer_keeps_the_measured_statistics_in_its_file
     np.testing.assert_array_equal(again.predict(X).outputs, posterior.predict(X).outputs)
 
 
-@pytest.mark.parametrize("framework", ["linen", "nnx", "equinox"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_file_is_for_a_network_in_the_same_mode(framework, tmp_path, recwarn):
-    by_batch, stored = networks()[framework], by_stored_statistics(framework)
-    how = {"linen": r'call={"train": False}', "nnx": "module.eval()", "equinox": "eqx.nn.inference_mode(module)"}
+    by_batch, stored = network_of(framework), by_stored_statistics(framework)
     for saved, other, words in (
         (by_batch, stored, "uses stored statistics here, but used those of the batch"),
         (stored, by_batch, "uses the statistics of the batch here, but used stored ones"),
@@ -158,30 +199,24 @@ def test_a_file_is_for_a_network_in_the_same_mode(framework, tmp_path, recwarn):
         np.testing.assert_array_equal(outputs, posterior.predict(X).outputs)
         with pytest.raises(ValueError, match=words) as error:
             px.load(tmp_path / "run.posterior", other)
-        assert how[framework] in str(error.value)
+        assert HOW[framework] in str(error.value)
     assert not recwarn.list
 
 
 def test_a_file_that_does_not_say_how_it_was_normalised_is_loaded_with_a_warning(tmp_path):
-    problem = px.Problem(networks()["nnx"], px.Categorical())  # has read no inputs, like those of older files
+    problem = px.Problem(network_of("nnx"), px.Categorical())  # has read no inputs, like those of older files
     draws = jax.tree.map(lambda a: np.asarray(a)[None, None], problem.latents)
     DrawsPosterior(problem, Trace({}), draws).save(tmp_path / "run.posterior")
     with pytest.warns(UserWarning, match=r"does not say whether .* module.eval\(\)"):
-        px.load(tmp_path / "run.posterior", networks()["nnx"])
+        px.load(tmp_path / "run.posterior", network_of("nnx"))
 
 
-@pytest.mark.parametrize(
-    ("framework", "how"),
-    [
-        ("linen", r'px.network\(net, call={"train": False}\)'),
-        ("nnx", r"module.eval\(\)"),
-        ("equinox", r"eqx.nn.inference_mode\(module\)"),
-    ],
-)
-def test_the_refusal_says_how_to_use_stored_statistics(framework, how):
-    problem = px.Problem(networks()[framework], px.Categorical())
-    with pytest.raises(ValueError, match=rf"px.posterior.with_batch_statistics\(posterior, x\).network.*{how}"):
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_refusal_says_how_to_use_stored_statistics(framework):
+    problem = px.Problem(network_of(framework), px.Categorical())
+    with pytest.raises(ValueError, match=r"px.posterior.with_batch_statistics\(posterior, x\).network") as error:
         px.fit(problem, (X, np.arange(90) % 2), px.HMC(), draws=1, key=0)
+    assert HOW[framework] in str(error.value)
     assert not px.Problem(by_stored_statistics(framework), px.Categorical()).couples_examples(X)
 
 
@@ -206,7 +241,7 @@ def test_dropout_is_off_while_statistics_are_measured_and_used():
 
 @pytest.mark.slow
 def test_weights_are_unchanged_and_members_of_an_ensemble_work(moons):
-    problem = px.Problem(networks()["nnx"], px.Categorical())
+    problem = px.Problem(network_of("nnx"), px.Categorical())
     fitted = px.fit(problem, (X, np.arange(90) % 2), px.Ensemble(px.SWAG(), 2), epochs=4, key=0)
     posterior = px.posterior.with_batch_statistics(fitted, X)
     jax.tree.map(np.testing.assert_array_equal, posterior.sample(1, 3), fitted.sample(1, 3))
