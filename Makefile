@@ -61,8 +61,9 @@ define install
 endef
 
 define make_environment
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "posteriax needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Say which to take: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ version=$$($(PYTHON) -V 2>&1) || version='not installed'; \
+		echo "posteriax needs Python 3.11 or later, and $(PYTHON) is $$version. Say which to take: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(1)
 endef
 

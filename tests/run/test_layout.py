@@ -34,6 +34,9 @@ MEMBERS = {
     "VI": (px.Ensemble(px.VI(q.Normal()), 2), {"steps": 50, "batch_size": 20}),
     "NUTS": (px.NUTS(warmup=20, max_doublings=4), {"draws": 10, "chains": 4}),
     "SGHMC": (px.SGHMC(1e-4, warmup_epochs=2, epochs_per_draw=2), {"draws": 5, "chains": 2, "batch_size": 20}),
+    "MCLMC": (px.MCLMC(warmup=100, thin=5), {"draws": 10, "chains": 2}),
+    "AdjustedMCLMC": (px.AdjustedMCLMC(warmup=60, max_steps=50), {"draws": 10, "chains": 2}),
+    "MAP": (px.Ensemble(px.MAP(), 2), {"steps": 50, "batch_size": 20}),
 }
 
 
