@@ -144,9 +144,11 @@ def paired_test(a: np.ndarray, b: np.ndarray) -> Difference:
     >>> paired_test(better, worse).p_value < 1e-6
     True
     """
-    difference = float(a.mean() - b.mean())
-    if not np.isfinite(difference):
+    difference = float(a.mean()) - float(b.mean())
+    if np.isnan(difference):
         return NO_DIFFERENCE
+    if np.isinf(difference):  # one of them gave probability 0 to what happened, and the other never did
+        return Difference(difference, 0.0)
     if len(a) == len(b) == 1:
         return _test_over_examples(a[0] - b[0], difference)
     by_example = a.mean(axis=0) - b.mean(axis=0)

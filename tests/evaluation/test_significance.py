@@ -125,6 +125,15 @@ def test_coverage_as_far_above_as_below_is_no_difference():
     assert best_and_ties({"narrow": {"coverage_90": narrow}, "low": {"coverage_90": low}})["coverage_90"] == ("low",)
 
 
+def test_an_infinite_score_is_worse_than_any_finite_one():
+    finite = np.random.default_rng(0).normal(size=50)
+    never = finite.copy()
+    never[3] = np.inf  # probability 0 for what happened
+    values = {"finite": {"nll": finite}, "never": {"nll": never}, "also": {"nll": never[::-1].copy()}}
+    assert best_and_ties(values)["nll"] == ("finite",)
+    assert not significantly_differ("nll", never, never[::-1].copy())
+
+
 def test_of_many_equal_posteriors_any_is_seldom_called_worse():
     rng, called = np.random.default_rng(9), 0
     for _ in range(200):
