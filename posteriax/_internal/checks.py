@@ -116,7 +116,8 @@ def check_weights(weight: ArrayLike, n: int) -> np.ndarray:
 
 def warn_if_rounded(name: str, array: np.ndarray) -> None:
     """Warn if float64 values, column by column, are so close together that float32 can hardly tell them apart."""
-    if array.dtype != np.float64 or isinstance(array, np.memmap) or jax.config.jax_enable_x64 or array.ndim == 0:
+    is_kept = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+    if array.dtype != np.float64 or is_kept or isinstance(array, np.memmap) or array.ndim == 0:
         return
     low, high = array.min(axis=0), array.max(axis=0)
     largest, width = np.maximum(np.abs(low), np.abs(high)), high - low
