@@ -1,7 +1,16 @@
 import gc
+import re
 
 import compilation  # noqa: F401  first: it sets what JAX reads when it is imported
 import pytest
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With `-m quick` or `-m 'as_shipped and ...'`, files that do not mention the marker are not imported."""
+    required = re.fullmatch(r"(quick|as_shipped)( and (?!.*\bor\b).*)?", config.option.markexpr)
+    if required and re.fullmatch(r"test_.*\.py", collection_path.name):
+        return required[1] not in collection_path.read_text(encoding="utf-8") or None
+    return None
 
 
 def pytest_collection_finish():

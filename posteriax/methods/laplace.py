@@ -8,6 +8,7 @@ complete one after training; the first one if there is nothing to train.
 (MacKay 1992, Ritter et al. 2018, Daxberger et al. 2021)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -209,7 +210,9 @@ def _gaussian_posterior(
     """The posterior of all members, with the log evidence of each in the trace."""
     members = jax.tree.leaves(modes)[0].shape[0]
     by_member = [jax.tree.map(lambda a, m=m: np.asarray(a[m]), (modes, collected)) for m in range(members)]
-    gaussians = [_member_gaussian(plan, problem, *member) for member in by_member]
+    # one program for all leaves: a curvature by itself takes some twenty small ones
+    curvatures = jax.jit(lambda leaves: list(map(prior_curvature, problem.leaf_priors, leaves)))
+    gaussians = [_member_gaussian(plan, problem, curvatures, *member) for member in by_member]
     families, parameters = gaussians[0][0], [gaussian[1] for gaussian in gaussians]
     variational = jax.tree.map(lambda *leaves: np.stack(leaves), *parameters)
     evidence = np.array(
@@ -220,14 +223,15 @@ def _gaussian_posterior(
 
 
 def _member_gaussian(
-    plan: CurvaturePlan, problem: Problem, mode: Latents, collected: Collected
+    plan: CurvaturePlan,
+    problem: Problem,
+    curvatures: Callable[[list[Any]], list[jax.Array]],
+    mode: Latents,
+    collected: Collected,
 ) -> tuple[dict[str, Family], dict[str, Any]]:
     """The family and its parameters, for each leaf or block of leaves."""
     names, leaves = problem.leaf_names, jax.tree.leaves(mode)
-    precisions = [
-        np.asarray(prior_curvature(prior, jnp.asarray(leaf)), np.float64)
-        for prior, leaf in zip(problem.leaf_priors, leaves, strict=True)
-    ]
+    precisions = [np.asarray(curvature, np.float64) for curvature in curvatures(leaves)]
     families: dict[str, Family] = {name: Point() for name in names}
     variational: dict[str, Any] = {name: {"value": leaf} for name, leaf in zip(names, leaves, strict=True)}
     full, diagonal, layers = collected.curvature

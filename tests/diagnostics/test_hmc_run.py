@@ -17,7 +17,7 @@ with warnings.catch_warnings():
 @pytest.fixture(scope="module")
 def posterior():
     exact = known.linear_regression()
-    return px.fit(exact.problem, exact.data, px.HMC(warmup=100), draws=200, chains=4, key=0)
+    return px.fit(exact.problem, exact.data, px.HMC(warmup=100, start="network"), draws=200, chains=4, key=0)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_the_data_can_be_saved(posterior, tmp_path):
 
 def test_one_chain_has_a_chain_axis(posterior):
     exact = known.linear_regression()
-    one = px.fit(exact.problem, exact.data, px.HMC(warmup=5), draws=10, key=0).to_arviz()
+    one = px.fit(exact.problem, exact.data, px.HMC(warmup=5, start="network"), draws=10, key=0).to_arviz()
     assert one.posterior["w"].shape == (1, 10, 4, 1)
     assert one.sample_stats["lp"].shape == (1, 10)
 

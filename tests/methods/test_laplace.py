@@ -39,7 +39,7 @@ def laplace(small, **settings):
 def gauss_newton_by_jacobians(posterior, x):
     """G over all weights, by leaf, from J_n' H_n J_n with H = diag(p) - p p'."""
     params = posterior.mean
-    jacobian = jax.jacobian(lambda own: posterior.problem.outputs(own, x))(params)
+    jacobian = jax.jit(jax.jacobian(lambda own: posterior.problem.outputs(own, x)))(params)
     leaves = jax.tree.leaves(jacobian)
     rows = np.concatenate([np.asarray(leaf, np.float64).reshape(len(x), 3, -1) for leaf in leaves], axis=2)
     probs = np.asarray(jax.nn.softmax(posterior.problem.outputs(params, x)), np.float64)

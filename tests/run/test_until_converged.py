@@ -50,7 +50,7 @@ def test_a_sampler_ends_where_until_mixed_at_the_training_inputs_ends_it():
 
 
 def test_a_limit_that_is_too_short_is_said(tmp_path):
-    posterior = fit(px.HMC(warmup=10), draws=20, chains=2)
+    posterior = fit(px.HMC(warmup=10, start="network"), draws=20, chains=2)
     assert posterior.trace.converged is False and posterior.trace.notes[-1].startswith("not converged after 20 draws")
     posterior = fit(px.MAP(optax.sgd(1e-6)), px.Problem(NET, px.Categorical()), MOONS, steps=200)
     assert posterior.trace.converged is False and posterior.trace.notes[-1].startswith("not converged: the objective")
@@ -90,9 +90,8 @@ def test_the_points_are_a_seeded_sample_of_large_data():
 
 def test_chains_that_agree_but_diverge_have_not_converged(monkeypatch):
     monkeypatch.setattr(until_mixed, "excess_divergences", lambda sampler: 76)
-    posterior = fit(
-        px.HMC(warmup=50), until=None, draws=2000, chains=2, stop=px.run.UntilMixed(X, rhat=1.2, effective_draws=20)
-    )
+    hmc, rule = px.HMC(warmup=50, start="network"), px.run.UntilMixed(X, rhat=1.2, effective_draws=20)
+    posterior = fit(hmc, until=None, draws=2000, chains=2, stop=rule)
     assert posterior.trace["checked_rhat"][-1] < 1.2 and posterior.trace.converged is False
     assert posterior.trace.notes[-1].startswith("not converged after")
     assert "effective draws, but 76 divergent transitions" in posterior.trace.notes[-1]

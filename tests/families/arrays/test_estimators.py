@@ -90,7 +90,7 @@ def random_network(name, estimator):
     def outputs(key, variational=variational):
         return random_outputs(problem, leaves, variational, block_keys(key, leaves), jnp.asarray(x))[1]
 
-    return outputs, variational, {leaf.name: leaf.plan.estimator for leaf in leaves}
+    return outputs, variational, {leaf.name: leaf.plan for leaf in leaves}
 
 
 def draw(outputs, count=DRAWS):
@@ -100,9 +100,17 @@ def draw(outputs, count=DRAWS):
     return np.asarray(draws.reshape(count, -1))
 
 
-@cache
+DRAWN = {}
+
+
 def drawn(name, estimator):
-    return draw(random_network(name, estimator)[0])
+    """Draws of a network; estimators that plan the same for every leaf, as "auto" does, share them."""
+    outputs, _, plans = random_network(name, estimator)
+    key = name, tuple(plans.items())
+    if key not in DRAWN:
+        DRAWN[key] = draw(outputs)
+        DRAWN[key].flags.writeable = False
+    return DRAWN[key]
 
 
 @cache
@@ -150,7 +158,7 @@ def test_the_noise_of_outputs_follows_their_unit(estimator):
 
 
 def test_auto_takes_the_least_noisy_exact_estimator():
-    chosen = {name: random_network(name, "auto")[2]["w"] for name in NETWORKS}
+    chosen = {name: random_network(name, "auto")[2]["w"].estimator for name in NETWORKS}
     assert chosen == {
         "dense": "local",
         "dense, kernel first": "local",

@@ -25,16 +25,20 @@ def inverse_matrix(masses):
     return sigma[:, None] * (np.eye(len(sigma)) + (directions * (values - 1)) @ directions.T) * sigma
 
 
-def after_states(masses: LearnedMasses, covariance, states, seed=0):
-    """The masses after independent draws from a Gaussian, the last of which is the last of the schedule."""
-    draws = np.random.default_rng(seed).multivariate_normal(np.zeros(len(covariance)), covariance, size=states)
-    gradients = -draws @ np.linalg.inv(covariance)
+def learned_from(masses: LearnedMasses, draws, gradients, variances):
+    """The masses after these states, in one program; the last of them is the last of the schedule."""
 
     def add(state, given):
         return masses.learn(state, *given), None
 
-    given = jnp.arange(states), jnp.asarray(draws, jnp.float32), jnp.asarray(gradients, jnp.float32)
-    return jax.jit(lambda s: jax.lax.scan(add, s, given)[0])(masses.start(jnp.ones(len(covariance))))
+    given = jnp.arange(len(draws)), jnp.asarray(draws, jnp.float32), jnp.asarray(gradients, jnp.float32)
+    return jax.jit(lambda s: jax.lax.scan(add, s, given)[0])(masses.start(jnp.asarray(variances, jnp.float32)))
+
+
+def after_states(masses: LearnedMasses, covariance, states, seed=0):
+    """The masses after independent draws from a Gaussian."""
+    draws = np.random.default_rng(seed).multivariate_normal(np.zeros(len(covariance)), covariance, size=states)
+    return learned_from(masses, draws, -draws @ np.linalg.inv(covariance), np.ones(len(covariance)))
 
 
 def test_the_geometric_mean_is_that_of_scipy():
@@ -80,21 +84,19 @@ def test_early_states_do_not_count():
     covariance = correlated_gaussian(5, 100.0)[2]
     masses = LearnedMasses(rank=5, states=30, updates=(60,))
     rng = np.random.default_rng(0)
-    draws = rng.multivariate_normal(np.zeros(5), covariance, size=60) * np.where(np.arange(60) < 30, 10.0, 1.0)[:, None]
+    draws = rng.multivariate_normal(np.zeros(5), covariance, size=60)
     gradients = -rng.multivariate_normal(np.zeros(5), np.linalg.inv(covariance), size=60)
-    states = [masses.start(jnp.ones(5)) for _ in range(2)]
-    for step in range(60):
-        for number, scale in enumerate((1.0, 3.0 if step < 30 else 1.0)):
-            position, gradient = (jnp.asarray(a[step] * scale, jnp.float32) for a in (draws, gradients))
-            states[number] = masses.learn(states[number], jnp.asarray(step), position, gradient)
-    np.testing.assert_array_equal(*(state.inverse.lam for state in states))
+    one, other = (
+        learned_from(masses, factor * draws, factor * gradients, np.ones(5)).inverse.lam
+        for factor in (np.where(np.arange(60) < 30, scale, 1.0)[:, None] for scale in (10.0, 30.0))
+    )
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(one, np.ones(5))  # of this many states, something was learned
 
 
 def test_states_without_any_spread_leave_the_masses_as_they_were():
     masses = LearnedMasses(rank=3, states=10, updates=(20,))
-    state = masses.start(jnp.array([1.0, 4.0, 9.0]))
-    for step in range(20):
-        state = masses.learn(state, jnp.asarray(step), jnp.ones(3), jnp.ones(3))
+    state = learned_from(masses, np.ones((20, 3)), np.ones((20, 3)), [1.0, 4.0, 9.0])
     np.testing.assert_allclose(inverse_matrix(state), np.diag([1.0, 4.0, 9.0]))
 
 
