@@ -19,7 +19,7 @@ LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.6
 .PHONY: demo quick test test-lowest lint check-all clean
 
 demo: .venv/.demo
-	@echo 'Starting posteriax demo: four posteriors of one network on two data sets, compared with HMC; about a minute.'
+	@echo 'Starting posteriax demo.'
 	@$(BIN)/posteriax demo
 
 quick: .venv/.dev

@@ -203,7 +203,9 @@ class Program:
         start_one = over_members(self._start_member, shared=2)
 
         def start(member: jax.Array, _: PyTree) -> tuple[Streams, States]:
-            return start_one(_part_of_member(members, member), key, data)
+            # The compiler must not fuse it with putting it in its place among others: that is another loop for another
+            # number of members, and a number that q.KTied draws was rounded differently in it.
+            return jax.lax.optimization_barrier(start_one(_part_of_member(members, member), key, data))
 
         shapes = jax.eval_shape(start, jnp.int32(0), None)
         return in_turn(start, _room(shapes, len(members), axis=0), (0, 0), len(members), runs=members[0] >= 0)

@@ -225,9 +225,13 @@ class BayesianEstimator(BaseEstimator):
         return p.tune(problem, data, noise="learned", key=seed) if tuned else problem
 
     def _warn_unless_converged(self) -> None:
+        if self._ended.status == "converged":
+            return
         diagnosis = self.diagnosis_
+        verdict = "the search for the most probable weights has not converged"  # around which the posterior may be fine
         if not diagnosis.converged:  # nor if it cannot be told
-            warnings.warn(diagnosis.verdict.splitlines()[0], ConvergenceWarning, stacklevel=3)
+            verdict = diagnosis.verdict.splitlines()[0]
+        warnings.warn(verdict, ConvergenceWarning, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

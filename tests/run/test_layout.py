@@ -102,6 +102,20 @@ def test_members_are_the_same_bits_on_any_number_of_devices(name, problem, moons
         np.testing.assert_array_equal(one.trace[field], two.trace[field])
 
 
+@pytest.mark.as_shipped
+def test_members_start_with_the_same_bits_on_any_number_of_devices():
+    """The start draws, and could be fused with putting what was drawn in its place among the members."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(46, 5)).astype(np.float32), rng.normal(size=46).astype(np.float32)
+    problem = px.Problem(eqx.nn.MLP(5, 1, 10, 2, key=jax.random.key(1)), px.Normal(scale=1.0))
+    vi = px.Ensemble(px.VI(q.KTied(2), optimizer=optax.sgd(0.0)), 2)
+    one, two = (
+        px.fit(problem, data, vi, steps=1, key=0, mesh=mesh).variational
+        for mesh in (px.distributed.mesh(), px.distributed.mesh(members=2))
+    )
+    assert jax.tree.all(jax.tree.map(np.array_equal, one, two))
+
+
 @pytest.mark.slow
 def test_members_of_a_wider_network_are_the_same_bits_on_any_number_of_devices():
     """Its products are large enough that XLA could divide them among threads, or fuse them otherwise."""

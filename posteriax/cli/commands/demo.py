@@ -38,6 +38,8 @@ def run_demo(out: Path, seed: int = 0) -> None:
     """Fit four posteriors of one network to each data set, print scores and distances to HMC, and draw figures."""
     began = time.monotonic()
     screen = console(piped_width=140)
+    # at once, before the seconds that it takes to load everything and to compile
+    screen.print("Four posteriors of one network on two data sets, compared with HMC; about a minute.\n")
     out.mkdir(parents=True, exist_ok=True)
     two_moons(screen, out, seed)
     fashion(screen, out, seed)
