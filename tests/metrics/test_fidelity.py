@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from posteriax import diagnostics, metrics
 
-pytestmark = pytest.mark.quick
-
 RNG = np.random.default_rng(0)
 MEMBERS = RNG.dirichlet(np.ones(3), (4, 50)).astype(np.float32)
 
