@@ -25,5 +25,9 @@ if not AS_SHIPPED:
 
 import jax  # noqa: E402  after what it reads
 
+if not AS_SHIPPED:
+    # each operation keeps the line of the network that it comes from, but not a hundred frames of tests: a tenth
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+
 # two devices on any machine, so that members are really placed on several
 jax.config.update("jax_num_cpu_devices", int(os.environ.get("POSTERIAX_TESTS_DEVICES", "2")))

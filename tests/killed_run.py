@@ -35,9 +35,10 @@ MIXED = {
 MOONS, _ = px.data.two_moons(train=60, test=1)
 # every method; a few steps more than three saves take. `make test` resumes the first in its own process
 DAILY = {
-    "VI": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
+    "VI": (px.VI(q.Normal()), {"steps": 120, "batch_size": 25}),
 }
 LESS_OFTEN = {
+    "VI, several families": (px.VI(MIXED), {"steps": 120, "batch_size": 25}),
     "until mixed": (
         px.HMC(warmup=20, max_leapfrogs=300, start="network"),
         {"draws": 500, "chains": 2, "stop": px.run.UntilMixed(MOONS[0], rhat=1.2, effective_draws=40, points=20)},

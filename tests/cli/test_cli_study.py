@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posteriax import studies
+from posteriax.cli import environment
 from posteriax.cli.app import make_app
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
@@ -17,6 +18,8 @@ from toy_study import STUDY, Settings
 @pytest.fixture
 def typed(monkeypatch):
     monkeypatch.setitem(studies.STUDIES, "toy", STUDY)
+    monkeypatch.setattr(environment, "use_all_cores", lambda: None)  # this process's backend has started
+    monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)  # of the user, for all later tests
     runner = CliRunner()
     return lambda *words: runner.invoke(make_app(), ["study", *map(str, words)])
 

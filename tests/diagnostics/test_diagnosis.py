@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import known
 import numpy as np
 import numpyro.distributions as dist
+import optax
 import pytest
 
 import posteriax as px
@@ -285,7 +286,7 @@ def funnel():
 def test_a_funnel_whose_neck_is_missed_is_not_converged():
     """NUTS at its usual acceptance diverges at the neck, and its draws of v are far from independent."""
     data = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
-    method = px.NUTS(warmup=200, max_doublings=6)
+    method = px.NUTS(warmup=200, max_doublings=6, start="network")
     posterior = px.fit(funnel(), data, method, draws=300, chains=4, key=1)
     diagnosis = posterior.diagnose()
     assert diagnosis.converged is False
@@ -295,7 +296,7 @@ def test_a_funnel_whose_neck_is_missed_is_not_converged():
 
 def test_a_gaussian_that_is_sampled_well_is_converged():
     exact = known.linear_regression()
-    posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=100), draws=1000, chains=4, key=0)
+    posterior = px.fit(exact.problem, exact.data, px.HMC(warmup=100, start="network"), draws=1000, chains=4, key=0)
     for x in (None, exact.data[0]):
         diagnosis = posterior.diagnose(x)
         assert diagnosis.converged is True and diagnosis.verdict.startswith("Converged. ")
@@ -408,7 +409,9 @@ def test_a_rise_that_ended_with_the_learning_rate_is_told():
 
 
 def test_variational_posteriors_have_training_but_no_chains():
-    exact = px.fit(NUMBERS, (X, X @ np.ones((2, 3), np.float32)), px.VI(q.Normal()), steps=40, key=0)
+    exact = px.fit(
+        NUMBERS, (X, X @ np.ones((2, 3), np.float32)), px.VI(q.Normal(), optimizer=optax.adam(1e-2)), steps=40, key=0
+    )
     diagnosis = exact.diagnose(X)
     assert diagnosis.training.objective == "elbo"
     assert diagnosis.leaves == ()

@@ -9,8 +9,6 @@ import posteriax as px
 from posteriax.likelihoods.classes import ClassSums, ReducedClassPredictive
 from posteriax.likelihoods.number_predictive import NumberSums, ReducedNumberPredictive
 
-pytestmark = pytest.mark.quick
-
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(7, 20, 4)).astype(np.float32)
 PROBS = scipy.special.softmax(LOGITS.astype(np.float64), axis=-1)

@@ -27,7 +27,7 @@ def posteriors(net, moons):
     return {
         "MAP": px.fit(problem, moons[0], px.MAP(), steps=5, key=0),
         "VI": px.fit(problem, moons[0], px.VI(families), steps=5, key=0),
-        "HMC": px.fit(problem, moons[0], px.HMC(warmup=5), draws=6, chains=2, key=0),
+        "HMC": px.fit(problem, moons[0], px.HMC(warmup=5, start="network"), draws=6, chains=2, key=0),
     }
 
 

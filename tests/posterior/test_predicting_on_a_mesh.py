@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import numpy as np
+import optax
 import pytest
 
 import posteriax as px
@@ -18,7 +19,7 @@ def posteriors(moons):
     problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     hmc = px.HMC(step_size=0.01, start="network", warmup=2)
     return (
-        px.fit(problem, moons[0], px.VI(q.Normal()), steps=5, key=0),
+        px.fit(problem, moons[0], px.VI(q.Normal(), optimizer=optax.sgd(1e-3)), steps=5, key=0),
         px.fit(problem, moons[0], hmc, draws=7, chains=2, key=0),
     )
 

@@ -33,7 +33,7 @@ MEMBERS = {
     "HMC": (px.HMC(warmup=20, step_size=0.01), {"draws": 10, "chains": 4}),
     "VI": (px.Ensemble(px.VI(q.Normal()), 2), {"steps": 50, "batch_size": 20}),
     "NUTS": (px.NUTS(warmup=20, max_doublings=4), {"draws": 10, "chains": 4}),
-    "SGHMC": (px.SGHMC(1e-4, warmup_epochs=2, epochs_per_draw=2), {"draws": 5, "chains": 2, "batch_size": 20}),
+    "SGHMC": (px.SGHMC(1e-4, warmup_epochs=2, epochs_per_draw=2), {"draws": 5, "chains": 4, "batch_size": 20}),
     "MCLMC": (px.MCLMC(warmup=100, thin=5), {"draws": 10, "chains": 2}),
     "AdjustedMCLMC": (px.AdjustedMCLMC(warmup=60, max_steps=50), {"draws": 10, "chains": 2}),
     "MAP": (px.Ensemble(px.MAP(), 2), {"steps": 50, "batch_size": 20}),
@@ -89,7 +89,7 @@ def test_a_step_over_a_split_batch_adds_up_gradients_and_exchanges_nothing_else(
     assert exchanges == ["all-reduce"]
 
 
-@pytest.mark.parametrize("name", with_others_slow(MEMBERS, "HMC"))
+@pytest.mark.parametrize("name", with_others_slow(MEMBERS, "SGHMC"))  # HMC's every day in distributed/test_processes.py
 def test_members_are_the_same_bits_on_any_number_of_devices(name, problem, moons):
     method, length = MEMBERS[name]
     one, two = (

@@ -36,7 +36,7 @@ def test_chunks_of_any_length_give_the_same_bits(problem, moons, monkeypatch):
     for seconds, most in ((1e9, 1000), (0.0, 1000)):
         monkeypatch.setattr(loop, "SECONDS_PER_CHUNK", seconds)  # 0: one step at a time
         monkeypatch.setattr(program_module, "STEPS_PER_CHUNK", most)
-        posteriors.append(px.fit(problem, moons[0], px.HMC(warmup=7), key=1, draws=12, chains=2))
+        posteriors.append(px.fit(problem, moons[0], px.HMC(warmup=7, start="network"), key=1, draws=12, chains=2))
     for a, b in zip(*map(leaves, posteriors), strict=True):
         np.testing.assert_array_equal(a, b)
     for name in posteriors[0].trace:

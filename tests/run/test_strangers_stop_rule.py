@@ -62,7 +62,7 @@ class Counting(Observer):
 
 @pytest.mark.parametrize(
     ("method", "length"),
-    [(px.MAP(optax.adam(0.05)), {"steps": 1000}), (px.HMC(warmup=5), {"draws": 1000, "chains": 2})],
+    [(px.MAP(optax.adam(0.05)), {"steps": 1000}), (px.HMC(warmup=5, start="network"), {"draws": 1000, "chains": 2})],
     ids=["optimiser", "sampler"],
 )
 def test_it_ends_a_run_which_is_then_a_normal_result(method, length, tmp_path):

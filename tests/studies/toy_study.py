@@ -16,6 +16,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import optax
 
 import posteriax as px
 from posteriax import studies
@@ -39,7 +40,8 @@ def cells(settings, seeds):
 def run(cell, settings, bench):
     moons = bench.load("two_moons")
     problem = px.Problem(eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(cell.seed)), px.Categorical())
-    method = {"map": px.MAP(), "mean-field": px.VI()}[cell.settings["method"]]
+    methods = {"map": px.MAP(), "mean-field": px.VI(estimator="weight", optimizer=optax.adam(1e-2))}
+    method = methods[cell.settings["method"]]
     kill("before")
 
     def watched(posterior):

@@ -19,7 +19,7 @@ def posteriors(moons):
     problem = px.Problem(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), px.Categorical())
     return {
         "MAP": px.fit(problem, moons[0], px.MAP(), steps=50, key=0),
-        "HMC": px.fit(problem, moons[0], px.HMC(warmup=5), draws=5, chains=2, key=0),
+        "HMC": px.fit(problem, moons[0], px.HMC(warmup=5, start="network"), draws=5, chains=2, key=0),
     }
 
 

@@ -8,8 +8,6 @@ from scipy import stats
 
 from posteriax.families.arrays.noise import LARGE, normal_and_signs, signs, standard_normal, unrolled_bits
 
-pytestmark = pytest.mark.quick
-
 
 def test_it_is_jax_noise_unless_the_result_is_lost_anyway():
     key = jax.random.key(0)

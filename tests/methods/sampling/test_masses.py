@@ -120,7 +120,6 @@ def test_bad_masses_are_refused(sampler):
             sampler(masses="dense", step_size=0.1)
 
 
-@pytest.mark.as_shipped
 def test_correlated_weights_cost_no_more_than_independent_ones():
     """30 weights, condition 10^4: with a mass each a trajectory is as long as the square root of it over pi or so."""
     problem, data, covariance = correlated_gaussian(30, 1e4)
