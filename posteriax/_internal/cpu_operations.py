@@ -23,6 +23,11 @@ OperationParams = Mapping[str, Any]
 
 NARROW = 16  # outputs; from 32 on there is no difference
 LONG = 256  # examples; products over fewer take microseconds
+PART = 16  # examples whose contributions to a kernel's gradient are computed together; twice as many of
+LARGE_IMAGE = 1024  # positions
+LANES = 2  # loops over such parts that run at the same time
+LARGE = 2**14  # entries of an array that is worth taking in parts or stages
+WINDOW = 32  # the longest axis that XLA sums without cutting it into windows
 MOST_POSITIONS = 121  # of an output computed by products, one for each: the gradient of an 11 x 11 kernel
 
 
@@ -109,10 +114,66 @@ def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
     if not (jnp.issubdtype(x.dtype, jnp.floating) and x.dtype == kernel.dtype == out.dtype and out.size and x.size):
         return None
     if _products_are_faster(params, kernel.shape, out.shape):
-        return partial(_products, params=params)
-    if params["batch_group_count"] == 1 and params["dimension_numbers"] != _channels_last_numbers(x.ndim):
-        return partial(_channels_last, params=params)
-    return None
+        replacement = partial(_products, params=params)
+    elif params["batch_group_count"] == 1 and params["dimension_numbers"] != _channels_last_numbers(x.ndim):
+        replacement = partial(_channels_last, params=params)
+    else:
+        return None
+    part = _examples_in_a_part(eqn)
+    if part is None:
+        return replacement
+    numbers = params["dimension_numbers"]
+    return partial(_sum_over_parts, convolve=replacement, axes=(numbers.lhs_spec[1], numbers.rhs_spec[1]), part=part)
+
+
+def _examples_in_a_part(eqn: JaxprEqn) -> int | None:
+    """How many examples `_sum_over_parts` takes at a time; None if it does not apply.
+
+    It applies to the gradient of a kernel: a convolution whose window is an entire image, with few outputs, and whose
+    input channels are the examples.
+    """
+    params, (x, kernel), out = eqn.params, (v.aval.shape for v in eqn.invars), eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+    numbers = params["dimension_numbers"]
+    positions = prod(out[axis] for axis in numbers.out_spec[2:])
+    window = prod(kernel[axis] for axis in numbers.rhs_spec[2:])
+    grouped = params["feature_group_count"] > 1 or params["batch_group_count"] > 1
+    if grouped or positions >= window or prod(x) < LARGE or _is_divided(eqn):
+        return None
+    part = PART if window < LARGE_IMAGE else 2 * PART
+    return None if x[numbers.lhs_spec[1]] % (LANES * part) else part
+
+
+def _is_divided(eqn: JaxprEqn) -> bool:
+    """Whether the compiler divides the program over devices, which have different examples then."""
+    with eqn.ctx.manager:
+        return jax.sharding.AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types
+
+
+def _sum_over_parts(
+    x: jax.Array, kernel: jax.Array, *, convolve: Replacement, axes: tuple[int, int], part: int
+) -> jax.Array:
+    """A convolution as a sum over parts of its input channels, in loops that run at the same time.
+
+    XLA computes a kernel's gradient on one thread, and rearranges both operands before. With two loops both threads of
+    a small machine work, and what a few examples need stays in a core's cache.
+
+    Args:
+        convolve: the convolution, of a part of x and the matching part of the kernel.
+        axes: the axes of input channels in x and in the kernel.
+        part: how many of them to take at a time.
+    """
+    count = x.shape[axes[0]] // (LANES * part)
+
+    def term(i: jax.Array | int) -> jax.Array:
+        x_part, kernel_part = (
+            lax.dynamic_slice_in_dim(operand, i * part, part, axis)
+            for operand, axis in zip((x, kernel), axes, strict=True)
+        )
+        return convolve(x_part, kernel_part)
+
+    zeros = jnp.zeros(jax.eval_shape(term, 0).shape, x.dtype)
+    lanes = [lax.fori_loop(i * count, (i + 1) * count, lambda j, total: total + term(j), zeros) for i in range(LANES)]
+    return sum(lanes[1:], start=lanes[0])
 
 
 def _channels_last_numbers(rank: int) -> lax.ConvDimensionNumbers:
@@ -233,3 +294,32 @@ def faster_narrow_product(eqn: JaxprEqn) -> Replacement | None:
         return product.T if narrow else product
 
     return narrow_first
+
+
+def faster_sum(eqn: JaxprEqn) -> Replacement | None:
+    """What to call in place of a sum over several axes, or a long one, that keeps the last axis; None to keep it.
+
+    The gradients of a layer's bias and of a normalisation's scales are such sums, over all examples and positions. XLA
+    cuts every axis longer than 32 into windows; that sum is neither fused with what computes its terms nor
+    vectorised, nor is one over several axes at once. Summing the innermost of them first is, and leaves little to do.
+    """
+    x = cast(jax.core.ShapedArray, eqn.invars[0].aval)
+    axes = sorted(eqn.params["axes"])
+    if not axes or axes[-1] == x.ndim - 1 or x.size < LARGE or not jnp.issubdtype(x.dtype, jnp.floating):
+        return None
+    if _is_divided(eqn):
+        return None
+    length = x.shape[axes[-1]]
+    inner = next((n for n in range(min(length, WINDOW), 3, -1) if length % n == 0), None)
+    if inner is None or (axes == [axes[-1]] and inner == length):
+        return None
+    return partial(_sum_in_stages, params=eqn.params, inner=inner)
+
+
+def _sum_in_stages(x: jax.Array, *, params: OperationParams, inner: int) -> jax.Array:
+    """The sum over groups of `inner` neighbours along the innermost axis, then over everything else."""
+    axes = sorted(params["axes"])
+    last = axes[-1]
+    split = x.reshape(*x.shape[:last], -1, inner, *x.shape[last + 1 :])
+    first = lax.optimization_barrier(lax.reduce_sum_p.bind(split, **{**params, "axes": (last + 1,)}))
+    return lax.reduce_sum_p.bind(first, **{**params, "axes": tuple(axes)})

@@ -27,6 +27,7 @@ from posteriax._internal.cpu_operations import (
     faster_convolution,
     faster_max_pool_gradient,
     faster_narrow_product,
+    faster_sum,
     rewritten,
 )
 
@@ -36,7 +37,8 @@ UNROLLED_BITS = "unrolled-bits"
 LLVM_LEVELS = "llvm-levels"
 IMAGES = "image-operations"
 NARROW = "narrow-products"
-NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, IMAGES, NARROW)
+SUMS = "staged-sums"
+NAMES = (NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS, IMAGES, NARROW, SUMS)
 
 _platform: ContextVar[str | None] = ContextVar("platform", default=None)
 
@@ -103,4 +105,6 @@ def with_fast_operations(fun: Callable[..., Any], platform: str | None = None) -
             rules[primitives.select_and_scatter_add_p] = faster_max_pool_gradient
         if in_use(NARROW):
             rules[primitives.dot_general_p] = faster_narrow_product
+        if in_use(SUMS):
+            rules[primitives.reduce_sum_p] = faster_sum
     return rewritten(fun, rules) if rules else fun

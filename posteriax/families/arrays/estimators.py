@@ -53,7 +53,7 @@ def _plan(estimator: Estimator, use: Use) -> EstimatorPlan:
     if use.example_axis is not None:
         by_sign = use.primitive == "add"  # for a bias flipout is as good as local, and a sign is cheaper than a draw
         return EstimatorPlan(
-            "flipout" if by_sign else _least_noisy(use) if estimator == "auto" else estimator, use.example_axis
+            "flipout" if by_sign else _cheapest(use) if estimator == "auto" else estimator, use.example_axis
         )
     by_output = use.primitive in ("dot_general", "conv_general_dilated") and use.meets_examples
     if estimator == "local" and by_output:  # examples and positions share an axis: only if requested by name
@@ -73,7 +73,7 @@ def _plan_factors(estimator: Estimator, use: Use, plan: EstimatorPlan) -> Estima
     return plan._replace(factors=kind, factor_axis=met.example_axis)
 
 
-def _least_noisy(use: Use) -> str:
+def _cheapest(use: Use) -> str:
     """The least noisy exact estimator."""
     exact_local = use.primitive == "gather" or (use.primitive == "dot_general" and not use.other_axes)
     return "local" if exact_local else "flipout"
