@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from jax.extend.core.primitives import conv_general_dilated_p
 Replacement = Callable[..., jax.Array]  # takes the operands of the operation
 Rule = Callable[[JaxprEqn], Replacement | None]
 OperationParams = Mapping[str, Any]
+ChannelsLastConvolution = Callable[[jax.Array, jax.Array, OperationParams], jax.Array]
 
 NARROW = 16  # outputs; from 32 on there is no difference
 LONG = 256  # examples; products over fewer take microseconds
@@ -107,7 +108,8 @@ def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
     it uses plain nested loops, 20 to 100 times slower. Every gradient with respect to a kernel has such a layout.
 
     The replacement is the same convolution in the fast layout or, if its output has few positions and that is faster,
-    one product of matrices for each of them.
+    one product of matrices for each of them. Gradients of kernels are summed over parts of the batch, and those of the
+    inputs of strided convolutions are computed without the zeros in between.
     """
     params = eqn.params
     x, kernel, out = (cast(jax.core.ShapedArray, v.aval) for v in (*eqn.invars, *eqn.outvars))
@@ -115,6 +117,8 @@ def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
         return None
     if _products_are_faster(params, kernel.shape, out.shape):
         replacement = partial(_products, params=params)
+    elif _has_phases(params, kernel.shape):
+        return partial(_channels_last, params=params, convolve=_by_phase)
     elif params["batch_group_count"] == 1 and params["dimension_numbers"] != _channels_last_numbers(x.ndim):
         replacement = partial(_channels_last, params=params)
     else:
@@ -182,18 +186,90 @@ def _channels_last_numbers(rank: int) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(images, kernel, images)
 
 
-def _channels_last(x: jax.Array, kernel: jax.Array, *, params: OperationParams) -> jax.Array:
+def _convolve(x: jax.Array, kernel: jax.Array, params: OperationParams) -> jax.Array:
+    """A convolution of channels-last operands."""
+    return conv_general_dilated_p.bind(x, kernel, **{**params, "dimension_numbers": _channels_last_numbers(x.ndim)})
+
+
+def _channels_last(
+    x: jax.Array, kernel: jax.Array, *, params: OperationParams, convolve: ChannelsLastConvolution = _convolve
+) -> jax.Array:
     """The same convolution of rearranged operands."""
     (batch, channels, *spatial), (outs, ins, *window), out = params["dimension_numbers"]
-    y = conv_general_dilated_p.bind(
-        x.transpose(batch, *spatial, channels),
-        kernel.transpose(*window, ins, outs),
-        **{**params, "dimension_numbers": _channels_last_numbers(x.ndim)},
-    )
+    y = convolve(x.transpose(batch, *spatial, channels), kernel.transpose(*window, ins, outs), params)
     order = [0] * x.ndim  # of y's axes (batch, *spatial, channels) in the result
     for axis, result_axis in zip((0, x.ndim - 1, *range(1, x.ndim - 1)), out, strict=True):
         order[result_axis] = axis
     return y.transpose(order)
+
+
+def _has_phases(params: OperationParams, kernel: Sequence[int]) -> bool:
+    """Whether `_by_phase` applies and is faster: to the gradient of a strided convolution's inputs."""
+    steps, window = params["lhs_dilation"], [kernel[axis] for axis in params["dimension_numbers"].rhs_spec[2:]]
+    plain = max(*params["window_strides"], *params["rhs_dilation"], params["feature_group_count"]) == 1
+    return plain and params["batch_group_count"] == 1 and max(steps) > 1 and max(window) > 1
+
+
+def _by_phase(x: jax.Array, kernel: jax.Array, params: OperationParams) -> jax.Array:
+    """A convolution of images with zeros between their entries, without multiplying by zeros.
+
+    An output at position step * n + r only meets every step-th entry of the kernel, from one that depends on r. So the
+    outputs of each phase r are a small convolution of the images as they are. All phases are computed as channels of
+    one convolution, and interleaved.
+    """
+    axes, steps, outputs = range(x.ndim - 2), params["lhs_dilation"], kernel.shape[-1]
+    phases = [
+        _phases_of_axis(size, length, step, low, high)
+        for size, length, step, (low, high) in zip(
+            x.shape[1:-1], kernel.shape[:-2], steps, params["padding"], strict=True
+        )
+    ]
+
+    def kernel_of(chosen: tuple[int, ...]) -> jax.Array:
+        part = kernel[
+            tuple(slice(axis.first[r], None, step) for axis, step, r in zip(phases, steps, chosen, strict=True))
+        ]
+        around = [
+            (axis.shift[r], axis.taps - axis.shift[r] - length)
+            for axis, r, length in zip(phases, chosen, part.shape, strict=False)
+        ]
+        return jnp.pad(part, [*around, (0, 0), (0, 0)])
+
+    kernels = jnp.concatenate([kernel_of(chosen) for chosen in product(*map(range, steps))], axis=-1)
+    cut = [(min(low, 0), min(high, 0), 0) for low, high in (axis.padding for axis in phases)]
+    added = [(max(low, 0), max(high, 0)) for low, high in (axis.padding for axis in phases)]
+    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *cut, (0, 0, 0)])
+    y = _convolve(x, kernels, {**params, "lhs_dilation": (1,) * len(axes), "padding": tuple(added)})
+    counts = y.shape[1:-1]
+    y = y.reshape(-1, *counts, *steps, outputs)
+    y = y.transpose(0, *(axis for a in axes for axis in (1 + a, 1 + len(axes) + a)), y.ndim - 1)
+    y = y.reshape(-1, *(count * step for count, step in zip(counts, steps, strict=True)), outputs)
+    return y[(slice(None), *(slice(axis.length) for axis in phases))]
+
+
+class _Phases(NamedTuple):
+    """How the phases of one axis are computed by one convolution.
+
+    `first` entry of the kernel that each phase meets, and its `shift` from the start of a kernel of `taps` entries;
+    the `padding` of that convolution, and the `length` of the interleaved result.
+    """
+
+    first: list[int]
+    shift: list[int]
+    taps: int
+    padding: tuple[int, int]
+    length: int
+
+
+def _phases_of_axis(size: int, kernel: int, step: int, low: int, high: int) -> _Phases:
+    """Entry i of the kernel meets entry (n step + r + i - low) / step of the image: for every step-th i."""
+    first = [(low - r) % step for r in range(step)]
+    begins = [(r + i - low) // step for r, i in enumerate(first)]  # in the image, for n = 0
+    start = min(begins)
+    taps = max(begin - start + max(0, -(-(kernel - i) // step)) for begin, i in zip(begins, first, strict=True))
+    length = (size - 1) * step + 1 + low + high - kernel + 1
+    count = -(-length // step)
+    return _Phases(first, [begin - start for begin in begins], taps, (-start, count + taps - 1 - size + start), length)
 
 
 def _products_are_faster(params: OperationParams, kernel: Sequence[int], out: Sequence[int]) -> bool:

@@ -150,6 +150,17 @@ def test_the_gradient_of_a_strided_kernel_is_a_product():
     assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 9
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(0, 3), (4, 1)]])
+def test_the_gradient_of_strided_inputs_multiplies_no_zeros(padding):
+    """Also where the stride is longer than the kernel, and where inputs at the border reach no output."""
+    fun = output_and_gradients(window_strides=(2, 3), padding=padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    args = normal(2, 8, 10, 3), normal(3, 2, 3, 4, seed=1)
+    assert_same(fun, *args)
+    program = jax.make_jaxpr(with_fast_operations(fun))(*args).jaxpr
+    found = [eqn for eqn in all_equations(program) if eqn.primitive.name == "conv_general_dilated"]
+    assert found and all(eqn.params["lhs_dilation"] == (1, 1) for eqn in found)
+
+
 @pytest.mark.parametrize(("stride", "examples", "size"), [(1, 64, 10), (2, 64, 10), (1, 64, 32)])
 def test_the_gradient_of_a_kernel_is_summed_over_parts_of_a_large_batch(stride, examples, size):
     fun = output_and_gradients(
