@@ -11,8 +11,10 @@ from flax import linen as nn
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.families.arrays.estimators import plan_estimators
 from posteriax.methods import Task
 from posteriax.methods.vi import block_keys, random_outputs
+from posteriax.networks.tracing.uses import Use
 
 DRAWS = 4_000
 KEY = jax.random.key(0)
@@ -137,19 +139,26 @@ def test_outputs_have_the_moments_of_explicit_draws(name, estimator):
         np.testing.assert_array_less(np.abs(np.cov(draws[:, own].T) - np.cov(truth[:, own].T)), error)
 
 
-def test_auto_takes_the_least_noisy_exact_estimator():
+def test_auto_takes_the_exact_estimator_that_is_worth_its_cost():
     chosen = {name: random_network(name, "auto")[2]["w"] for name in NETWORKS}
     assert chosen == {
         "dense": "local",
         "dense, kernel first": "local",
         "dense, transposed": "local",
         "dense over positions": "flipout",
-        "convolution, channels last": "flipout",
-        "convolution, channels first": "flipout",
-        "grouped convolution": "flipout",
+        "convolution, channels last": "weight",
+        "convolution, channels first": "weight",
+        "grouped convolution": "weight",
         "embedding": "local",
         "embedding by slices": "local",
     }
+
+
+def test_auto_has_flipout_for_convolutions_whose_weights_have_no_mean():
+    """Their noise is all there is, not a small part of the gradient's."""
+    use = Use("conv_general_dilated", example_axis=0, other_axes=True)
+    plans = plan_estimators("auto", [use, use], has_mean=[True, False])
+    assert [plan.estimator for plan in plans] == ["weight", "flipout"]
 
 
 @pytest.mark.parametrize("estimator", ["flipout", "local"])
