@@ -22,6 +22,7 @@ Rule = Callable[[JaxprEqn], Replacement | None]
 OperationParams = Mapping[str, Any]
 ChannelsLastConvolution = Callable[[jax.Array, jax.Array, OperationParams], jax.Array]
 
+MANY = 32  # input channels
 NARROW = 16  # outputs; from 32 on there is no difference
 LONG = 256  # examples; products over fewer take microseconds
 PART = 16  # examples whose contributions to a kernel's gradient are computed together; twice as many of
@@ -109,7 +110,7 @@ def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
 
     The replacement is the same convolution in the fast layout or, if its output has few positions and that is faster,
     one product of matrices for each of them. Gradients of kernels are summed over parts of the batch, and those of the
-    inputs of strided convolutions are computed without the zeros in between.
+    inputs of strided or shrinking convolutions are computed without multiplying by zeros.
     """
     params = eqn.params
     x, kernel, out = (cast(jax.core.ShapedArray, v.aval) for v in (*eqn.invars, *eqn.outvars))
@@ -119,6 +120,8 @@ def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
         replacement = partial(_products, params=params)
     elif _has_phases(params, kernel.shape):
         return partial(_channels_last, params=params, convolve=_by_phase)
+    elif _grows(params, x.shape, kernel.shape, out.shape):
+        return partial(_channels_last, params=params, convolve=_by_source)
     elif params["batch_group_count"] == 1 and params["dimension_numbers"] != _channels_last_numbers(x.ndim):
         replacement = partial(_channels_last, params=params)
     else:
@@ -201,6 +204,47 @@ def _channels_last(
     for axis, result_axis in zip((0, x.ndim - 1, *range(1, x.ndim - 1)), out, strict=True):
         order[result_axis] = axis
     return y.transpose(order)
+
+
+def _grows(params: OperationParams, x: Sequence[int], kernel: Sequence[int], out: Sequence[int]) -> bool:
+    """Whether `_by_source` applies and is faster: to the gradient of a two-dimensional convolution's inputs, if it has
+    no padding and a large kernel."""
+    numbers = params["dimension_numbers"]
+    plain = max(params["feature_group_count"], params["batch_group_count"], *params["window_strides"]) == 1
+    plain = plain and max(*params["rhs_dilation"], *params["lhs_dilation"]) == 1
+    before, after = (
+        prod(shape[a] for a in spec[2:]) for shape, spec in ((x, numbers.lhs_spec), (out, numbers.out_spec))
+    )
+    return plain and len(x) == 4 and after >= 2 * before and x[numbers.lhs_spec[1]] >= MANY and prod(x) >= LARGE
+
+
+def _by_source(x: jax.Array, kernel: jax.Array, params: OperationParams) -> jax.Array:
+    """A convolution whose outputs are more than its inputs, as what each input adds to the outputs around it.
+
+    A product for each position of the input, instead of the output, takes fewer multiplications. There is one for each
+    row of the kernel; its columns are shifted into place and added, and then the rows.
+    """
+    batch, height, width, channels = x.shape
+    rows, columns, _, outputs = kernel.shape
+    (top, bottom), (left, right) = params["padding"]
+    full_height, full_width = height + top + bottom - rows + 1, width + left + right - columns + 1
+    flat, zero = x.reshape(-1, channels), jnp.zeros((), x.dtype)
+
+    def row(i: int) -> jax.Array:
+        weights = kernel[i].transpose(1, 0, 2).reshape(channels, columns * outputs)
+        added = jnp.matmul(flat, weights, precision=params["precision"]).reshape(batch, height, width, columns, outputs)
+        added = lax.optimization_barrier(added)  # or every shift would be computed with a product of its own
+        shifted = [
+            lax.pad(
+                added[:, :, :, j], zero, [(0, 0, 0), (0, 0, 0), (left - j, full_width - width - left + j, 0), (0, 0, 0)]
+            )
+            for j in range(columns)
+        ]
+        total = lax.optimization_barrier(sum(shifted[1:], start=shifted[0]))
+        return lax.pad(total, zero, [(0, 0, 0), (top - i, full_height - height - top + i, 0), (0, 0, 0), (0, 0, 0)])
+
+    placed = [row(i) for i in range(rows)]
+    return sum(placed[1:], start=placed[0])
 
 
 def _has_phases(params: OperationParams, kernel: Sequence[int]) -> bool:

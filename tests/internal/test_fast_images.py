@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from posteriax._internal import cpu_tuning
-from posteriax._internal.cpu_operations import PART
+from posteriax._internal.cpu_operations import MANY, PART
 from posteriax._internal.cpu_tuning import with_fast_operations
 from posteriax.networks.tracing.program import all_equations
 
@@ -159,6 +159,16 @@ def test_the_gradient_of_strided_inputs_multiplies_no_zeros(padding):
     program = jax.make_jaxpr(with_fast_operations(fun))(*args).jaxpr
     found = [eqn for eqn in all_equations(program) if eqn.primitive.name == "conv_general_dilated"]
     assert found and all(eqn.params["lhs_dilation"] == (1, 1) for eqn in found)
+
+
+@pytest.mark.parametrize("padding", ["VALID", [(0, 1), (-1, 0)]])
+def test_the_gradient_of_the_inputs_of_a_large_kernel_is_a_product_for_each_of_its_rows(padding):
+    fun = output_and_gradients(window_strides=(1, 1), padding=padding, dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    args = normal(20, 2, 10, 11), normal(MANY, 2, 5, 5, seed=1)
+    assert_same(fun, *args)
+    program = jax.make_jaxpr(with_fast_operations(fun))(*args).jaxpr
+    names = [eqn.primitive.name for eqn in all_equations(program)]
+    assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 5
 
 
 @pytest.mark.parametrize(("stride", "examples", "size"), [(1, 64, 10), (2, 64, 10), (1, 64, 32)])
