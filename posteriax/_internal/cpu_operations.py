@@ -1,8 +1,8 @@
 """Rewriting traced programs with operations that XLA compiles well for CPUs.
 
 A rule takes an operation of the program and returns what to call in its place, or None to keep it. There are rules for
-convolutions, max-pooling's gradient and narrow products; results differ by rounding only. `cpu_tuning` decides which
-are used.
+convolutions, max-pooling's gradient, narrow products and long sums; results differ by rounding only. `cpu_tuning`
+decides which are used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
