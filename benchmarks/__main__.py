@@ -21,6 +21,7 @@ BENCHMARKS = {
     "leapfrog": "An HMC leapfrog step relative to a hand-written loop, and two chains on two cores.",
     "sampling": "HMC, NUTS and MCLMC beside BlackJAX's and NumPyro's: gradients and effective draws per second.",
     "gradients": "A step of mean-field VI that records the signal and noise of gradients, over one that does not.",
+    "estimators": "Variance of minibatch gradients under each estimator of mean-field VI, and what they cost.",
     "start": "Importing posteriax, and the README's first training step, each in a new process.",
     "tuning": "The tuning for XLA's CPU compiler: with and without each item.",
     "memory": "Peak memory of predictions with many draws, and of a long run of HMC; measured once.",
@@ -32,7 +33,7 @@ BENCHMARKS = {
     "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
-ROUNDS = {"networks": 5, "start": 5, "scaling": 3, "sharding": 3}  # by default; 15 for the others
+ROUNDS = {"networks": 5, "estimators": 1, "start": 5, "scaling": 3, "sharding": 3}  # by default; 15 for the others
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,6 +63,9 @@ def make_parser() -> argparse.ArgumentParser:
             help = f"how often each case is timed, all in turn; by default {rounds}"
             benchmark.add_argument("--rounds", type=_positive, default=rounds, help=help)
     added["networks"].add_argument(
+        "--network", action="append", dest="names", default=[], help="one of them by name, repeatable; default: all"
+    )
+    added["estimators"].add_argument(
         "--network", action="append", dest="names", default=[], help="one of them by name, repeatable; default: all"
     )
     added["compilers"].add_argument(

@@ -56,7 +56,8 @@ class ImageRace:
         methods = {
             "MAP": px.MAP(adam),
             "mean-field, one draw": px.VI(q.Normal(), estimator="weight", optimizer=adam),
-            "mean-field, auto (flipout)": px.VI(q.Normal(), optimizer=adam),
+            "mean-field, auto": px.VI(q.Normal(), optimizer=adam),
+            "mean-field, flipout": px.VI(q.Normal(), estimator="flipout", optimizer=adam),
         }
         return {
             name: Driver(problem, method, data, batch_size=IMAGES).seconds_per_step(STEPS)

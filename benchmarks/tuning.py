@@ -12,12 +12,12 @@ from rich.table import Table
 from benchmarks.start import FIRST_STEP, seconds_of_process
 from benchmarks.timing import interleave, ratio_table
 from benchmarks.worker import Worker
-from posteriax._internal.cpu_tuning import IMAGES, LLVM_LEVELS, NARROW, NOISE_ONCE, SWITCH, UNROLLED_BITS
+from posteriax._internal.cpu_tuning import IMAGES, LLVM_LEVELS, NARROW, NOISE_ONCE, SUMS, SWITCH, UNROLLED_BITS
 
 # cases of benchmarks.compilers, and the items that matter to each
 STEPS = {
     "step of the MLP, mean-field VI": ("all on", NOISE_ONCE, UNROLLED_BITS, LLVM_LEVELS),
-    "step of LeNet, MAP": ("all on", IMAGES),
+    "step of LeNet, MAP": ("all on", IMAGES, SUMS),
     "leapfrog of a last layer, HMC": ("all on", NARROW),
 }
 STARTS = ("all on", LLVM_LEVELS)

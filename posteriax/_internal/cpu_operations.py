@@ -1,15 +1,15 @@
 """Rewriting traced programs with operations that XLA compiles well for CPUs.
 
 A rule takes an operation of the program and returns what to call in its place, or None to keep it. There are rules for
-convolutions, max-pooling's gradient and narrow products; results differ by rounding only. `cpu_tuning` decides which
-are used.
+convolutions, max-pooling's gradient, narrow products and long sums; results differ by rounding only. `cpu_tuning`
+decides which are used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,16 @@ from jax.extend.core.primitives import conv_general_dilated_p
 Replacement = Callable[..., jax.Array]  # takes the operands of the operation
 Rule = Callable[[JaxprEqn], Replacement | None]
 OperationParams = Mapping[str, Any]
+ChannelsLastConvolution = Callable[[jax.Array, jax.Array, OperationParams], jax.Array]
 
+MANY = 32  # input channels
 NARROW = 16  # outputs; from 32 on there is no difference
 LONG = 256  # examples; products over fewer take microseconds
+PART = 16  # examples whose contributions to a kernel's gradient are computed together; twice as many of
+LARGE_IMAGE = 1024  # positions
+LANES = 2  # loops over such parts that run at the same time
+LARGE = 2**14  # entries of an array that is worth taking in parts or stages
+WINDOW = 32  # the longest axis that XLA sums without cutting it into windows
 MOST_POSITIONS = 121  # of an output computed by products, one for each: the gradient of an 11 x 11 kernel
 
 
@@ -102,17 +109,78 @@ def faster_convolution(eqn: JaxprEqn) -> Replacement | None:
     it uses plain nested loops, 20 to 100 times slower. Every gradient with respect to a kernel has such a layout.
 
     The replacement is the same convolution in the fast layout or, if its output has few positions and that is faster,
-    one product of matrices for each of them.
+    one product of matrices for each of them. Gradients of kernels are summed over parts of the batch, and those of the
+    inputs of strided or shrinking convolutions are computed without multiplying by zeros.
     """
     params = eqn.params
     x, kernel, out = (cast(jax.core.ShapedArray, v.aval) for v in (*eqn.invars, *eqn.outvars))
     if not (jnp.issubdtype(x.dtype, jnp.floating) and x.dtype == kernel.dtype == out.dtype and out.size and x.size):
         return None
     if _products_are_faster(params, kernel.shape, out.shape):
-        return partial(_products, params=params)
-    if params["batch_group_count"] == 1 and params["dimension_numbers"] != _channels_last_numbers(x.ndim):
-        return partial(_channels_last, params=params)
-    return None
+        replacement = partial(_products, params=params)
+    elif _has_phases(params, kernel.shape):
+        return partial(_channels_last, params=params, convolve=_by_phase)
+    elif _grows(params, x.shape, kernel.shape, out.shape):
+        return partial(_channels_last, params=params, convolve=_by_source)
+    elif params["batch_group_count"] == 1 and params["dimension_numbers"] != _channels_last_numbers(x.ndim):
+        replacement = partial(_channels_last, params=params)
+    else:
+        return None
+    part = _examples_in_a_part(eqn)
+    if part is None:
+        return replacement
+    numbers = params["dimension_numbers"]
+    return partial(_sum_over_parts, convolve=replacement, axes=(numbers.lhs_spec[1], numbers.rhs_spec[1]), part=part)
+
+
+def _examples_in_a_part(eqn: JaxprEqn) -> int | None:
+    """How many examples `_sum_over_parts` takes at a time; None if it does not apply.
+
+    It applies to the gradient of a kernel: a convolution whose window is an entire image, with few outputs, and whose
+    input channels are the examples.
+    """
+    params, (x, kernel), out = eqn.params, (v.aval.shape for v in eqn.invars), eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+    numbers = params["dimension_numbers"]
+    positions = prod(out[axis] for axis in numbers.out_spec[2:])
+    window = prod(kernel[axis] for axis in numbers.rhs_spec[2:])
+    grouped = params["feature_group_count"] > 1 or params["batch_group_count"] > 1
+    if grouped or positions >= window or prod(x) < LARGE or _is_divided(eqn):
+        return None
+    part = PART if window < LARGE_IMAGE else 2 * PART
+    return None if x[numbers.lhs_spec[1]] % (LANES * part) else part
+
+
+def _is_divided(eqn: JaxprEqn) -> bool:
+    """Whether the compiler divides the program over devices, which have different examples then."""
+    with eqn.ctx.manager:
+        return jax.sharding.AxisType.Auto in jax.sharding.get_abstract_mesh().axis_types
+
+
+def _sum_over_parts(
+    x: jax.Array, kernel: jax.Array, *, convolve: Replacement, axes: tuple[int, int], part: int
+) -> jax.Array:
+    """A convolution as a sum over parts of its input channels, in loops that run at the same time.
+
+    XLA computes a kernel's gradient on one thread, and rearranges both operands before. With two loops both threads of
+    a small machine work, and what a few examples need stays in a core's cache.
+
+    Args:
+        convolve: the convolution, of a part of x and the matching part of the kernel.
+        axes: the axes of input channels in x and in the kernel.
+        part: how many of them to take at a time.
+    """
+    count = x.shape[axes[0]] // (LANES * part)
+
+    def term(i: jax.Array | int) -> jax.Array:
+        x_part, kernel_part = (
+            lax.dynamic_slice_in_dim(operand, i * part, part, axis)
+            for operand, axis in zip((x, kernel), axes, strict=True)
+        )
+        return convolve(x_part, kernel_part)
+
+    zeros = jnp.zeros(jax.eval_shape(term, 0).shape, x.dtype)
+    lanes = [lax.fori_loop(i * count, (i + 1) * count, lambda j, total: total + term(j), zeros) for i in range(LANES)]
+    return sum(lanes[1:], start=lanes[0])
 
 
 def _channels_last_numbers(rank: int) -> lax.ConvDimensionNumbers:
@@ -121,18 +189,131 @@ def _channels_last_numbers(rank: int) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(images, kernel, images)
 
 
-def _channels_last(x: jax.Array, kernel: jax.Array, *, params: OperationParams) -> jax.Array:
+def _convolve(x: jax.Array, kernel: jax.Array, params: OperationParams) -> jax.Array:
+    """A convolution of channels-last operands."""
+    return conv_general_dilated_p.bind(x, kernel, **{**params, "dimension_numbers": _channels_last_numbers(x.ndim)})
+
+
+def _channels_last(
+    x: jax.Array, kernel: jax.Array, *, params: OperationParams, convolve: ChannelsLastConvolution = _convolve
+) -> jax.Array:
     """The same convolution of rearranged operands."""
     (batch, channels, *spatial), (outs, ins, *window), out = params["dimension_numbers"]
-    y = conv_general_dilated_p.bind(
-        x.transpose(batch, *spatial, channels),
-        kernel.transpose(*window, ins, outs),
-        **{**params, "dimension_numbers": _channels_last_numbers(x.ndim)},
-    )
+    y = convolve(x.transpose(batch, *spatial, channels), kernel.transpose(*window, ins, outs), params)
     order = [0] * x.ndim  # of y's axes (batch, *spatial, channels) in the result
     for axis, result_axis in zip((0, x.ndim - 1, *range(1, x.ndim - 1)), out, strict=True):
         order[result_axis] = axis
     return y.transpose(order)
+
+
+def _grows(params: OperationParams, x: Sequence[int], kernel: Sequence[int], out: Sequence[int]) -> bool:
+    """Whether `_by_source` applies and is faster: to the gradient of a two-dimensional convolution's inputs, if it has
+    no padding and a large kernel."""
+    numbers = params["dimension_numbers"]
+    plain = max(params["feature_group_count"], params["batch_group_count"], *params["window_strides"]) == 1
+    plain = plain and max(*params["rhs_dilation"], *params["lhs_dilation"]) == 1
+    before, after = (
+        prod(shape[a] for a in spec[2:]) for shape, spec in ((x, numbers.lhs_spec), (out, numbers.out_spec))
+    )
+    return plain and len(x) == 4 and after >= 2 * before and x[numbers.lhs_spec[1]] >= MANY and prod(x) >= LARGE
+
+
+def _by_source(x: jax.Array, kernel: jax.Array, params: OperationParams) -> jax.Array:
+    """A convolution whose outputs are more than its inputs, as what each input adds to the outputs around it.
+
+    A product for each position of the input, instead of the output, takes fewer multiplications. There is one for each
+    row of the kernel; its columns are shifted into place and added, and then the rows.
+    """
+    batch, height, width, channels = x.shape
+    rows, columns, _, outputs = kernel.shape
+    (top, bottom), (left, right) = params["padding"]
+    full_height, full_width = height + top + bottom - rows + 1, width + left + right - columns + 1
+    flat, zero = x.reshape(-1, channels), jnp.zeros((), x.dtype)
+
+    def row(i: int) -> jax.Array:
+        weights = kernel[i].transpose(1, 0, 2).reshape(channels, columns * outputs)
+        added = jnp.matmul(flat, weights, precision=params["precision"]).reshape(batch, height, width, columns, outputs)
+        added = lax.optimization_barrier(added)  # or every shift would be computed with a product of its own
+        shifted = [
+            lax.pad(
+                added[:, :, :, j], zero, [(0, 0, 0), (0, 0, 0), (left - j, full_width - width - left + j, 0), (0, 0, 0)]
+            )
+            for j in range(columns)
+        ]
+        total = lax.optimization_barrier(sum(shifted[1:], start=shifted[0]))
+        return lax.pad(total, zero, [(0, 0, 0), (top - i, full_height - height - top + i, 0), (0, 0, 0), (0, 0, 0)])
+
+    placed = [row(i) for i in range(rows)]
+    return sum(placed[1:], start=placed[0])
+
+
+def _has_phases(params: OperationParams, kernel: Sequence[int]) -> bool:
+    """Whether `_by_phase` applies and is faster: to the gradient of a strided convolution's inputs."""
+    steps, window = params["lhs_dilation"], [kernel[axis] for axis in params["dimension_numbers"].rhs_spec[2:]]
+    plain = max(*params["window_strides"], *params["rhs_dilation"], params["feature_group_count"]) == 1
+    return plain and params["batch_group_count"] == 1 and max(steps) > 1 and max(window) > 1
+
+
+def _by_phase(x: jax.Array, kernel: jax.Array, params: OperationParams) -> jax.Array:
+    """A convolution of images with zeros between their entries, without multiplying by zeros.
+
+    An output at position step * n + r only meets every step-th entry of the kernel, from one that depends on r. So the
+    outputs of each phase r are a small convolution of the images as they are. All phases are computed as channels of
+    one convolution, and interleaved.
+    """
+    axes, steps, outputs = range(x.ndim - 2), params["lhs_dilation"], kernel.shape[-1]
+    phases = [
+        _phases_of_axis(size, length, step, low, high)
+        for size, length, step, (low, high) in zip(
+            x.shape[1:-1], kernel.shape[:-2], steps, params["padding"], strict=True
+        )
+    ]
+
+    def kernel_of(chosen: tuple[int, ...]) -> jax.Array:
+        part = kernel[
+            tuple(slice(axis.first[r], None, step) for axis, step, r in zip(phases, steps, chosen, strict=True))
+        ]
+        around = [
+            (axis.shift[r], axis.taps - axis.shift[r] - length)
+            for axis, r, length in zip(phases, chosen, part.shape, strict=False)
+        ]
+        return jnp.pad(part, [*around, (0, 0), (0, 0)])
+
+    kernels = jnp.concatenate([kernel_of(chosen) for chosen in product(*map(range, steps))], axis=-1)
+    cut = [(min(low, 0), min(high, 0), 0) for low, high in (axis.padding for axis in phases)]
+    added = [(max(low, 0), max(high, 0)) for low, high in (axis.padding for axis in phases)]
+    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *cut, (0, 0, 0)])
+    y = _convolve(x, kernels, {**params, "lhs_dilation": (1,) * len(axes), "padding": tuple(added)})
+    counts = y.shape[1:-1]
+    y = y.reshape(-1, *counts, *steps, outputs)
+    y = y.transpose(0, *(axis for a in axes for axis in (1 + a, 1 + len(axes) + a)), y.ndim - 1)
+    y = y.reshape(-1, *(count * step for count, step in zip(counts, steps, strict=True)), outputs)
+    return y[(slice(None), *(slice(axis.length) for axis in phases))]
+
+
+class _Phases(NamedTuple):
+    """How the phases of one axis are computed by one convolution.
+
+    `first` entry of the kernel that each phase meets, and its `shift` from the start of a kernel of `taps` entries;
+    the `padding` of that convolution, and the `length` of the interleaved result.
+    """
+
+    first: list[int]
+    shift: list[int]
+    taps: int
+    padding: tuple[int, int]
+    length: int
+
+
+def _phases_of_axis(size: int, kernel: int, step: int, low: int, high: int) -> _Phases:
+    """Entry i of the kernel meets entry (n step + r + i - low) / step of the image: for every step-th i."""
+    first = [(low - r) % step for r in range(step)]
+    begins = [(r + i - low) // step for r, i in enumerate(first)]  # in the image, for n = 0
+    start = min(begins)
+    taps = max(begin - start + max(0, -(-(kernel - i) // step)) for begin, i in zip(begins, first, strict=True))
+    length = (size - 1) * step + 1 + low + high - kernel + 1
+    count = -(-length // step)
+    return _Phases(first, [begin - start for begin in begins], taps, (-start, count + taps - 1 - size + start), length)
 
 
 def _products_are_faster(params: OperationParams, kernel: Sequence[int], out: Sequence[int]) -> bool:
@@ -233,3 +414,32 @@ def faster_narrow_product(eqn: JaxprEqn) -> Replacement | None:
         return product.T if narrow else product
 
     return narrow_first
+
+
+def faster_sum(eqn: JaxprEqn) -> Replacement | None:
+    """What to call in place of a sum over several axes, or a long one, that keeps the last axis; None to keep it.
+
+    The gradients of a layer's bias and of a normalisation's scales are such sums, over all examples and positions. XLA
+    cuts every axis longer than 32 into windows; that sum is neither fused with what computes its terms nor
+    vectorised, nor is one over several axes at once. Summing the innermost of them first is, and leaves little to do.
+    """
+    x = cast(jax.core.ShapedArray, eqn.invars[0].aval)
+    axes = sorted(eqn.params["axes"])
+    if not axes or axes[-1] == x.ndim - 1 or x.size < LARGE or not jnp.issubdtype(x.dtype, jnp.floating):
+        return None
+    if _is_divided(eqn):
+        return None
+    length = x.shape[axes[-1]]
+    inner = next((n for n in range(min(length, WINDOW), 3, -1) if length % n == 0), None)
+    if inner is None or (axes == [axes[-1]] and inner == length):
+        return None
+    return partial(_sum_in_stages, params=eqn.params, inner=inner)
+
+
+def _sum_in_stages(x: jax.Array, *, params: OperationParams, inner: int) -> jax.Array:
+    """The sum over groups of `inner` neighbours along the innermost axis, then over everything else."""
+    axes = sorted(params["axes"])
+    last = axes[-1]
+    split = x.reshape(*x.shape[:last], -1, inner, *x.shape[last + 1 :])
+    first = lax.optimization_barrier(lax.reduce_sum_p.bind(split, **{**params, "axes": (last + 1,)}))
+    return lax.reduce_sum_p.bind(first, **{**params, "axes": tuple(axes)})

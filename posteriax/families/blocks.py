@@ -117,12 +117,14 @@ def plan_blocks(
         uses: how the network uses each of its leaves; empty for the estimator "weight", which does not ask.
         couples_examples: whether outputs depend on the other examples of a batch, which rules out draws per example.
     """
-    plans = plan_estimators("factor" if couples_examples else estimator, list(uses))
+    families = choose_families(family, problem)
+    has_mean = [chosen.has_mean for chosen in families[: len(uses)]]
+    plans = plan_estimators("factor" if couples_examples else estimator, uses, has_mean)
     if couples_examples:
         note = "the network's outputs couple the examples of a batch"
         plans = [plan._replace(note=note) for plan in plans]
     plans += [EstimatorPlan()] * (len(problem.leaf_names) - len(plans))  # a likelihood's latents: not in the network
-    blocks = blocks_of(choose_families(family, problem), problem.leaf_infos)
+    blocks = blocks_of(families, problem.leaf_infos)
     return tuple(block if block.family.joint else block._replace(plan=plans[block.indices[0]]) for block in blocks)
 
 

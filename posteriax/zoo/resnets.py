@@ -24,6 +24,7 @@ from posteriax.zoo.layers import (
     Initializer,
     Stateful,
     he_normal,
+    swish,
     torch_uniform,
 )
 
@@ -277,8 +278,8 @@ class FRNBlock(eqx.Module):
         self.shortcut = ConvFRN(inputs, outputs, 1, stride, key=keys[2]) if stride > 1 else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        y = self.second(jax.nn.swish(self.first(x)))
-        return jax.nn.swish(y + (x if self.shortcut is None else self.shortcut(x)))
+        y = self.second(swish(self.first(x)))
+        return swish(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
 class ResNetFRN(eqx.Module):
@@ -302,7 +303,7 @@ class ResNetFRN(eqx.Module):
         self.remat = remat
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = jax.nn.swish(self.stem(x))
+        x = swish(self.stem(x))
         for block in self.blocks:
             x = (eqx.filter_checkpoint(block) if self.remat else block)(x)
         return self.out(x.mean(axis=(0, 1)))

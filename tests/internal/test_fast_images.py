@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from posteriax._internal import cpu_tuning
+from posteriax._internal.cpu_operations import MANY, PART
 from posteriax._internal.cpu_tuning import with_fast_operations
 from posteriax.networks.tracing.program import all_equations
 
@@ -147,6 +148,73 @@ def test_the_gradient_of_a_strided_kernel_is_a_product():
     program = jax.make_jaxpr(with_fast_operations(fun))(normal(2, 8, 8, 3), normal(3, 3, 3, 4)).jaxpr
     names = [eqn.primitive.name for eqn in all_equations(program)]
     assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 9
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(0, 3), (4, 1)]])
+def test_the_gradient_of_strided_inputs_multiplies_no_zeros(padding):
+    """Also where the stride is longer than the kernel, and where inputs at the border reach no output."""
+    fun = output_and_gradients(window_strides=(2, 3), padding=padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    args = normal(2, 8, 10, 3), normal(3, 2, 3, 4, seed=1)
+    assert_same(fun, *args)
+    program = jax.make_jaxpr(with_fast_operations(fun))(*args).jaxpr
+    found = [eqn for eqn in all_equations(program) if eqn.primitive.name == "conv_general_dilated"]
+    assert found and all(eqn.params["lhs_dilation"] == (1, 1) for eqn in found)
+
+
+@pytest.mark.parametrize("padding", ["VALID", [(0, 1), (-1, 0)]])
+def test_the_gradient_of_the_inputs_of_a_large_kernel_is_a_product_for_each_of_its_rows(padding):
+    fun = output_and_gradients(window_strides=(1, 1), padding=padding, dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    args = normal(20, 2, 10, 11), normal(MANY, 2, 5, 5, seed=1)
+    assert_same(fun, *args)
+    program = jax.make_jaxpr(with_fast_operations(fun))(*args).jaxpr
+    names = [eqn.primitive.name for eqn in all_equations(program)]
+    assert names.count("conv_general_dilated") == 2 and names.count("dot_general") == 5
+
+
+@pytest.mark.parametrize(("stride", "examples", "size"), [(1, 64, 10), (2, 64, 10), (1, 64, 32)])
+def test_the_gradient_of_a_kernel_is_summed_over_parts_of_a_large_batch(stride, examples, size):
+    fun = output_and_gradients(
+        window_strides=(stride, stride), padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    args = normal(examples, size, size, 3), normal(3, 3, 3, 4, seed=1)
+    assert_same(fun, *args)
+    program = jax.make_jaxpr(with_fast_operations(fun))(*args).jaxpr
+    part = PART if size < 32 else 2 * PART
+    slices = [eqn for eqn in all_equations(program) if eqn.primitive.name == "dynamic_slice"]
+    assert slices and all(eqn.outvars[0].aval.shape[0] == part for eqn in slices)
+    for odd in (examples - 1, 2):  # not a multiple of the parts, or too few: at once, as before
+        few = jax.make_jaxpr(with_fast_operations(fun))(args[0][:odd], args[1]).jaxpr
+        assert "dynamic_slice" not in {eqn.primitive.name for eqn in all_equations(few)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((32, 10, 12, 6), (0, 1, 2)),
+        ((32, 10, 12, 6), (1, 2)),
+        ((2048, 9), (0,)),
+        ((5, 64, 60, 2), (0, 2)),
+        ((40, 37, 16), (0, 1)),
+    ],
+)
+def test_long_sums_are_taken_in_stages(shape, axes):
+    """To the rounding of a sum in another order. 37 is prime, so there is nothing to split: that sum stays as it is."""
+    x = normal(*shape)
+    fun = lambda x: jnp.sum(jnp.square(x), axis=axes)  # noqa: E731
+    fast = with_fast_operations(fun)
+    np.testing.assert_allclose(jax.jit(fast)(x), np.square(np.asarray(x, np.float64)).sum(axes), rtol=1e-6)
+    sums = [eqn for eqn in all_equations(jax.make_jaxpr(fast)(x).jaxpr) if eqn.primitive.name == "reduce_sum"]
+    assert len(sums) == (1 if 37 in shape else 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((32, 10, 12, 6), (3,)), ((8, 10, 12, 6), (0, 1, 2)), ((600, 32, 2), (1,))]
+)
+def test_sums_that_are_fast_already_are_left_alone(shape, axes):
+    """Over the last axis, of few terms, or over one short axis."""
+    fun = lambda x: jnp.sum(x, axis=axes)  # noqa: E731
+    x = normal(*shape)
+    assert str(jax.make_jaxpr(with_fast_operations(fun))(x)) == str(jax.make_jaxpr(fun)(x))
 
 
 @pytest.mark.parametrize("size", [8, 9], ids=["windows fit", "an incomplete window"])

@@ -8,6 +8,7 @@ import pytest
 
 import posteriax as px
 from posteriax import zoo
+from posteriax.zoo import layers
 
 KEY = jax.random.key(0)
 
@@ -151,3 +152,20 @@ def test_rematerialisation_saves_memory_and_changes_no_gradient(name):
         np.testing.assert_allclose(again, plain, atol=1e-4 * np.abs(plain).max(initial=1e-6))
     if name == "ViT":  # one block's intermediate values instead of eight
         assert memory[1] < memory[0] / 2
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_swish_and_its_derivatives_are_those_of_jax(order):
+    """The sigmoid comes from a tanh, to two units in the last place of 1; derivatives multiply that by x."""
+    ours, theirs = layers.swish, jax.nn.swish
+    for _ in range(order):
+        ours, theirs = jax.grad(ours), jax.grad(theirs)
+    x = jnp.array([-90.0, -8.0, -1.0, -1e-3, 0.0, 0.5, 3.0, 20.0, 90.0])
+    error = jnp.abs(jax.vmap(ours)(x) - jax.vmap(theirs)(x))
+    assert bool((error <= 2 * jnp.finfo(jnp.float32).eps * (1 + jnp.abs(x))).all())
+
+
+def test_filter_response_normalisation_keeps_a_nan():
+    norm = layers.FilterResponseNorm(2)
+    out = norm(jnp.ones((3, 3, 2)).at[0, 0, 1].set(jnp.nan))
+    assert bool(jnp.isnan(out[..., 1]).all()) and not bool(jnp.isnan(out[..., 0]).any())

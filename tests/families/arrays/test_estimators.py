@@ -11,8 +11,10 @@ from flax import linen as nn
 
 import posteriax as px
 from posteriax import families as q
+from posteriax.families.arrays.estimators import plan_estimators
 from posteriax.methods import Task
 from posteriax.methods.vi import block_keys, random_outputs
+from posteriax.networks.tracing.uses import Use
 
 DRAWS = 4_000
 KEY = jax.random.key(0)
@@ -166,19 +168,26 @@ def test_the_noise_of_outputs_follows_their_unit(estimator):
     np.testing.assert_allclose(1e9 * other, one, rtol=1e-4, atol=1e-4)
 
 
-def test_auto_takes_the_least_noisy_exact_estimator():
-    chosen = {name: random_network(name, "auto")[2]["w"].estimator for name in NETWORKS}
+def test_auto_takes_the_exact_estimator_that_is_worth_its_cost():
+    chosen = {name: random_network(name, "auto")[2]["w"] for name in NETWORKS}
     assert chosen == {
         "dense": "local",
         "dense, kernel first": "local",
         "dense, transposed": "local",
         "dense over positions": "flipout",
-        "convolution, channels last": "flipout",
-        "convolution, channels first": "flipout",
-        "grouped convolution": "flipout",
+        "convolution, channels last": "weight",
+        "convolution, channels first": "weight",
+        "grouped convolution": "weight",
         "embedding": "local",
         "embedding by slices": "local",
     }
+
+
+def test_auto_has_flipout_for_convolutions_whose_weights_have_no_mean():
+    """Their noise is all there is, not a small part of the gradient's."""
+    use = Use("conv_general_dilated", example_axis=0, other_axes=True)
+    plans = plan_estimators("auto", [use, use], has_mean=[True, False])
+    assert [plan.estimator for plan in plans] == ["weight", "flipout"]
 
 
 @pytest.mark.parametrize("estimator", ["flipout", "local"])
