@@ -17,6 +17,8 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.extend.core.primitives import conv_general_dilated_p
 
+from posteriax._internal.merged_calls import merge_equal_calls
+
 Replacement = Callable[..., jax.Array]  # takes the operands of the operation
 Rule = Callable[[JaxprEqn], Replacement | None]
 OperationParams = Mapping[str, Any]
@@ -33,7 +35,7 @@ WINDOW = 32  # the longest axis that XLA sums without cutting it into windows
 MOST_POSITIONS = 121  # of an output computed by products, one for each: the gradient of an 11 x 11 kernel
 
 
-def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule]) -> Callable[..., Any]:
+def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule], *, merge: bool = False) -> Callable[..., Any]:
     """`fun` with some of its operations replaced, also inside its loops, branches and inner functions.
 
     The program is rewritten as it will be compiled, after differentiation and vectorisation.
@@ -41,6 +43,7 @@ def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule]) -> Calla
     Args:
         fun: a function of arrays; call the result inside `jit`.
         rules: what to replace each primitive by; its replacement takes the same operands.
+        merge: whether to make equal calls as one (:mod:`posteriax._internal.merged_calls`).
 
     >>> import jax.numpy as jnp
     >>> from jax.extend.core.primitives import sin_p
@@ -50,7 +53,7 @@ def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule]) -> Calla
 
     def with_replacements(*args: Any) -> Any:
         program, spec = jax.make_jaxpr(fun, return_shape=True)(*args)
-        outputs = jaxpr_as_fun(_Rewriting(rules).closed(program))(*jax.tree.leaves(args))
+        outputs = jaxpr_as_fun(_Rewriting(rules, merge).closed(program))(*jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(spec), outputs)
 
     return with_replacements
@@ -59,8 +62,8 @@ def rewritten(fun: Callable[..., Any], rules: Mapping[Primitive, Rule]) -> Calla
 class _Rewriting:
     """One pass over a program. A part in which nothing is replaced is returned as the same object."""
 
-    def __init__(self, rules: Mapping[Primitive, Rule]):
-        self.rules = rules
+    def __init__(self, rules: Mapping[Primitive, Rule], merge: bool):
+        self.rules, self.merge = rules, merge
         self.known: dict[int, tuple[Jaxpr, Jaxpr]] = {}  # by id of the first, which is kept alive: often shared
 
     def closed(self, program: ClosedJaxpr) -> ClosedJaxpr:
@@ -69,8 +72,9 @@ class _Rewriting:
 
     def jaxpr(self, jaxpr: Jaxpr) -> Jaxpr:
         if id(jaxpr) not in self.known:
-            eqns = [self.eqn(eqn) for eqn in jaxpr.eqns]
-            changed = any(new is not old for new, old in zip(eqns, jaxpr.eqns, strict=True))
+            merged = merge_equal_calls(jaxpr.eqns) if self.merge else jaxpr.eqns
+            eqns = [self.eqn(eqn) for eqn in merged]
+            changed = merged is not jaxpr.eqns or any(new is not old for new, old in zip(eqns, merged, strict=True))
             self.known[id(jaxpr)] = jaxpr, jaxpr.replace(eqns=eqns) if changed else jaxpr
         return self.known[id(jaxpr)][1]
 

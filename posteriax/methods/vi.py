@@ -423,15 +423,18 @@ def track_stationarity(
     def whitened() -> Parameters:
         return {name: whiten(families[name], variational[name], gradient[name]) for name in variational}
 
-    def compare() -> tuple[Parameters, jax.Array]:
-        products = jax.tree.map(lambda a, b: jnp.vdot(a, b).astype(jnp.float32), whitened(), total)
-        return total, sum(jax.tree.leaves(products), jnp.zeros(())) / (float(part) * size)
-
     position = same_for_all_members(step - (steps - 2 * part))
-    return jax.lax.switch(
-        (position >= 0).astype(int) + (position >= part),
-        [lambda: (total, jnp.zeros(())), lambda: (jax.tree.map(jnp.add, total, whitened()), jnp.zeros(())), compare],
-    )
+    adds = position < part
+
+    def track() -> tuple[Parameters, jax.Array]:
+        # one branch for both halves: with many leaves, most of the time to compile a step is theirs
+        now = whitened()
+        summed = jax.tree.map(lambda a, b: jnp.where(adds, a + b, a), total, now)
+        products = jax.tree.map(lambda a, b: (a * b).sum(dtype=jnp.float32), total, now)
+        product = jnp.stack(jax.tree.leaves(products)).sum()
+        return summed, jnp.where(adds, 0.0, product / (float(part) * size))
+
+    return jax.lax.cond(position >= 0, track, lambda: (total, jnp.zeros(())))
 
 
 def _with_known_stationarity(trace: Trace, states: State, steps: int) -> Trace:

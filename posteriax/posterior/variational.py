@@ -1,13 +1,15 @@
 """A posterior given by variational parameters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posteriax._internal import cpu_tuning
 from posteriax.families.blocks import Block, blocks_of
 from posteriax.families.family import Family, Variational
 from posteriax.networks.network import Params
@@ -74,11 +76,21 @@ class VariationalPosterior(Posterior):
         members, components = indices % self.members, indices // self.members % self.components
         choices = (jnp.asarray(choice) for choice in (indices, members, components))
         variational = {block.name: self.variational[block.name] for block in self.blocks}
-        leaves = _draw_leaves(self.blocks, variational, key, *choices)
+        # inside a program of the user's, compiler options are that program's
+        inside = isinstance(jnp.zeros(()), jax.core.Tracer)
+        leaves = _jitted_draw(None if inside else cpu_tuning.default_platform())(
+            self.blocks, variational, key, *choices
+        )
         return jax.tree.unflatten(jax.tree.structure(self.problem.latents), leaves)
 
 
-@partial(jax.jit, static_argnums=0)  # without compiler options: those who call `sample` may be inside a jit
+@cache
+def _jitted_draw(platform: str | None) -> Callable[..., list[Any]]:
+    """`_draw_leaves`, with compiler options for a platform if it is a program of its own."""
+    options = None if platform is None else cpu_tuning.options_for_steps(platform)
+    return jax.jit(_draw_leaves, static_argnums=0, compiler_options=options)
+
+
 def _draw_leaves(
     blocks: tuple[Block, ...],
     variational: dict[str, Variational],
@@ -98,4 +110,4 @@ def _draw_leaves(
             drawn |= dict(zip(block.indices, block.split(value), strict=True))
         return [drawn[i] for i in range(len(drawn))]
 
-    return jax.vmap(draw)(indices, members, components)
+    return cpu_tuning.with_fast_operations(jax.vmap(draw))(indices, members, components)

@@ -200,7 +200,8 @@ class Program:
 
     def _start_in_turn(self, members: jax.Array, key: jax.Array, data: DeviceData) -> tuple[Streams, States]:
         """The keys and states of the members on one device, which start one after another."""
-        start_one = over_members(self._start_member, shared=2)
+        # traced once, both for the shapes below and for the loop
+        start_one = jax.jit(over_members(self._start_member, shared=2))
 
         def start(member: jax.Array, _: PyTree) -> tuple[Streams, States]:
             # The compiler must not fuse it with putting it in its place among others: that is another loop for another
@@ -294,11 +295,12 @@ class Program:
         After a non-finite value of one, the others go no further than the step at which it stopped.
         """
         count = len(keys.order)
+        take_one = jax.jit(self._take_steps)  # traced once, both for the shapes below and for the loop
 
         def take(member: jax.Array, room: PyTree) -> tuple[PyTree, ...]:
             states, reached, *_ = room
             member_keys, member_state = _part_of_member((keys, states), member)
-            return self._take_steps(member_keys, member_state, data, first, reached.min())
+            return take_one(member_keys, member_state, data, first, reached.min())
 
         before = (states, jnp.full(count, last), jnp.ones(count, bool))
         *_, infos, drawn = jax.eval_shape(take, jnp.int32(0), before)
@@ -462,7 +464,7 @@ def in_turn(
         member, room = carry
         new = function(member, room)
         put = [
-            jax.tree.map(lambda a, b, axis=axis: jax.lax.dynamic_update_slice_in_dim(a, b, member, axis), old, values)
+            jax.tree.map(lambda a, b, axis=axis: _replaced(a, b, member, axis), old, values)
             for old, values, axis in zip(room, new, axes, strict=True)
         ]
         return member + 1, tuple(put)
@@ -472,7 +474,14 @@ def in_turn(
 
 def _part_of_member(tree: PyTree, member: jax.Array) -> PyTree:
     """One member's part of arrays with a leading axis of members, which it keeps, with length 1."""
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, member, 1), tree)
+    # an index that cannot be negative saves three operations a leaf
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, member, 1, allow_negative_indices=False), tree)
+
+
+def _replaced(array: jax.Array, part: jax.Array, member: jax.Array, axis: int) -> jax.Array:
+    """The array with one member's part, of length 1 along the axis, replaced."""
+    start = [member if i == axis else 0 for i in range(array.ndim)]
+    return jax.lax.dynamic_update_slice(array, part, start, allow_negative_indices=False)
 
 
 def _room(shapes: PyTree, members: int, axis: int) -> PyTree:

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from posteriax._internal.cpu_tuning import NOISE_ONCE, UNROLLED_BITS, in_use
+from posteriax._internal.cpu_tuning import MERGED_NOISE, NOISE_ONCE, UNROLLED_BITS, in_use
+from posteriax._internal.merged_calls import mergeable
 from posteriax.distributed.meshes import is_divided, replicated
 
 LARGE = 2**14  # entries of an array whose random bits are worth a kernel of their own
@@ -25,19 +26,16 @@ def standard_normal(key: jax.Array, shape: Sequence[int], dtype: DTypeLike, unle
     >>> standard_normal(jax.random.key(0), (2, 3), jnp.float32, unless_nan=jnp.zeros(())).shape
     (2, 3)
     """
-
-    def make() -> jax.Array:
-        wide = jnp.promote_types(dtype, jnp.float32)
-        if wide == jnp.float32 and is_large(key, shape):
-            return _normal_from(random_bits(key, shape), dtype)
-        return jax.random.normal(key, shape, wide).astype(dtype)
-
-    return computed_once(make, key, unless_nan)
+    shape, dtype, unrolled = tuple(shape), jnp.dtype(dtype), in_use(UNROLLED_BITS)
+    if _merges():
+        return _normal_if(key, _is_finite(unless_nan), shape=shape, dtype=dtype, unrolled=unrolled)
+    return computed_once(lambda: _normal(key, shape=shape, dtype=dtype, unrolled=unrolled), key, unless_nan)
 
 
 def signs(key: jax.Array, shape: Sequence[int], dtype: DTypeLike) -> jax.Array:
     """Random +1 and -1, thirty-two from each random word."""
-    return _signs_from(jax.random.bits(key, (_words_for(shape),), jnp.uint32), shape, dtype)
+    draw = _mergeable_signs if _merges() else _signs
+    return draw(key, shape=tuple(shape), dtype=jnp.dtype(dtype))
 
 
 def normal_and_signs(
@@ -49,10 +47,59 @@ def normal_and_signs(
     each of them draws all words: the signs, of which it needs a part, would otherwise have the noise split as well, and
     then the parameters that it is multiplied by, and the optimiser's state, to be collected again at every step.
     """
+    shape, sign_shape, dtype = tuple(shape), tuple(sign_shape), jnp.dtype(dtype)
+    if _merges():
+        return _normal_if_and_signs(key, _is_finite(unless_nan), shape=shape, sign_shape=sign_shape, dtype=dtype)
+    once = lambda make: computed_once(make, key, unless_nan)  # noqa: E731
+    return _normal_and_signs(key, once, shape=shape, sign_shape=sign_shape, dtype=dtype)
+
+
+def _merges() -> bool:
+    """Whether equal draws are marked, so that a program makes them together."""
+    return in_use(MERGED_NOISE) and in_use(NOISE_ONCE) and not is_divided()
+
+
+def _normal(key: jax.Array, *, shape: tuple[int, ...], dtype: jnp.dtype, unrolled: bool) -> jax.Array:
+    wide = jnp.promote_types(dtype, jnp.float32)
+    if wide == jnp.float32 and is_large(key, shape):
+        return _normal_from(random_bits(key, shape, unrolled=unrolled), dtype)
+    return jax.random.normal(key, shape, wide).astype(dtype)
+
+
+def _signs(key: jax.Array, *, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    return _signs_from(jax.random.bits(key, (_words_for(shape),), jnp.uint32), shape, dtype)
+
+
+def _normal_and_signs(
+    key: jax.Array,
+    once: Callable[[Callable[[], jax.Array]], jax.Array],
+    *,
+    shape: tuple[int, ...],
+    sign_shape: tuple[int, ...],
+    dtype: jnp.dtype,
+) -> tuple[jax.Array, jax.Array]:
     count = math.prod(shape)
     words = replicated(jax.random.bits(key, (count + _words_for(sign_shape),), jnp.uint32))
-    noise = computed_once(lambda: _normal_from(words[:count], dtype).reshape(shape), key, unless_nan)
+    noise = once(lambda: _normal_from(words[:count], dtype).reshape(shape))
     return noise, _signs_from(words[count:], sign_shape, dtype)
+
+
+@mergeable("shape", "dtype", "unrolled")
+def _normal_if(
+    key: jax.Array, finite: jax.Array, *, shape: tuple[int, ...], dtype: jnp.dtype, unrolled: bool
+) -> jax.Array:
+    return _zeros_unless(finite, lambda: _normal(key, shape=shape, dtype=dtype, unrolled=unrolled))
+
+
+@mergeable("shape", "sign_shape", "dtype")
+def _normal_if_and_signs(
+    key: jax.Array, finite: jax.Array, *, shape: tuple[int, ...], sign_shape: tuple[int, ...], dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array]:
+    once = lambda make: _zeros_unless(finite, make)  # noqa: E731
+    return _normal_and_signs(key, once, shape=shape, sign_shape=sign_shape, dtype=dtype)
+
+
+_mergeable_signs = mergeable("shape", "dtype")(_signs)
 
 
 def _words_for(shape: Sequence[int]) -> int:
@@ -81,6 +128,8 @@ def computed_once(make: Callable[[], jax.Array], key: jax.Array, unless_nan: jax
     conditional. This one gives zeros if the first entry of `unless_nan` is not finite: that is what the noise will be
     added to or multiplied with, so the result is then not finite either way, which the compiler cannot know.
 
+    Draws that are merged share the condition of all of them: the step is then not finite either.
+
     In a program that the compiler divides, devices would have to tell each other that entry. There the condition is
     that the product of two consecutive numbers, one of them from the key, is even: true, which it does not know either.
     """
@@ -90,7 +139,15 @@ def computed_once(make: Callable[[], jax.Array], key: jax.Array, unless_nan: jax
         word = jax.random.key_data(key).reshape(-1)[0]
         condition = (word * (word + 1)) & 1 == 0
     else:
-        condition = jnp.isfinite(unless_nan.reshape(-1)[0])
+        condition = _is_finite(unless_nan)
+    return _zeros_unless(condition, make)
+
+
+def _is_finite(array: jax.Array) -> jax.Array:
+    return jnp.isfinite(jax.lax.stop_gradient(array).reshape(-1)[0])
+
+
+def _zeros_unless(condition: jax.Array, make: Callable[[], jax.Array]) -> jax.Array:
     spec = jax.eval_shape(make)
     return jax.lax.cond(condition, make, lambda: jnp.zeros(spec.shape, spec.dtype))
 
@@ -100,13 +157,13 @@ def is_large(key: jax.Array, shape: Sequence[int]) -> bool:
     return LARGE <= math.prod(shape) < 2**32 and jax.random.key_impl(key) == "threefry2x32"
 
 
-def random_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+def random_bits(key: jax.Array, shape: Sequence[int], *, unrolled: bool) -> jax.Array:
     """`jax.random.bits(key, shape)`, to the bit; large arrays in one kernel on a CPU.
 
     JAX compiles its generator, Threefry, as a loop of five rounds there, each of which reads and writes all words:
     quick to compile, but slower for large arrays than all twenty rounds in one kernel.
     """
-    if is_large(key, shape) and in_use(UNROLLED_BITS):
+    if is_large(key, shape) and unrolled:
         return unrolled_bits(key, shape)
     return jax.random.bits(key, shape, jnp.uint32)
 
