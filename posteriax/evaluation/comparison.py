@@ -55,17 +55,20 @@ class RunEnd:
 class Cost(NamedTuple):
     """The cost of a posterior: its parameters, seconds of training, milliseconds to predict 1,000 examples.
 
-    A baseline has no parameters that could be compared: None.
+    A baseline has no parameters that could be compared: None. The time of prediction is that of `timed_rows` examples,
+    times 1,000 / `timed_rows`: of a few it is mostly the overhead of a call.
     """
 
     parameters: int | None
     train_seconds: float
     predict_ms: float
+    timed_rows: int = 0
 
     def cells(self) -> list[str]:
         """As text, for a table."""
         parameters = "" if self.parameters is None else f"{self.parameters:,}"
-        return [parameters, f"{self.train_seconds:.1f}", f"{self.predict_ms:.3g}"]
+        predict_ms = f"{self.predict_ms:,.0f}" if self.predict_ms >= 100 else f"{self.predict_ms:.3g}"
+        return [parameters, f"{self.train_seconds:.1f}", predict_ms]
 
 
 COST_MEANINGS = {  # by heading, in the order of Cost
@@ -280,8 +283,8 @@ def _printed(comparison: Comparison) -> "Group":
     check = comparison.reference_check
     if check is not None and check.converged is not True:
         parts.append(Text(check.note, style="bold red" if check.converged is False else ""))
-    advice = comparison.recommendation if len(comparison.rows) > 1 else None
-    if advice is not None:
+    advice = comparison.recommendation
+    if advice is not None and (len(comparison.rows) > 1 or advice.trust or advice.cautions):
         parts += [Text(""), Text(str(advice))]
     return Group(*parts)
 

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -21,7 +20,6 @@ from sklearn.exceptions import ConvergenceWarning
 from posteriax import priors as p
 from posteriax._internal.interruption import Interrupted
 from posteriax.evaluation import (
-    Baseline,
     Comparison,
     Feature,
     PartialDependence,
@@ -36,7 +34,8 @@ from posteriax.likelihoods.joined import join_examples
 from posteriax.posterior.posterior import Posterior
 from posteriax.priors.prior import Prior
 from posteriax.problem import Problem
-from posteriax.tabular.baselines import fit_baselines
+from posteriax.tabular.baseline_files import SavableBaseline
+from posteriax.tabular.baselines import BaselineTask, fit_baselines
 from posteriax.tabular.columns import Category, Number
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, save_described
@@ -63,7 +62,7 @@ TUNED = "tuned"  # the value of --prior
 ROUNDS = 100  # of tuning
 FEW_ROUNDS = 20  # enough for the scales; the noise of many rows takes longer to settle, and is not needed
 
-Save = Callable[[str, Posterior, Description], None]
+Save = Callable[[str, Posterior | SavableBaseline, Description], None]
 PriorByLeaf = Prior | Mapping[str, Prior]
 
 
@@ -114,10 +113,10 @@ class FittedFold:
     architecture: Architecture
     prior: PriorByLeaf
     outcomes: dict[str, RunEnd]
-    baselines: dict[str, Baseline]
+    baselines: dict[str, SavableBaseline]
 
     @property
-    def predictors(self) -> dict[str, Posterior | Baseline]:
+    def predictors(self) -> dict[str, Posterior | SavableBaseline]:
         """All that predicts, by name, in the target's units."""
         fitted = {name: outcome.posterior for name, outcome in self.outcomes.items() if outcome.posterior is not None}
         units = self.data.target.units
@@ -145,9 +144,10 @@ def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings,
     budget = share_out(settings.seconds, run.names, len(splits))
     files: dict[str, str] = {}
 
-    def save(name: str, posterior: Posterior, description: Description) -> None:
-        path = folder / f"{name}.posterior"
-        save_described(posterior, description, path)
+    def save(name: str, model: Posterior | SavableBaseline, description: Description) -> None:
+        ending = "baseline" if isinstance(model, SavableBaseline) else "posterior"
+        path = folder / f"{name.replace(' ', '-')}.{ending}"
+        save_described(model, description, path)
         files[name] = str(path)
 
     folds, finished = [], True
@@ -160,11 +160,20 @@ def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings,
             break
     comparison = compare_folds(folds)
     advice = recommend(comparison)
-    if len(splits) > 1 and finished and advice.posterior is not None:
-        say(f"{advice.posterior} once more, with all rows, to predict new ones")
-        final = CompareRun(replace(settings, methods=[advice.posterior], baselines=False), screen)
-        again = share_out(max(budget.left(), settings.seconds / 4), final.names, 1)
-        final.fit(prepare_all_rows(source, settings), 0, again, save)
+    if len(splits) > 1 and finished:
+        fold = prepare_all_rows(source, settings)
+        if advice.posterior is not None:
+            say(f"{advice.posterior} once more, with all rows, to predict new ones")
+            final = CompareRun(replace(settings, methods=[advice.posterior], baselines=False), screen)
+            again = share_out(max(budget.left(), settings.seconds / 4), final.names, 1)
+            final.fit(fold, 0, again, save)
+        if advice.name in folds[0].baselines:
+            baselines = fit_baselines_to(fold, settings.seed, [advice.name])
+            save(advice.name, baselines[advice.name], Description(advice.name, None, fold.preparation, fold.target))
+    elif advice.name in folds[0].baselines and len(splits) == 1:
+        data_of = folds[0].data
+        baseline = folds[0].baselines[advice.name]
+        save(advice.name, baseline, Description(advice.name, None, data_of.preparation, data_of.target))
     say("")
     screen.print(comparison)  # with the recommendation
     run.log.append(str(comparison))
@@ -172,7 +181,7 @@ def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings,
     context = report_context(data, folds, settings.seconds, files, command, "\n".join(run.log), comparison)
     title = f"{data.name}: which posterior predicts {folds[0].data.target.name} best"
     comparison.to_html(out, title=title, context=context)
-    predict = context.predict_with(advice.posterior)
+    predict = context.predict_with(advice.name) or context.predict_with(advice.posterior)
     say(f"\nThe report is {out}" + (f"; for new rows: {predict}" if predict else ""))
     say(f"Total time: {time.monotonic() - began:.0f} s.")
     return comparison
@@ -217,12 +226,11 @@ class CompareRun:
 
         share = lambda name: budget.share(f"{name} {number}")  # noqa: E731
         interrupted = fit_methods(self.names, fold, architecture, prior, noise=noise, share=share, seed=seed, done=done)
-        baselines: dict[str, Baseline] = {}
+        baselines: dict[str, SavableBaseline] = {}
         if interrupted is not None:
             self.say(f"{interrupted}: interrupted")
         elif settings.baselines:
-            task: Literal["classification", "regression"] = "classification" if target.class_names else "regression"
-            baselines = fit_baselines(x, target.restore(y), task, classes=target.outputs, seed=seed)
+            baselines = fit_baselines_to(fold, seed)
         return FittedFold(fold, architecture, prior, outcomes, baselines), interrupted is None
 
 
@@ -329,6 +337,13 @@ def fit_methods(
         mode = outcome if name == "map" else mode
         done(name, outcome)
     return None
+
+
+def fit_baselines_to(fold: Fold, seed: int, names: Sequence[str] | None = None) -> dict[str, SavableBaseline]:
+    """All baselines, or those named, fitted to the training rows, with targets in their own units."""
+    (x, y), target = fold.train, fold.target
+    task: BaselineTask = "classification" if target.class_names else "regression"
+    return fit_baselines(x, target.restore(y), task, classes=target.outputs, seed=seed, names=names)
 
 
 def make_estimator(

@@ -110,7 +110,10 @@ def _row(comparison: Comparison, name: str, row: str) -> str:
         cells.append(_cell(estimate, comparison.score(column), among.index(row) if row in among else -1, doubt))
     if comparison.costs and name == comparison.main:
         cost = comparison.costs.get(row)
-        pairs = list(zip(cost, cost.cells(), strict=True)) if cost else [(None, "")] * len(COST_MEANINGS)
+        values = (
+            (None,) * len(COST_MEANINGS) if cost is None else (cost.parameters, cost.train_seconds, cost.predict_ms)
+        )
+        pairs = zip(values, [""] * len(values) if cost is None else cost.cells(), strict=True)
         cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in pairs]
     return f"<tr>{''.join(cells)}</tr>"
 

@@ -132,12 +132,9 @@ def _warning(comparison: Comparison) -> str:
 
 
 def _answers(comparison: Comparison, recommended: Recommendation, context: ReportContext) -> str:
-    command = context.predict_with(recommended.posterior)
-    how = (
-        f" (with {text(recommended.posterior)})"
-        if command and recommended.posterior not in (None, recommended.name)
-        else ""
-    )
+    command, how = context.predict_with(recommended.name), ""
+    if not command and (command := context.predict_with(recommended.posterior)):
+        how = f" (with {text(recommended.posterior)})"
     answers = {
         "Can its uncertainty be trusted?": text(" ".join(recommended.trust)),
         "Is a network worth it?": text(recommended.network),
