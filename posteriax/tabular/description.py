@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from posteriax._internal.atomic_file import whole_file
 from posteriax.evaluation.compare import Baseline
@@ -153,4 +153,5 @@ def target_from_plain(plain: dict[str, Any]) -> Target:
     form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
     if plain["task"] == "counts":
         return Counts(name, float(plain["mean"]), form)
-    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form)
+    noise: Literal["constant", "predicted"] = "predicted" if plain.get("noise") == "predicted" else "constant"
+    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form, noise)

@@ -77,7 +77,8 @@ class Classes:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A target of real numbers, the mean and scale it had in the training rows, and how its numbers are written.
+    """A target of real numbers: mean and scale in the training rows, how it is written, whether its noise depends on
+    the inputs.
 
     >>> target = Quantity("height", mean=10.0, scale=2.0)
     >>> target.encode([12.0]).tolist(), target.restore(np.array([1.0])).tolist()
@@ -88,8 +89,8 @@ class Quantity:
     mean: float
     scale: float
     form: NumberFormat = PLAIN
+    noise: Literal["constant", "predicted"] = "constant"
     task: Task = field(default="regression", init=False)
-    outputs: ClassVar[int] = 1
     class_names: ClassVar[None] = None
 
     @property
@@ -97,13 +98,17 @@ class Quantity:
         """Of targets as the network sees them: standardised, or as they are."""
         return TargetUnits(self.mean, self.scale)
 
+    @property
+    def outputs(self) -> int:
+        return 2 if self.noise == "predicted" else 1
+
     def describe(self) -> str:
         """What the target is, in a few words."""
         return "a real number"
 
     def likelihood(self) -> Likelihood:
         """What a network's outputs say about encoded targets."""
-        return Normal(scale="learned")
+        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
 
     def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """Standardised values."""
