@@ -17,7 +17,7 @@ from posteriax._internal.memory import EXAMPLES_AT_ONCE
 from posteriax.data.corruptions.corrupt import CorruptedSet
 from posteriax.diagnostics.reference import check_reference
 from posteriax.evaluation.chart_summaries import ChartSummary, Disagreement, chart_summary, find_disagreements
-from posteriax.evaluation.comparison import Comparison, Cost, Rows, RunEnd
+from posteriax.evaluation.comparison import NOT_SCORED, Comparison, Cost, Rows, RunEnd
 from posteriax.evaluation.robustness.attack import PGD
 from posteriax.evaluation.robustness.conformal import conformal as make_conformal
 from posteriax.evaluation.robustness.conformal import interval_scores, interval_values
@@ -100,8 +100,8 @@ def compare(
         level: of these intervals or sets.
         class_names: names of the labels, for the report.
         costs: measure the cost of each posterior (parameters, training time, prediction time) and show it.
-        runs: by name, how each method's run ended. Those that failed are listed but not scored, so they are not among
-            `posteriors`.
+        runs: by name, how each method's run ended. Those that failed or were skipped are listed but not scored, so they
+            are not among `posteriors`.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> train, test = px.data.two_moons()
@@ -377,9 +377,10 @@ def _as_run(name: str, row: object, draws: int | None, only_main_set: bool) -> _
 
 def _check_failures(rows: Iterable[str], ends: Mapping[str, RunEnd]) -> None:
     for name, end in ends.items():
-        if end.status == "failed" and name in rows:
-            raise ValueError(f"runs says that {name!r} failed: leave it out of the posteriors")
-        if end.status != "failed" and name not in rows:
+        if end.status in NOT_SCORED and name in rows:
+            what = "failed" if end.status == "failed" else "was skipped"
+            raise ValueError(f"runs says that {name!r} {what}: leave it out of the posteriors")
+        if end.status not in NOT_SCORED and name not in rows:
             raise ValueError(f"runs has {name!r}, which is not one of the posteriors: {', '.join(map(repr, rows))}")
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from posteriax.evaluation.recommend import Recommendation
     from posteriax.evaluation.report.context import ReportContext
 
-Status = Literal["converged", "stopped at the budget", "not converged", "failed"]
+Status = Literal["converged", "stopped at the budget", "not converged", "failed", "skipped"]
+NOT_SCORED = ("failed", "skipped")
 Rows = dict[str, dict[str, Estimate]]  # by posterior, by column
 
 
@@ -32,7 +33,8 @@ class RunEnd:
 
     Args:
         status: "converged"; "stopped at the budget", before it had converged; "not converged", which more time would
-            not change, as with chains that diverge; or "failed". A failed run is listed, but not scored.
+            not change, as with chains that diverge; "failed"; or "skipped", for lack of time. The last two are listed,
+            but not scored.
         details: the numbers behind the status and what was tried, one sentence each.
         seconds: how long it took.
         posterior: what was inferred; None if the run failed, or if the posterior is kept elsewhere.

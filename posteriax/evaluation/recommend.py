@@ -368,6 +368,9 @@ def what_would_change(
     stopped = [other for other, run in comparison.runs.items() if run.status == "stopped at the budget"]
     if stopped:
         sentences.append(f"With more time, {listed(stopped)} may do better: {_stopped(stopped)} at the budget.")
+    skipped = [other for other, run in comparison.runs.items() if run.status == "skipped"]
+    if skipped:
+        sentences.append(f"There was no time for {listed(skipped)}.")
     if len(contenders) > 1:
         sentences.append("More test rows, or cross-validation, could separate the methods that are tied.")
     if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:

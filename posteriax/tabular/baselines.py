@@ -7,6 +7,8 @@ Classes: the models' own probabilities. A forest's are shares of votes, of which
 Numbers: N(prediction, s^2), with s the root mean square of errors on rows that the model was not fitted to.
 """
 
+import itertools
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +41,9 @@ TREES, ROWS_PER_TREE = 200, 5_000
 COLUMNS_PER_SPLIT = 60  # of numbers, at most; else a third, as Breiman (2001) has it
 MOST_ROUNDS, ROUNDS_OF_LARGE_DATA, ROUNDS_WITHOUT_FOLDS = 500, 200, 50
 LARGE = 2_000_000  # values
+TRIAL_ROUNDS = 5  # that are timed
+ENOUGH_ROUNDS = 200  # in five folds; if there is time for fewer, one fold decides
+WITH_PREDICTIONS = 1.5  # the time of a fold, in units of that of fitting
 PENALTIES = np.logspace(-3, 4, 15)
 
 
@@ -51,6 +56,7 @@ def fit_baselines(
     most_rows: int = 50_000,
     seed: int = 0,
     names: Sequence[str] | None = None,
+    seconds: float | None = None,
 ) -> dict[str, SavableBaseline]:
     """Fit a linear model, a random forest and gradient boosting; `px.compare` takes them as rows beside posteriors.
 
@@ -63,6 +69,8 @@ def fit_baselines(
             five million values, so that fitting takes a minute or two on two cores whatever the size of the data.
         seed: of the sample, the folds and the models.
         names: of the models to fit; by default all of them.
+        seconds: about how long that may take: gradient boosting has fewer rounds at most, and fewer folds, if all would
+            take longer. None for no limit. The linear model and the forest are fitted in any case.
 
     Needs scikit-learn: the extra `sklearn` or `cli`.
 
@@ -75,7 +83,8 @@ def fit_baselines(
     True
     """
     check_choice("task", task, ("classification", "regression"))
-    rows = BaselineRows.sampled(x, y, task, classes, check_count("most_rows", most_rows), seed)
+    ends = math.inf if seconds is None else time.monotonic() + seconds
+    rows = BaselineRows.sampled(x, y, task, classes, check_count("most_rows", most_rows), seed, ends)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence and of small classes, about which a reader can do nothing
         models = MODELS_OF_CLASSES if task == "classification" else MODELS_OF_NUMBERS
@@ -91,6 +100,7 @@ class BaselineRows:
         classes: how many there are; 0 for numbers.
         given: the number of rows of which these are a sample.
         seed: of sample, folds and models.
+        ends: when the models should be fitted, by `time.monotonic`.
 
     >>> rows = BaselineRows.sampled(np.zeros((9, 2)), np.arange(9) % 3, "classification", None, 100, seed=0)
     >>> all_class_probs(np.array([[0.5, 0.5]]), labels=np.array([0, 2]), **rows.about_classes).round(3).tolist()
@@ -102,20 +112,23 @@ class BaselineRows:
     classes: int
     given: int
     seed: int
+    ends: float = math.inf
 
     @classmethod
-    def sampled(cls, x: Any, y: Any, task: BaselineTask, classes: int | None, most: int, seed: int) -> "BaselineRows":
+    def sampled(
+        cls, x: Any, y: Any, task: BaselineTask, classes: int | None, most: int, seed: int, ends: float = math.inf
+    ) -> "BaselineRows":
         """At most `most` random rows, fewer if there are many columns, but at least one of every class."""
         x, y = check_data((x, y))
         x, y = flat(x), one_target(y, task)
         count = max(classes or 0, int(y.max()) + 1) if task == "classification" else 0
         most = min(most, max(FEWEST_ROWS, CELLS // (x.shape[1] * max(1, count // 2))))
         if len(x) <= most:
-            return cls(x.astype(np.float64), y, count, len(x), seed)
+            return cls(x.astype(np.float64), y, count, len(x), seed, ends)
         chosen = np.random.default_rng(seed).choice(len(x), most, replace=False)
         if count:
             chosen = np.union1d(chosen, np.unique(y, return_index=True)[1])
-        return cls(x[chosen].astype(np.float64), y[chosen], count, len(x), seed)
+        return cls(x[chosen].astype(np.float64), y[chosen], count, len(x), seed, ends)
 
     def folds(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows to fit and rows to hold out: five folds, or one fifth of many rows; of every class the same share."""
@@ -270,16 +283,17 @@ def _boosting_settings(rows: BaselineRows, rounds: int) -> dict[str, Any]:
 def _boosting_of_classes(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    losses = np.zeros(_most_rounds(rows))
+    folds, most = _affordable(rows, HistGradientBoostingClassifier)
+    losses = np.zeros(most)
     about = rows.about_classes
     enough = (np.bincount(rows.y) > 1).sum() > 1  # or some fold would have a single class
     with _one_thread():
-        for fit, held in rows.folds() if enough else ():
-            model = HistGradientBoostingClassifier(**_boosting_settings(rows, _most_rounds(rows)))
+        for fit, held in itertools.islice(rows.folds(), folds) if enough else ():
+            model = HistGradientBoostingClassifier(**_boosting_settings(rows, most))
             for k, probs in enumerate(model.fit(rows.x[fit], rows.y[fit]).staged_predict_proba(rows.x[held])):
                 all_probs = all_class_probs(probs, model.classes_, **about)
                 losses[k] -= np.log(all_probs[np.arange(len(held)), rows.y[held]]).sum()
-        rounds = int(losses.argmin()) + 1 if enough else ROUNDS_WITHOUT_FOLDS
+        rounds = int(losses.argmin()) + 1 if enough else min(ROUNDS_WITHOUT_FOLDS, most)
         model = HistGradientBoostingClassifier(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
 
     def probs_of(x: np.ndarray) -> np.ndarray:
@@ -299,9 +313,10 @@ def _boosting_of_numbers(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     staged = []
+    folds, most = _affordable(rows, HistGradientBoostingRegressor)
     with _one_thread():
-        for fit, held in rows.folds():
-            model = HistGradientBoostingRegressor(**_boosting_settings(rows, _most_rounds(rows)))
+        for fit, held in itertools.islice(rows.folds(), folds):
+            model = HistGradientBoostingRegressor(**_boosting_settings(rows, most))
             predicted = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
             staged.append(rows.y[held] - np.stack(list(predicted)))
         errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
@@ -331,6 +346,21 @@ MODELS_OF_NUMBERS = {
     "random forest": _forest_of_numbers,
     "gradient boosting": _boosting_of_numbers,
 }
+
+
+def _affordable(rows: BaselineRows, model: Any) -> tuple[int, int]:
+    """How many folds are used to choose the number of rounds, and how many rounds there are at most."""
+    most = _most_rounds(rows)
+    if math.isinf(rows.ends):
+        return FOLDS, most
+    with _one_thread():
+        began = time.monotonic()
+        model(**_boosting_settings(rows, TRIAL_ROUNDS)).fit(rows.x, rows.y)
+        per_round = (time.monotonic() - began) / TRIAL_ROUNDS
+    left = max(rows.ends - time.monotonic(), 0.0)
+    affordable = lambda folds: int(left / per_round / (folds + 1) / WITH_PREDICTIONS)  # noqa: E731
+    folds = FOLDS if affordable(FOLDS) >= min(ENOUGH_ROUNDS, most) else 1
+    return folds, int(np.clip(affordable(folds), ROUNDS_WITHOUT_FOLDS, most))
 
 
 def _most_rounds(rows: BaselineRows) -> int:

@@ -17,8 +17,14 @@ ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
     "seeds": "how much the score would vary between seeds",
 }
-SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕"}
-CLASSES = {"converged": "done", "stopped at the budget": "stopped", "not converged": "stopped", "failed": "failed"}
+SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕", "skipped": "◷"}
+CLASSES = {
+    "converged": "done",
+    "stopped at the budget": "stopped",
+    "not converged": "stopped",
+    "failed": "failed",
+    "skipped": "stopped",
+}
 
 
 def explain_marks(comparison: Comparison) -> str:
