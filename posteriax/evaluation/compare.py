@@ -2,6 +2,7 @@
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from posteriax.evaluation.robustness.recalibration import best_temperature
 from posteriax.evaluation.robustness.shift import detection
 from posteriax.evaluation.significance import Values, best_and_ties
 from posteriax.likelihoods.predictive import Predictive
+from posteriax.metrics.log_score import NLL
 from posteriax.metrics.registry import SCORES, choose
 from posteriax.metrics.score import Estimate, Score
 from posteriax.posterior.posterior import Posterior
@@ -59,7 +61,15 @@ class Baseline:
         return self.predictor(x)
 
 
-Row = Posterior | Baseline | Predictive
+class Mixture(ABC):
+    """Several models that predict as one (:class:`px.evaluation.Stacked`)."""
+
+    @abstractmethod
+    def predict(self, x: PyTree, draws: int | None = None) -> Predictive:
+        """Predictions of the mixture."""
+
+
+Row = Posterior | Baseline | Mixture | Predictive
 
 
 def compare(
@@ -81,9 +91,9 @@ def compare(
     """Score several posteriors on one or several test sets.
 
     Args:
-        posteriors: by name; also a :class:`px.evaluation.Baseline`, predictives (for one test set), or lists of
-            posteriors from several seeds, to average scores over seeds and test significance over seeds and
-            examples together.
+        posteriors: by name; also what :func:`px.stack` returns, a :class:`px.evaluation.Baseline`, predictives (for one
+            test set), or lists of posteriors from several seeds, to average scores over seeds and test significance
+            over seeds and examples together.
         data: the test set ``(x, y)``, or several by name: the first is the main one. Sets of type
             :class:`px.data.CorruptedSet`, such as those of :func:`px.data.corrupted`, are also averaged by severity.
         reference: the name of one posterior, usually HMC's: distances to its first seed are added, unless `scores`
@@ -151,6 +161,7 @@ def compare(
         runs=ends,
         disagreements=tables.disagreements,
         floor=tables.floor if check is not None and check.converged is not None else {},
+        differences=tables.differences,
     )
 
 
@@ -216,6 +227,7 @@ class _Tables:
         self.scores: dict[str, Score] = {}  # by column
         self.disagreements: tuple[Disagreement, ...] = ()
         self.floor: dict[str, Estimate] = {}
+        self.differences: dict[str, Estimate] = {}
 
     def add(
         self,
@@ -250,6 +262,8 @@ class _Tables:
         if is_main and y is not None:
             x = next(iter(firsts.values())).x
             self.disagreements = find_disagreements({name: run.predictive for name, run in firsts.items()}, x, y)
+        if is_main:
+            self.differences = _paired_differences(values)
         if len(values) > 1:
             self.best[set_name] = best_and_ties(self._comparable(values), self.reference, self.scores)
 
@@ -283,6 +297,15 @@ class _Tables:
             name: group if self.rows[name][0].baseline is None else [without_distances(run) for run in group]
             for name, group in values.items()
         }
+
+
+def _paired_differences(values: Mapping[str, Sequence[Values]]) -> dict[str, Estimate]:
+    """How much larger each row's negative log likelihood is than the smallest, by the same examples; of single runs."""
+    losses = {name: runs[0][NLL.name] for name, runs in values.items() if len(runs) == 1 and NLL.name in runs[0]}
+    if len(losses) < 2:
+        return {}
+    best = min(losses.values(), key=lambda loss: float(np.nan_to_num(loss, nan=np.inf).mean()))
+    return {name: NLL.estimate(loss - best) for name, loss in losses.items()}
 
 
 def _over_seeds(values: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
@@ -368,6 +391,8 @@ def _as_run(name: str, row: object, draws: int | None, only_main_set: bool) -> _
             return _Run(lambda x: row.predict(x, draws), posterior=row)
         case Baseline():
             return _Run(row.predict, baseline=row)
+        case Mixture():
+            return _Run(row.predict)
         case Predictive():
             if not only_main_set:
                 raise ValueError("A predictive covers one test set; pass posteriors to score several.")

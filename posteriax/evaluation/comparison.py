@@ -98,6 +98,7 @@ class Comparison:
         baselines: by name, what the rows that are not posteriors are, in one sentence.
         runs: by name, how each run ended, those that failed and are not scored included.
         disagreements: examples of the main test set about which the methods disagree most.
+        differences: by posterior, its negative log likelihood less the smallest one, over the same examples.
         floor: by column, how far apart two halves of the reference's chains are: distances this small can be chance.
 
     Each value records what its error is over: see :class:`px.metrics.Estimate`.
@@ -126,6 +127,7 @@ class Comparison:
     runs: dict[str, RunEnd] = field(default_factory=dict)
     disagreements: tuple[Disagreement, ...] = field(default=(), repr=False)
     floor: dict[str, Estimate] = field(default_factory=dict)
+    differences: dict[str, Estimate] = field(default_factory=dict)
 
     @property
     def main(self) -> str:
