@@ -64,7 +64,7 @@ from posteriax.tabular.point_noise import underestimates_noise
 from posteriax.tabular.preparation import ImagePreparation, TablePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
 from posteriax.tabular.splitting import DataSettings
-from posteriax.tabular.targets import Counts, Quantity, Target
+from posteriax.tabular.targets import Counts, Fractions, Quantity, Target
 from posteriax.tabular.time_plan import TimePlan, compiler_seconds
 from posteriax.tabular.until_converged import MethodFailed, seconds_of
 
@@ -313,7 +313,7 @@ def prior_by_name(text: str) -> Prior:
 def choose_for(fold: Fold, settings: CompareSettings, seconds: float) -> Choice | None:
     """The network, the noise and the prior's scale that held-out training rows prefer."""
     (x, y), target = fold.train, fold.target
-    if isinstance(target, Counts):
+    if isinstance(target, Counts | Fractions):
         networks, others = networks_for(0), []
     else:
         networks = networks_for(len(y))
@@ -437,7 +437,8 @@ def fit_baselines_to(
     """All baselines, or those named, fitted to the training rows, with targets in their own units."""
     (x, y), target = fold.train, fold.target
     task: BaselineTask = "classification" if target.class_names else "regression"
-    return fit_baselines(x, target.restore(y), task, classes=target.outputs, seed=seed, names=names, seconds=seconds)
+    classes = None if target.class_names is None else len(target.class_names)
+    return fit_baselines(x, target.restore(y), task, classes=classes, seed=seed, names=names, seconds=seconds)
 
 
 def make_estimator(
@@ -455,7 +456,13 @@ def make_estimator(
     estimator: BayesianEstimator
     if target.class_names is not None:
         estimator = BayesianMLPClassifier(
-            name, net=net, prior=prior, budget=seconds, standardize=False, random_state=seed
+            name,
+            net=net,
+            likelihood="ordinal" if target.task == "ordinal" else "categorical",
+            prior=prior,
+            budget=seconds,
+            standardize=False,
+            random_state=seed,
         )
     else:
         likelihood = target.likelihood() if noise is None else target.likelihood().with_noise(noise)

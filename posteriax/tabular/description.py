@@ -18,7 +18,17 @@ from posteriax.tabular.messages import TableError, read_bytes
 from posteriax.tabular.networks import Architecture
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation
-from posteriax.tabular.targets import Classes, Counts, Quantity, Target
+from posteriax.tabular.targets import (
+    OF_CLASSES,
+    OF_COUNTS,
+    TASKS,
+    Classes,
+    Counts,
+    Fractions,
+    Quantity,
+    Target,
+    Task,
+)
 
 FORMAT = "posteriax description"
 # 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines. All can still be read
@@ -148,10 +158,15 @@ def column_from_plain(plain: dict[str, Any]) -> Column:
 def target_from_plain(plain: dict[str, Any]) -> Target:
     """The target that `asdict` gave."""
     name = str(plain["name"])
-    if plain["task"] == "classification":
-        return Classes(name, tuple(map(str, plain["labels"])))
+    task: Task = plain["task"]
+    if task not in TASKS:
+        raise ValueError(f"an unknown kind of target: {task!r}")
+    if task in OF_CLASSES:
+        return Classes(name, tuple(map(str, plain["labels"])), task)
     form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
-    if plain["task"] == "counts":
-        return Counts(name, float(plain["mean"]), form)
+    if task == "fractions":
+        return Fractions(name, form)
+    if task in OF_COUNTS:
+        return Counts(name, float(plain["mean"]), form, task)
     noise: Literal["constant", "predicted"] = "predicted" if plain.get("noise") == "predicted" else "constant"
     return Quantity(name, float(plain["mean"]), float(plain["scale"]), form, noise)

@@ -25,13 +25,17 @@ from posteriax.diagnostics.diagnosis import Diagnosis
 from posteriax.evaluation.comparison import RunEnd, Status
 from posteriax.evaluation.early_stopping import EarlyStopping
 from posteriax.evaluation.robustness.conformal import Conformal, conformal
+from posteriax.likelihoods.beta import Beta
 from posteriax.likelihoods.classes import Categorical
 from posteriax.likelihoods.likelihood import Likelihood
+from posteriax.likelihoods.negative_binomial import NegativeBinomial
 from posteriax.likelihoods.normal import Normal
 from posteriax.likelihoods.numbers import InUnits, TargetUnits
+from posteriax.likelihoods.ordinal import Ordinal
 from posteriax.likelihoods.poisson import Poisson
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.likelihoods.student_t import StudentT
+from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson
 from posteriax.networks.network import Network
 from posteriax.networks.network import network as as_network
 from posteriax.posterior.file import read_bytes, to_bytes
@@ -44,7 +48,6 @@ from posteriax.tabular.held_out_choice import (
     choose,
     fit_ensemble,
     networks_for,
-    predicts_noise,
 )
 from posteriax.tabular.networks import hidden_sizes, make_mlp
 from posteriax.tabular.recipes import Circumstances, MethodOrName, recipe_of
@@ -60,7 +63,13 @@ PREDICTING_NOISE: dict[str, Likelihood] = {
     "normal": Normal(scale="predicted"),
     "student-t": StudentT(df="learned", scale="predicted"),
 }
-LIKELIHOODS: dict[str, Likelihood] = {**STANDARDISED, "poisson": Poisson()}
+LIKELIHOODS: dict[str, Likelihood] = {
+    **STANDARDISED,
+    "poisson": Poisson(),
+    "negative-binomial": NegativeBinomial(),
+    "zero-inflated": ZeroInflatedPoisson(),
+    "beta": Beta(),
+}
 
 Seed = int | np.random.RandomState | None
 
@@ -315,6 +324,8 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on, and from 500
             rows on the one of three networks that has the best log score of held-out rows, as for `prior`.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
+        likelihood: "categorical", or "ordinal" for classes with an order, that of `classes_`: a single output and cut
+            points (:class:`px.likelihoods.Ordinal`).
         prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
             the factor from 0.1 to 10 that has the best log score of held-out rows (1 with `net`, `length`,
             `early_stopping` or `warm_start`). "tuned" chooses the scale of each layer by the marginal likelihood
@@ -354,6 +365,7 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         net: object | None = None,
         hidden_layer_sizes: int | Sequence[int] | None = None,
         activation: str = "tanh",
+        likelihood: str = "categorical",
         prior: Prior | Mapping[str, Prior] | str | None = None,
         length: Mapping[str, int] | None = None,
         budget: float | str | None = None,
@@ -371,6 +383,7 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         self.net = net
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.likelihood = likelihood
         self.prior = prior
         self.length = length
         self.budget = budget
@@ -433,14 +446,17 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         return compute_class_weight(self.class_weight, classes=self.classes_, y=y)[labels]
 
     def _likelihood(self) -> Likelihood:
-        return Categorical()
+        if self.likelihood not in ("categorical", "ordinal"):
+            raise ValueError(f"likelihood must be 'categorical' or 'ordinal', got {self.likelihood!r}")
+        is_ordinal = self.likelihood == "ordinal" and len(self.classes_) > 2
+        return Ordinal(len(self.classes_)) if is_ordinal else Categorical()
 
     def _candidates(self, rows: int) -> list[tuple[Likelihood, int]]:
-        return [(Categorical(), len(self.classes_))]
+        return [(self._likelihood(), self._outputs)]
 
     @property
     def _outputs(self) -> int:
-        return len(self.classes_)
+        return 1 if isinstance(self._likelihood(), Ordinal) else len(self.classes_)
 
 
 class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
@@ -455,8 +471,9 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on, and from 500
             rows on the one of three networks that has the best log score of held-out rows, as for `prior`.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
-        likelihood: "normal" (Gaussian noise of a learned size), "student-t" (robust to outliers) or "poisson" (counts);
-            or a likelihood such as ``px.Normal(0.1)``, in the target's own units.
+        likelihood: "normal" (Gaussian noise), "student-t" (robust to outliers), "poisson", "negative-binomial" or
+            "zero-inflated" (counts), "beta" (fractions between 0 and 1); or a likelihood such as ``px.Normal(0.1)``, in
+            the target's own units.
         noise: "constant"; "predicted", a second output of the network; or "auto", the one with the better log score of
             held-out rows, where the prior is chosen like this, and constant below 300 rows.
         prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
@@ -601,7 +618,9 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         if isinstance(self.likelihood, Likelihood):
             return []
         self._check_likelihood()
-        constant, predicted = [(LIKELIHOODS[self.likelihood], 1)], []
+        usual = LIKELIHOODS[self.likelihood]
+        constant: list[tuple[Likelihood, int]] = [(usual, usual.outputs_per_target)]
+        predicted: list[tuple[Likelihood, int]] = []
         if self.likelihood in PREDICTING_NOISE:
             predicted = [(PREDICTING_NOISE[self.likelihood], 2)]
         if self.noise == AUTO:
@@ -613,7 +632,7 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
 
     @property
     def _outputs(self) -> int:
-        return 2 if predicts_noise(self._likelihood()) else 1
+        return self._likelihood().outputs_per_target
 
 
 def ensemble_end(posterior: Posterior) -> RunEnd:

@@ -83,3 +83,13 @@ def test_a_program_is_compiled_once_for_a_shape():
     before = [program._cache_size() for program in programs]
     BayesianMLPRegressor(random_state=1).fit(x + 1, 2 * y)
     assert [program._cache_size() for program in programs] == before
+
+
+def test_ordinal_classes_have_a_single_output_and_cut_points():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    y = np.digitize(x[:, 0] + 0.2 * rng.logistic(size=120), [-1.0, 0.0, 1.0])
+    model = BayesianMLPClassifier(likelihood="ordinal", hidden_layer_sizes=(8,), random_state=0).fit(x, y)
+    assert model.posterior_.predict(x[:3].astype(np.float32)).outputs.shape[1:] == (3, 1)
+    assert model.predict_proba(x).shape == (120, 4)
+    assert model.score(x, y) > 0.7

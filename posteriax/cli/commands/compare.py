@@ -20,7 +20,11 @@ def command(
     ),
     out: Path = typer.Option(Path("report.html"), help="The report to write."),
     posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default next to the report."),
-    task: str | None = typer.Option(None, help="classification, regression or counts; by default inferred."),
+    task: str | None = typer.Option(
+        None,
+        help="classification, ordinal, regression, counts, overdispersed-counts, zero-inflated-counts or fractions; by "
+        "default classification, regression or counts, inferred.",
+    ),
     drop: list[str] = typer.Option([], help="A column to leave out; repeatable."),
     keep: list[str] = typer.Option([], help="A column to use even if it looks like an ID; repeatable."),
     categories: list[str] = typer.Option([], help="A column of numbers to treat as categories; repeatable."),
