@@ -327,7 +327,7 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         likelihood: "categorical", or "ordinal" for classes with an order, that of `classes_`: a single output and cut
             points (:class:`px.likelihoods.Ordinal`).
         prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
-            the factor from 0.1 to 10 that has the best log score of held-out rows (1 with `net`, `length`,
+            the power of two from 1/8 to 16 that has the best log score of held-out rows (1 with `net`, `length`,
             `early_stopping` or `warm_start`). "tuned" chooses the scale of each layer by the marginal likelihood
             (:func:`posteriax.priors.tune`), which takes some seconds.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
@@ -477,7 +477,7 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         noise: "constant"; "predicted", a second output of the network; or "auto", the one with the better log score of
             held-out rows, where the prior is chosen like this, and constant below 300 rows.
         prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
-            the factor from 0.1 to 10 that has the best log score of held-out rows (1 with `net`, `length`,
+            the power of two from 1/8 to 16 that has the best log score of held-out rows (1 with `net`, `length`,
             `early_stopping` or `warm_start`). "tuned" chooses the scale of each layer by the marginal likelihood
             (:func:`posteriax.priors.tune`), which takes some seconds.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For

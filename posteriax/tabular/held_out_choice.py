@@ -11,7 +11,7 @@ once for every shape of data and network, in 1 to 3 seconds, and used again by e
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -32,16 +32,16 @@ from posteriax.posterior.trace import Trace
 from posteriax.problem import Latents, Problem
 from posteriax.tabular.networks import Architecture, hidden_sizes, make_mlp
 
-FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of He's scales
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of He's scales
 TOGETHER = 8  # networks, and members of the ensemble
 FOLDS = 4  # of few rows, with two networks each
 MANY_ROWS, HELD_OUT_ONCE = 3000, 5  # from so many rows on, every fifth is held out, once
-BATCH = 256
+WHOLE, BATCH = 512, 256  # rows that are a batch together, and the size of a batch of more
 RATE = 1e-2  # of Adam, falling to 0 along a cosine
 STEPS, ROWS_OF_STEPS, MOST_STEPS = 400, 256, 4000  # for as many rows; they grow like rows^0.75
 ENOUGH_TO_CHOOSE = 500  # rows, for several networks to be tried
 DEEPER = (((64, 64), "tanh"), ((16, 16, 16, 16), "relu"))
-LONGER = 2  # times as many for the ensemble, and again while its log joint still rises
+LONGER = 1  # times as many for the ensemble; twice as many, again and again, while its log joint still rises
 DOUBLINGS = 3
 LEVEL = 0.02  # nats per example that the third quarter of the steps may gain
 RECORDED = 64  # values of the log joint
@@ -155,7 +155,8 @@ def choose(
 ) -> Choice:
     """The network, the likelihood and the scale of the prior with the best log score of held-out rows.
 
-    The best network is found first, then other likelihoods are tried on it.
+    The best network is found first, then other likelihoods are tried on it. They must be better by more than the
+    standard error of the difference.
 
     Args:
         networks: to choose from, with the likelihood that is tried first.
@@ -172,15 +173,48 @@ def choose(
     True
     """
     ends = np.inf if seconds is None else time.monotonic() + seconds
-    tried: dict[tuple[Perceptron, float], tuple[float, float | None]] = {}
+    tried: Tried = {}
     for perceptron in networks:
         _try(perceptron, data, seed, factors, ends, tried)
-    network, _ = max(tried, key=lambda candidate: tried[candidate][0])
+    best = max(tried, key=lambda candidate: tried[candidate].score)
+    network = best[0]
     for likelihood, outputs in others:
-        _try(network.with_likelihood(likelihood, outputs), data, seed, factors, ends, tried)
-    best = max(tried, key=lambda candidate: tried[candidate][0])
-    scores = {(one.label, factor): score for (one, factor), (score, _) in tried.items()}
-    return Choice(*best, tried[best][1], scores)
+        other = network.with_likelihood(likelihood, outputs)
+        _try(other, data, seed, factors, ends, tried)
+        own = [candidate for candidate in tried if candidate[0] == other]
+        if own and tried[top := max(own, key=lambda candidate: tried[candidate].score)].is_better(tried[best]):
+            best = top
+    scores = {(perceptron.label, factor): held.score for (perceptron, factor), held in tried.items()}
+    return Choice(*best, tried[best].log_noise, scores)
+
+
+class HeldOut(NamedTuple):
+    """How a candidate predicts rows that it has not seen.
+
+    Args:
+        by_row: the log score of each, nats.
+        weight: how many rows each counts as.
+        log_noise: the logarithm of the noise for which it is best, if that is learned.
+    """
+
+    by_row: np.ndarray
+    weight: np.ndarray
+    log_noise: float | None
+
+    @property
+    def score(self) -> float:
+        """The mean log score."""
+        return float(np.average(self.by_row, weights=self.weight))
+
+    def is_better(self, other: "HeldOut") -> bool:
+        """Whether the mean is larger by more than the standard error of the difference: what is simpler is kept."""
+        gain = self.by_row - other.by_row
+        mean = np.average(gain, weights=self.weight)
+        error = np.sqrt(np.average(np.square(gain - mean), weights=self.weight) / len(gain))
+        return bool(mean > error)
+
+
+Tried = dict[tuple[Perceptron, float], HeldOut]
 
 
 def _try(
@@ -189,7 +223,7 @@ def _try(
     seed: int,
     factors: Sequence[float],
     ends: float,
-    tried: dict[tuple[Perceptron, float], tuple[float, float | None]],
+    tried: Tried,
 ) -> None:
     """Add the scores of a network under the promising factors, unless the time is over."""
     if tried and time.monotonic() > ends:
@@ -201,10 +235,8 @@ def _try(
             return
 
 
-def _tried_score(
-    tried: Mapping[tuple[Perceptron, float], tuple[float, float | None]], one: Perceptron, factor: float
-) -> float:
-    return tried[one, factor][0]
+def _tried_score(tried: Tried, perceptron: Perceptron, factor: float) -> float:
+    return tried[perceptron, factor].score
 
 
 def _promising(factors: Sequence[float], score: Callable[[float], float]) -> Iterator[float]:
@@ -328,8 +360,8 @@ class Trainer:
         """Of all networks for all rows, (8, N, outputs)."""
         return np.asarray(_programs()[1](self.perceptron, trained.latents.network, self.x))
 
-    def held_out_score(self, factor: float) -> tuple[float, float | None]:
-        """The log score of held-out rows for a factor of the prior's scales, and the noise for which it is best."""
+    def held_out_score(self, factor: float) -> HeldOut:
+        """The log score of held-out rows for a factor of the prior's scales."""
         rows = len(self.y)
         held, folds = np.flatnonzero(self.fold >= 0), int(self.fold.max()) + 1
         seen = np.repeat([self.fold != k for k in range(folds)], TOGETHER // folds, axis=0)
@@ -338,19 +370,20 @@ class Trainer:
         outputs = self.outputs(trained).reshape(folds, TOGETHER // folds, rows, -1)
         return self.score(outputs[self.fold[held], :, held].swapaxes(0, 1), held, trained)
 
-    def score(self, outputs: np.ndarray, held: np.ndarray, trained: Trained) -> tuple[float, float | None]:
-        """The log score of held-out rows, from outputs (members, rows, ...), and the noise for which it is best."""
+    def score(self, outputs: np.ndarray, held: np.ndarray, trained: Trained) -> HeldOut:
+        """The log score of held-out rows, from outputs (members, rows, ...)."""
         likelihood, weight = self.perceptron.problem(1.0).likelihood, self.weight[held].astype(np.float64)
         y, members = self.y[held], len(outputs)
         if likelihood.log_noise is None:
             own = jax.tree.map(lambda leaf: leaf.mean(axis=0), trained.latents.likelihood)
             each = np.stack([np.asarray(likelihood.log_prob(own, jnp.asarray(o), y), np.float64) for o in outputs])
-            return float(np.average(logsumexp(each, axis=0) - np.log(members), weights=weight)), None
+            return HeldOut(logsumexp(each, axis=0) - np.log(members), weight, None)
         squares = np.square(np.asarray(y, np.float64).reshape(1, len(held)) - outputs[:, :, 0])
         scales = NOISES[:, None, None]
         each = -0.5 * squares * np.exp(-2 * scales) - scales - 0.5 * np.log(2 * np.pi)
-        scores = np.average(logsumexp(each, axis=1) - np.log(members), axis=1, weights=weight)
-        return float(scores.max()), float(NOISES[scores.argmax()])
+        by_row = logsumexp(each, axis=1) - np.log(members)
+        best = int(np.average(by_row, axis=1, weights=weight).argmax())
+        return HeldOut(by_row[best], weight, float(NOISES[best]))
 
 
 @lru_cache(maxsize=1)
@@ -406,7 +439,7 @@ def _train(
         def advance(step: jax.Array, state: tuple[Latents, Any, jax.Array]) -> tuple[Latents, Any, jax.Array]:
             latents, moments, history = state
             batch = Batch(x, y, weight)
-            if rows > BATCH:
+            if rows > WHOLE:
                 chosen = jax.random.randint(jax.random.fold_in(key, step + 1), (BATCH,), 0, rows)
                 batch = Batch(x[chosen], y[chosen], weight[chosen] * (rows / BATCH))
             value, slope = jax.value_and_grad(log_joint)(latents, batch)
