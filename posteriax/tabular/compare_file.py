@@ -4,6 +4,7 @@ For every method a scikit-learn pipeline: a preparation of the file's rows (prep
 method (estimators.py). Then one comparison of all, and a report that also tells what was done, in the file's terms.
 """
 
+import math
 import shlex
 import sys
 import time
@@ -259,6 +260,13 @@ class CompareRun:
         if settings.prior == TUNED and not settings.quick and x.ndim == 2:
             prior, noise, line = tuned_prior(problem, (x, y), seed, plan.for_tuning())
             self.say(line)
+        if (
+            noise is None
+            and choice is not None
+            and choice.log_noise is not None
+            and underestimates_noise(problem, len(y))
+        ):
+            noise = math.exp(choice.log_noise)  # the evidence would take its time to say much the same
         compiled = compiler_seconds()
 
         def done(name: str, outcome: RunEnd) -> None:

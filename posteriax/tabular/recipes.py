@@ -91,10 +91,10 @@ def _optimised(
     sentence: str = "",
     *,
     at_points: bool = True,
-    share: float = 1.0,
+    least: float = 2.0,
 ) -> Recipe:
     attempts = lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})]  # noqa: E731
-    return Recipe(attempts, sentence, at_points=at_points, share=share)
+    return Recipe(attempts, sentence, at_points=at_points, least=least)
 
 
 def _variational(family: q.Family, sentence: str) -> Recipe:
@@ -143,6 +143,7 @@ RECIPES: dict[str, Recipe] = {
     "ensemble": _optimised(
         lambda at: Ensemble(MAP(_adam(at)), 5),
         "Several ordinary networks, trained from different starts, averaged.",
+        least=1.0,
     ),
     "laplace": Recipe(
         _laplace,

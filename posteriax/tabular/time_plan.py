@@ -24,7 +24,7 @@ TO_COMPARE = 0.35  # of that, for each row of the comparison
 TO_REPORT = 1.5
 TO_PREPARE = 6.0  # seconds to import, read and split
 LEAST_IN_ALL = 6.0  # times the seconds of compiling that a comparison of one method takes
-MOST_VALUABLE = ("map", "reference", "hmc", "nuts", "mclmc", "ensemble", "laplace", "mean-field", "swag", "k-tied")
+MOST_VALUABLE = ("ensemble", "map", "reference", "hmc", "nuts", "mclmc", "laplace", "mean-field", "swag", "k-tied")
 COMPILER_EVENTS = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
 
 
@@ -81,7 +81,7 @@ class TimePlan:
     ):
         self.seconds, self.names, self.folds, self.baselines, self.clock = seconds, list(names), folds, baselines, clock
         self.began = clock() if began is None else began
-        self.waiting = list(names)  # in this fold
+        self.waiting, self.granted = list(names), False  # in this fold, and whether any has been given time
         self.skipped: set[str] = set()
         self.compiling, self.measured = COMPILING, False
         self.for_other_folds = self.left() * (1 - 1 / self.folds)
@@ -108,7 +108,7 @@ class TimePlan:
 
     def next_fold(self) -> None:
         """A fold has been fitted."""
-        self.folds, self.waiting = max(self.folds - 1, 1), list(self.names)
+        self.folds, self.waiting, self.granted = max(self.folds - 1, 1), list(self.names), False
         self.for_other_folds = self.left() * (1 - 1 / self.folds)
 
     def for_baselines(self) -> float:
@@ -122,11 +122,12 @@ class TimePlan:
     def share(self, name: str) -> float | None:
         """Seconds for a method that starts now; None if it must be skipped. Each is asked once in a fold."""
         waiting, self.waiting = self.waiting, [other for other in self.waiting if other != name]
-        is_first, left = len(waiting) == len(self.names), self.left_in_fold()
+        left = self.left_in_fold()
         while name not in self.skipped:
             staying = [other for other in waiting if other not in self.skipped]
             spare = left - sum(map(self.least, staying))
-            if spare >= 0 or (staying == [name] and is_first):  # something must be compared
+            if spare >= 0 or (staying == [name] and not self.granted):  # something must be compared
+                self.granted = True
                 weights = sum(RECIPES[other].share for other in staying)
                 return max(self.least(name) + spare * RECIPES[name].share / weights, 1.0)
             self.skipped.add(max(staying, key=_value))

@@ -39,10 +39,10 @@ def test_everything_ends_within_a_tenth_of_the_time(seconds, compiling, folds):
             plan.compiled(compiling)
         plan.next_fold()
     machine.run(plan.to_compare)
-    assert "map" in fitted
+    assert any(len(times) == folds for times in fitted.values())
     if plan.too_short is None:
         assert machine.now < 1.1 * seconds
-        assert len(fitted["reference"]) == folds if "reference" in fitted else set(fitted) == {"map"}
+        assert len(fitted["reference"]) == folds if "reference" in fitted else set(fitted) <= {"ensemble", "map"}
         if "reference" in fitted and seconds / folds >= 150 and compiling < 12:
             assert min(fitted["reference"]) > 1.5 * max(fitted[name][0] for name in set(fitted) - {"reference"})
 
@@ -59,5 +59,5 @@ def test_what_methods_leave_over_goes_to_those_after_them():
 def test_a_budget_that_is_too_short_says_what_it_takes_and_fits_one_method():
     plan = TimePlan(2.0, ["map", "reference"], clock=lambda: 0.0)
     assert plan.too_short > 10
-    assert plan.share("map") == 1.0
+    assert plan.share("map") > 0
     assert plan.share("reference") is None
