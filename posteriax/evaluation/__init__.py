@@ -21,6 +21,7 @@ from posteriax.evaluation.robustness.attack import FGSM as FGSM
 from posteriax.evaluation.robustness.attack import PGD as PGD
 from posteriax.evaluation.robustness.attack import Attacked as Attacked
 from posteriax.evaluation.robustness.conformal import Conformal as Conformal
+from posteriax.evaluation.robustness.conformal import adaptive_intervals as adaptive_intervals
 from posteriax.evaluation.robustness.conformal import conformal as conformal
 from posteriax.evaluation.robustness.shift import Detection as Detection
 from posteriax.evaluation.robustness.shift import Drift as Drift
