@@ -16,6 +16,8 @@ from . import run as run
 from . import zoo as zoo
 from .evaluation import compare as compare
 from .evaluation import evaluate as evaluate
+from .evaluation import loo as loo
+from .evaluation import stack as stack
 from .families import Family as Family
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Categorical as Categorical

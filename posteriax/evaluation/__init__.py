@@ -7,6 +7,8 @@ from posteriax.evaluation.comparison import RunEnd as RunEnd
 from posteriax.evaluation.comparison import Status as Status
 from posteriax.evaluation.early_stopping import EarlyStopping as EarlyStopping
 from posteriax.evaluation.evaluate import evaluate as evaluate
+from posteriax.evaluation.loo import Loo as Loo
+from posteriax.evaluation.loo import loo as loo
 from posteriax.evaluation.partial_dependence import Feature as Feature
 from posteriax.evaluation.partial_dependence import PartialDependence as PartialDependence
 from posteriax.evaluation.partial_dependence import partial_dependence as partial_dependence
@@ -19,10 +21,13 @@ from posteriax.evaluation.robustness.attack import FGSM as FGSM
 from posteriax.evaluation.robustness.attack import PGD as PGD
 from posteriax.evaluation.robustness.attack import Attacked as Attacked
 from posteriax.evaluation.robustness.conformal import Conformal as Conformal
+from posteriax.evaluation.robustness.conformal import adaptive_intervals as adaptive_intervals
 from posteriax.evaluation.robustness.conformal import conformal as conformal
 from posteriax.evaluation.robustness.shift import Detection as Detection
 from posteriax.evaluation.robustness.shift import Drift as Drift
 from posteriax.evaluation.robustness.shift import drift as drift
 from posteriax.evaluation.robustness.shift import ood_detection as ood_detection
 from posteriax.evaluation.robustness.shift import ood_scores as ood_scores
+from posteriax.evaluation.stacking import Stacked as Stacked
+from posteriax.evaluation.stacking import stack as stack
 from posteriax.metrics.score import format_estimate as format_estimate

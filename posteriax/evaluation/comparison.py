@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from posteriax.evaluation.recommend import Recommendation
     from posteriax.evaluation.report.context import ReportContext
 
-Status = Literal["converged", "stopped at the budget", "not converged", "failed"]
+Status = Literal["converged", "stopped at the budget", "not converged", "failed", "skipped"]
+NOT_SCORED = ("failed", "skipped")
 Rows = dict[str, dict[str, Estimate]]  # by posterior, by column
 
 
@@ -32,7 +33,8 @@ class RunEnd:
 
     Args:
         status: "converged"; "stopped at the budget", before it had converged; "not converged", which more time would
-            not change, as with chains that diverge; or "failed". A failed run is listed, but not scored.
+            not change, as with chains that diverge; "failed"; or "skipped", for lack of time. The last two are listed,
+            but not scored.
         details: the numbers behind the status and what was tried, one sentence each.
         seconds: how long it took.
         posterior: what was inferred; None if the run failed, or if the posterior is kept elsewhere.
@@ -55,17 +57,20 @@ class RunEnd:
 class Cost(NamedTuple):
     """The cost of a posterior: its parameters, seconds of training, milliseconds to predict 1,000 examples.
 
-    A baseline has no parameters that could be compared: None.
+    A baseline has no parameters that could be compared: None. The time of prediction is that of `timed_rows` examples,
+    times 1,000 / `timed_rows`: of a few it is mostly the overhead of a call.
     """
 
     parameters: int | None
     train_seconds: float
     predict_ms: float
+    timed_rows: int = 0
 
     def cells(self) -> list[str]:
         """As text, for a table."""
         parameters = "" if self.parameters is None else f"{self.parameters:,}"
-        return [parameters, f"{self.train_seconds:.1f}", f"{self.predict_ms:.3g}"]
+        predict_ms = f"{self.predict_ms:,.0f}" if self.predict_ms >= 100 else f"{self.predict_ms:.3g}"
+        return [parameters, f"{self.train_seconds:.1f}", predict_ms]
 
 
 COST_MEANINGS = {  # by heading, in the order of Cost
@@ -93,6 +98,7 @@ class Comparison:
         baselines: by name, what the rows that are not posteriors are, in one sentence.
         runs: by name, how each run ended, those that failed and are not scored included.
         disagreements: examples of the main test set about which the methods disagree most.
+        differences: by posterior, its negative log likelihood less the smallest one, over the same examples.
         floor: by column, how far apart two halves of the reference's chains are: distances this small can be chance.
 
     Each value records what its error is over: see :class:`px.metrics.Estimate`.
@@ -121,6 +127,7 @@ class Comparison:
     runs: dict[str, RunEnd] = field(default_factory=dict)
     disagreements: tuple[Disagreement, ...] = field(default=(), repr=False)
     floor: dict[str, Estimate] = field(default_factory=dict)
+    differences: dict[str, Estimate] = field(default_factory=dict)
 
     @property
     def main(self) -> str:
@@ -280,8 +287,8 @@ def _printed(comparison: Comparison) -> "Group":
     check = comparison.reference_check
     if check is not None and check.converged is not True:
         parts.append(Text(check.note, style="bold red" if check.converged is False else ""))
-    advice = comparison.recommendation if len(comparison.rows) > 1 else None
-    if advice is not None:
+    advice = comparison.recommendation
+    if advice is not None and (len(comparison.rows) > 1 or advice.trust or advice.cautions):
         parts += [Text(""), Text(str(advice))]
     return Group(*parts)
 

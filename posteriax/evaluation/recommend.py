@@ -1,30 +1,36 @@
 """Recommendation: which posterior to use, how sure that is, and what would change the answer.
 
-The choice is among those that are best, or not significantly worse than the best, in the negative log likelihood. Of
-these, in this order, those are preferred that
+The choice is among those that are best, or not significantly worse than the best, in the negative log likelihood, and
+not significantly worse than the best in any other proper score (accuracy, Brier score, RMSE, CRPS). Of these, the one
+with the best score wins. Only those whose score is practically the same, within 0.02 nats per example, are preferred
+for anything else, in this order:
 
-    converged                   their runs ended because they were done
     are calibrated              coverage or confidence is not significantly off
+    converged                   their runs ended because they were done
     are simple                  a baseline that predicts as well as a network is the better choice
-    are cheap                   predictions cost at most three times those of the cheapest
+    are cheap                   predictions do not cost a hundred times those of the cheapest, timed on many rows
 
-and of those left, the one with the best score. The recommendation says this in sentences: how sure it is, whether a
-network is worth it, cautions, and what would change it.
+The recommendation says this in sentences: how sure it is, whether a network is worth it, cautions, and what would
+change it.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from posteriax.evaluation.comparison import Comparison
+from posteriax.evaluation.comparison import Comparison, Cost
 from posteriax.evaluation.trust import Trust, knows_where_errors_are, trust_in
 from posteriax.metrics.log_score import NLL
 from posteriax.metrics.score import Score, format_estimate
 
 MUCH_WORSE = 1.0  # nats per example
 TIMES_WORSE = 2.0  # of a score that is not in nats
-CHEAP = 3.0  # times the cost of the cheapest
+NEGLIGIBLE = 0.02  # nats per example; of other scores, this share of the best
+EXPENSIVE = 100.0  # times the cost of the cheapest
+ENOUGH_TIMED = 1000  # rows, for a time of prediction to tell more than the overhead of a call
 FEW_ROWS = 100
+DETECTED = 1.96 + 0.84  # standard errors of a difference that a test at 5 % finds in four of five test sets
+MOST_ROWS = 1_000_000
 MOST_LISTED = 4  # names in a sentence; more are counted
 FEWEST_OF_CLASS = 5  # test rows for a class to be mentioned if it is never predicted
 
@@ -35,7 +41,7 @@ class Recommendation:
 
     Args:
         name: of the row.
-        posterior: of the posterior to use if it has to be one: `name`, unless that is a baseline; None without any.
+        posterior: the best of the posteriors, by the same rule: `name`, unless that is a baseline; None without any.
         clear: whether all others are significantly worse.
         headline: one sentence.
         reasons: how sure that is, and why this one of several.
@@ -77,14 +83,10 @@ def recommend(comparison: Comparison) -> Recommendation:
     if column is None:
         raise ValueError("there is nothing to decide by: the comparison has no score of which more or less is better")
     contenders = not_worse(comparison, column)
-    name, preferred = _choose(comparison, contenders)
-    networks = [other for other in contenders if other not in comparison.baselines]
-    if not networks:
-        others = [
-            other for other, row in comparison.rows.items() if column in row and other not in comparison.baselines
-        ]
-        networks = _by_score(comparison, column, others)[:1]
-    posterior = name if name in networks else _choose(comparison, networks)[0] if networks else None
+    name, preferred = _choose(comparison, column, contenders)
+    scored = [other for other, row in comparison.rows.items() if column in row and other not in comparison.baselines]
+    networks = [other for other in contenders if other in scored] or _by_score(comparison, column, scored)[:1]
+    posterior = name if name in networks else _choose(comparison, column, networks)[0] if networks else None
     return Recommendation(
         name,
         posterior,
@@ -106,6 +108,11 @@ def _headline(comparison: Comparison, column: str, name: str, best: str) -> str:
         extreme = {"higher": "the highest", "lower": "the lowest"}.get(str(score.better), "the best")
         return f"Use {name}: its {score.quantity} is {extreme}, {value}."
     best_value = format_estimate(comparison.rows[best][column])
+    if worse := worse_in(comparison, best):
+        return (
+            f"Use {name}: its {score.quantity} is {value}. That of {best}, {best_value}, is better, but {best} "
+            f"is significantly worse in {listed([comparison.score(other).title for other in worse])}."
+        )
     return (
         f"Use {name}: its {score.quantity}, {value}, is not significantly worse than the best, {best_value} ({best})."
     )
@@ -157,10 +164,26 @@ def _is_far_worse(score: Score, value: float, best: float) -> bool:
     return gap > MUCH_WORSE if score.name == NLL.name else score.loss(best) > 0 and gap > score.loss(best) * TIMES_WORSE
 
 
-def _choose(comparison: Comparison, contenders: Sequence[str]) -> tuple[str, list[str]]:
-    """One of the contenders, who are in the order of their scores, and why it is preferred to others."""
-    left, reasons = list(contenders), []
-    for words, is_fine in _preferences(comparison, contenders):
+def worse_in(comparison: Comparison, name: str) -> list[str]:
+    """The proper scores in which a row is significantly worse than the best one, on the main test set."""
+    return [
+        column
+        for column, among in comparison.best.get(comparison.main, {}).items()
+        if comparison.score(column).proper and column in comparison.rows[name] and name not in among
+    ]
+
+
+def _choose(comparison: Comparison, column: str, contenders: Sequence[str]) -> tuple[str, list[str]]:
+    """One of the contenders, who are in the order of their scores, and why it is preferred to others.
+
+    Rows that are significantly worse in a proper score are out, or, if all are in some, those that are in most. Of the
+    rest, the best is chosen, or one that is practically as good.
+    """
+    faults = {name: len(worse_in(comparison, name)) for name in contenders}
+    left = [name for name in contenders if faults[name] == min(faults.values())]
+    left = [name for name in left if _is_practically_as_good(comparison, column, name, left[0])]
+    reasons = []
+    for words, is_fine in _preferences(comparison, left):
         kept = [name for name in left if is_fine(name)]
         if kept and len(kept) < len(left):
             reasons.append(words)
@@ -168,15 +191,26 @@ def _choose(comparison: Comparison, contenders: Sequence[str]) -> tuple[str, lis
     return left[0], reasons
 
 
-def _preferences(comparison: Comparison, contenders: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
-    costs = {name: comparison.costs[name].predict_ms for name in contenders if name in comparison.costs}
-    cheapest = min(costs.values(), default=math.nan)
+def _is_practically_as_good(comparison: Comparison, column: str, name: str, best: str) -> bool:
+    score = comparison.score(column)
+    ours, theirs = (score.loss(comparison.rows[row][column].value) for row in (name, best))
+    return name == best or ours - theirs <= NEGLIGIBLE * (1.0 if score.name == NLL.name else abs(theirs))
+
+
+def _preferences(comparison: Comparison, names: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
     return [
-        ("its run converged", lambda name: has_converged(comparison, name)),
         ("its uncertainty is calibrated", lambda name: trust_in_row(comparison, name).calibrated is not False),
+        ("its run converged", lambda name: has_converged(comparison, name)),
         ("it is simpler than a network", lambda name: name in comparison.baselines),
-        ("it is cheap to predict with", lambda name: not costs.get(name, cheapest) > CHEAP * cheapest),
+        ("it is far cheaper to predict with", lambda name: not _is_expensive(comparison.costs, name, names)),
     ]
+
+
+def _is_expensive(costs: Mapping[str, Cost], name: str, names: Sequence[str]) -> bool:
+    """Whether predictions cost a hundred times those of the cheapest; False unless all were timed on many rows."""
+    if not all(other in costs and costs[other].timed_rows >= ENOUGH_TIMED for other in names):
+        return False
+    return costs[name].predict_ms > EXPENSIVE * min(costs[other].predict_ms for other in names)
 
 
 def has_converged(comparison: Comparison, name: str) -> bool:
@@ -228,7 +262,7 @@ def how_sure(
             first += f" The same holds for {_some_listed(others_tied)}."
     sentences = [first]
     if preferred:
-        sentences.append(f"Of these, {name} is preferred because {listed(list(preferred))}.")
+        sentences.append(f"Of those that score practically the same, {name} is preferred because {listed(preferred)}.")
     if worse:
         sentences.append(f"{_all_or_listed(worse, first='The')} significantly worse.")
     return tuple(sentences)
@@ -336,8 +370,12 @@ def what_would_change(
     stopped = [other for other, run in comparison.runs.items() if run.status == "stopped at the budget"]
     if stopped:
         sentences.append(f"With more time, {listed(stopped)} may do better: {_stopped(stopped)} at the budget.")
+    skipped = [other for other, run in comparison.runs.items() if run.status == "skipped"]
+    if skipped:
+        sentences.append(f"There was no time for {listed(skipped)}.")
     if len(contenders) > 1:
-        sentences.append("More test rows, or cross-validation, could separate the methods that are tied.")
+        enough = rows_to_tell(comparison, contenders)
+        sentences.append(enough or "More test rows, or cross-validation, could separate the methods that are tied.")
     if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:
         sentences.append(
             "So could other seeds: every method was trained once."
@@ -345,6 +383,27 @@ def what_would_change(
             else "Other seeds could change it: every method was trained once."
         )
     return tuple(sentences)
+
+
+def rows_to_tell(comparison: Comparison, contenders: Sequence[str]) -> str:
+    """How many test rows it would take to tell the two leaders apart; empty if that is unknown.
+
+    A difference d with standard error s over n examples is found at the 5 % level in four of five test sets with
+    n ((1.96 + 0.84) s / d)^2 examples; with n, those of at least 2.8 s are.
+    """
+    first, second = contenders[:2]
+    apart, n = comparison.differences.get(second), count_test_rows(comparison)
+    known = apart is not None and n and comparison.differences.get(first, apart).value == 0
+    if apart is None or not known or not (0 < apart.error < math.inf):
+        return ""
+    shown = (
+        f"With {n:,} test rows, differences from {first} of less than {DETECTED * apart.error:.2g} nats go unnoticed"
+    )
+    if apart.value <= 0:
+        return f"{shown}."
+    needed = n * (DETECTED * apart.error / apart.value) ** 2
+    many = f"about {float(f'{needed:.1g}'):,.0f}" if needed < MOST_ROWS else f"more than {MOST_ROWS:,}"
+    return f"{shown}: to tell {second} from it would take {many}."
 
 
 def _stopped(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ new inputs, draw by draw, and everything derived from them. To write one, derive
 `NumberLikelihood`: see docs/likelihoods.md.
 """
 
+from posteriax.likelihoods.beta import Beta as Beta
 from posteriax.likelihoods.classes import Bernoulli as Bernoulli
 from posteriax.likelihoods.classes import Categorical as Categorical
 from posteriax.likelihoods.classes import ClassLikelihood as ClassLikelihood
@@ -13,6 +14,7 @@ from posteriax.likelihoods.classes import ClassPredictive as ClassPredictive
 from posteriax.likelihoods.joined import join_examples as join_examples
 from posteriax.likelihoods.likelihood import Likelihood as Likelihood
 from posteriax.likelihoods.likelihood import LikelihoodLatents as LikelihoodLatents
+from posteriax.likelihoods.negative_binomial import NegativeBinomial as NegativeBinomial
 from posteriax.likelihoods.normal import Normal as Normal
 from posteriax.likelihoods.normal import NormalPredictive as NormalPredictive
 from posteriax.likelihoods.number_predictive import CountPredictive as CountPredictive
@@ -20,6 +22,8 @@ from posteriax.likelihoods.number_predictive import NumberPredictive as NumberPr
 from posteriax.likelihoods.numbers import InUnits as InUnits
 from posteriax.likelihoods.numbers import NumberLikelihood as NumberLikelihood
 from posteriax.likelihoods.numbers import TargetUnits as TargetUnits
+from posteriax.likelihoods.ordinal import Ordinal as Ordinal
 from posteriax.likelihoods.poisson import Poisson as Poisson
 from posteriax.likelihoods.predictive import Predictive as Predictive
 from posteriax.likelihoods.student_t import StudentT as StudentT
+from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson as ZeroInflatedPoisson

@@ -45,6 +45,11 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
         return self
 
     @property
+    def outputs_per_target(self) -> int:
+        """How many outputs of the network each number that is predicted needs."""
+        return 1
+
+    @property
     def log_noise(self) -> str | None:
         """The latent that is the logarithm of the standard deviation of Gaussian noise, if there is one.
 

@@ -157,6 +157,10 @@ class InUnits(NumberLikelihood):
         return self.standard.priors()
 
     @property
+    def outputs_per_target(self) -> int:
+        return self.standard.outputs_per_target
+
+    @property
     def needs_target_scale(self) -> bool:
         return self.standard.needs_target_scale
 

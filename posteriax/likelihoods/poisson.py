@@ -40,17 +40,22 @@ class Poisson(NumberLikelihood):
         check_positive("base_rate", self.base_rate)
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
-        if y.min() < 0:
-            raise ValueError(f"y has the value {y.min()}, but counts start at 0")
-        if y.dtype.kind not in "biu" and not np.array_equal(y, np.round(y)):
-            raise ValueError(f"y must be counts (whole numbers) for px.Poisson(), got dtype {y.dtype} with fractions")
+        check_counts(y, "px.Poisson()")
         return super().check(outputs, y)
 
     def distribution(self, latents: LikelihoodLatents, outputs: jax.Array) -> dist.Poisson:
-        return _AccuratePoisson(at_least_float32(outputs), self.base_rate)
+        return AccuratePoisson(at_least_float32(outputs), self.base_rate)
 
 
-class _AccuratePoisson(dist.Poisson):
+def check_counts(y: np.ndarray, likelihood: str) -> None:
+    """Raise unless all targets are counts."""
+    if y.min() < 0:
+        raise ValueError(f"y has the value {y.min()}, but counts start at 0")
+    if y.dtype.kind not in "biu" and not np.array_equal(y, np.round(y)):
+        raise ValueError(f"y must be counts (whole numbers) for {likelihood}, got dtype {y.dtype} with fractions")
+
+
+class AccuratePoisson(dist.Poisson):
     """A Poisson distribution whose probabilities and distribution function hold in float32 for large rates too.
 
     y log(r) - r - log y! is a difference of numbers of 1e7 if r is 1e6, where float32 has steps of 1, and NumPyro's

@@ -64,6 +64,10 @@ class StudentT(NumberLikelihood):
         return df | ({"log_scale": log_scale_prior(self.scale_prior)} if self.scale == "learned" else {})
 
     @property
+    def outputs_per_target(self) -> int:
+        return 2 if self.scale == "predicted" else 1
+
+    @property
     def needs_target_scale(self) -> bool:
         return self.scale == "learned" and self.scale_prior is None
 

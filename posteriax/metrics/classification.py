@@ -43,6 +43,7 @@ ACCURACY = Score(
     better="higher",
     per_example=lambda predictive, y: is_right(probs_by_example(predictive), labels_by_example(predictive, y)),
     needs=("probs", "check"),
+    proper=True,
 )
 
 
@@ -70,6 +71,7 @@ BRIER = Score(
         probs_by_example(predictive).astype(np.float64), labels_by_example(predictive, y)
     ),
     needs=("probs", "check"),
+    proper=True,
 )
 
 

@@ -17,6 +17,7 @@ NLL = Score(
     per_example=lambda predictive, y: -predictive.log_prob(y),
     needs=("log_prob",),
     quantity="negative log likelihood (nll)",
+    proper=True,
 )
 
 

@@ -55,6 +55,7 @@ RMSE = Score(
     per_example=_squared_errors,
     reduction=RootMean(),
     needs=("mean",),
+    proper=True,
 )
 
 
@@ -94,6 +95,7 @@ CRPS = Score(
     better="lower",
     per_example=_from_quantiles,
     needs=("quantile",),
+    proper=True,
 )
 
 

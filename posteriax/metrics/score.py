@@ -170,6 +170,8 @@ class Score:
         title: in tables; the name with spaces if not given.
         quantity: what the number is, as a sentence would call it; the title if not given.
         percent: whether sentences give it in percent.
+        proper: whether no prediction has a better expected score than the true distribution (Gneiting and Raftery
+            2007), so that a row that is significantly worse should not be recommended.
 
     >>> import posteriax as px
     >>> median_off = px.metrics.Score(
@@ -195,6 +197,7 @@ class Score:
     title: str = ""
     quantity: str = ""
     percent: bool = False
+    proper: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.better, (int, float)) and self.better not in ("higher", "lower", None):

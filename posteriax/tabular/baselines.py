@@ -7,21 +7,29 @@ Classes: the models' own probabilities. A forest's are shares of votes, of which
 Numbers: N(prediction, s^2), with s the root mean square of errors on rows that the model was not fitted to.
 """
 
+import itertools
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from posteriax._internal.checks import check_choice, check_count, check_data
-from posteriax.evaluation.compare import Baseline
-from posteriax.likelihoods.classes import Categorical, ClassPredictive
-from posteriax.likelihoods.normal import Normal
-from posteriax.likelihoods.number_predictive import NumberPredictive
-from posteriax.likelihoods.numbers import InUnits, TargetUnits
+from posteriax.likelihoods.numbers import TargetUnits
+from posteriax.tabular.baseline_files import (
+    PlainModel,
+    SavableBaseline,
+    all_class_probs,
+    boosted_model,
+    class_predictive,
+    forest_model,
+    linear_model,
+    number_predictive,
+)
 
 CELLS = 5_000_000  # rows times columns that a model is fitted to, at most
 FEWEST_ROWS = 2_000  # however many columns there are
@@ -33,12 +41,23 @@ TREES, ROWS_PER_TREE = 200, 5_000
 COLUMNS_PER_SPLIT = 60  # of numbers, at most; else a third, as Breiman (2001) has it
 MOST_ROUNDS, ROUNDS_OF_LARGE_DATA, ROUNDS_WITHOUT_FOLDS = 500, 200, 50
 LARGE = 2_000_000  # values
+TRIAL_ROUNDS = 5  # that are timed
+ENOUGH_ROUNDS = 200  # in five folds; if there is time for fewer, one fold decides
+WITH_PREDICTIONS = 1.5  # the time of a fold, in units of that of fitting
 PENALTIES = np.logspace(-3, 4, 15)
 
 
 def fit_baselines(
-    x: Any, y: Any, task: BaselineTask, *, classes: int | None = None, most_rows: int = 50_000, seed: int = 0
-) -> dict[str, Baseline]:
+    x: Any,
+    y: Any,
+    task: BaselineTask,
+    *,
+    classes: int | None = None,
+    most_rows: int = 50_000,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    seconds: float | None = None,
+) -> dict[str, SavableBaseline]:
     """Fit a linear model, a random forest and gradient boosting; `px.compare` takes them as rows beside posteriors.
 
     Args:
@@ -49,6 +68,9 @@ def fit_baselines(
         most_rows: a random sample of as many rows is used if there are more. With many columns it is smaller: at most
             five million values, so that fitting takes a minute or two on two cores whatever the size of the data.
         seed: of the sample, the folds and the models.
+        names: of the models to fit; by default all of them.
+        seconds: about how long that may take: gradient boosting has fewer rounds at most, and fewer folds, if all would
+            take longer. None for no limit. The linear model and the forest are fitted in any case.
 
     Needs scikit-learn: the extra `sklearn` or `cli`.
 
@@ -61,20 +83,12 @@ def fit_baselines(
     True
     """
     check_choice("task", task, ("classification", "regression"))
-    rows = BaselineRows.sampled(x, y, task, classes, check_count("most_rows", most_rows), seed)
+    ends = math.inf if seconds is None else time.monotonic() + seconds
+    rows = BaselineRows.sampled(x, y, task, classes, check_count("most_rows", most_rows), seed, ends)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence and of small classes, about which a reader can do nothing
-        if task == "classification":
-            return {
-                "logistic regression": _fitted(_logistic_regression, rows),
-                "random forest": _fitted(_forest_of_classes, rows),
-                "gradient boosting": _fitted(_boosting_of_classes, rows),
-            }
-        return {
-            "ridge regression": _fitted(_ridge_regression, rows),
-            "random forest": _fitted(_forest_of_numbers, rows),
-            "gradient boosting": _fitted(_boosting_of_numbers, rows),
-        }
+        models = MODELS_OF_CLASSES if task == "classification" else MODELS_OF_NUMBERS
+        return {name: _fitted(models[name], rows) for name in (models if names is None else names)}
 
 
 @dataclass(frozen=True)
@@ -86,9 +100,10 @@ class BaselineRows:
         classes: how many there are; 0 for numbers.
         given: the number of rows of which these are a sample.
         seed: of sample, folds and models.
+        ends: when the models should be fitted, by `time.monotonic`.
 
     >>> rows = BaselineRows.sampled(np.zeros((9, 2)), np.arange(9) % 3, "classification", None, 100, seed=0)
-    >>> rows.all_classes(np.array([[0.5, 0.5]]), labels=np.array([0, 2])).round(3).tolist()
+    >>> all_class_probs(np.array([[0.5, 0.5]]), labels=np.array([0, 2]), **rows.about_classes).round(3).tolist()
     [[0.458, 0.083, 0.458]]
     """
 
@@ -97,20 +112,23 @@ class BaselineRows:
     classes: int
     given: int
     seed: int
+    ends: float = math.inf
 
     @classmethod
-    def sampled(cls, x: Any, y: Any, task: BaselineTask, classes: int | None, most: int, seed: int) -> "BaselineRows":
+    def sampled(
+        cls, x: Any, y: Any, task: BaselineTask, classes: int | None, most: int, seed: int, ends: float = math.inf
+    ) -> "BaselineRows":
         """At most `most` random rows, fewer if there are many columns, but at least one of every class."""
         x, y = check_data((x, y))
         x, y = flat(x), one_target(y, task)
         count = max(classes or 0, int(y.max()) + 1) if task == "classification" else 0
         most = min(most, max(FEWEST_ROWS, CELLS // (x.shape[1] * max(1, count // 2))))
         if len(x) <= most:
-            return cls(x.astype(np.float64), y, count, len(x), seed)
+            return cls(x.astype(np.float64), y, count, len(x), seed, ends)
         chosen = np.random.default_rng(seed).choice(len(x), most, replace=False)
         if count:
             chosen = np.union1d(chosen, np.unique(y, return_index=True)[1])
-        return cls(x[chosen].astype(np.float64), y[chosen], count, len(x), seed)
+        return cls(x[chosen].astype(np.float64), y[chosen], count, len(x), seed, ends)
 
     def folds(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows to fit and rows to hold out: five folds, or one fifth of many rows; of every class the same share."""
@@ -135,34 +153,39 @@ class BaselineRows:
         """A sentence if there were more rows than were used."""
         return f" Fitted to {len(self.x):,} of {self.given:,} rows." if len(self.x) < self.given else ""
 
-    def predict_classes(self, probs: Callable[[np.ndarray], np.ndarray], labels: np.ndarray) -> Callable[[Any], Any]:
-        """A predictor, from a model's probabilities of those labels that it has seen."""
+    @property
+    def about_classes(self) -> dict[str, Any]:
+        """How many there are, and the probabilities of one that a model has not seen and of one that it rules out."""
+        return {"classes": self.classes, "unseen": 1 / (len(self.x) + self.classes), "smallest": SMALLEST}
 
-        def predictor(x: Any) -> ClassPredictive:
-            all_probs = self.all_classes(probs(flat(x)), labels)
-            return ClassPredictive(Categorical(), np.log(all_probs).astype(np.float32)[None])
+    def classifier(
+        self,
+        probs: Callable[[np.ndarray], np.ndarray],
+        labels: np.ndarray,
+        description: str,
+        as_arrays: Callable[[], PlainModel],
+    ) -> SavableBaseline:
+        """A baseline, from a model's probabilities of those labels that it has seen."""
+        about = self.about_classes
+        predictor = lambda x: class_predictive(all_class_probs(probs(flat(x)), labels, **about))  # noqa: E731
+        return SavableBaseline(predictor, description, as_arrays=as_arrays, labels=plain(labels), about=about)
 
-        return predictor
+    def regressor(
+        self,
+        mean: Callable[[np.ndarray], np.ndarray],
+        spread: float,
+        description: str,
+        as_arrays: Callable[[], PlainModel],
+    ) -> SavableBaseline:
+        """A baseline, from a model's predictions and the spread of its errors, in the target's units."""
+        units = TargetUnits(float(self.y.mean()), float(self.y.std()) or 1.0)
+        predictor = lambda x: number_predictive(mean(flat(x)), units, spread)  # noqa: E731
+        about = {"offset": units.offset, "scale": units.scale, "spread": spread}
+        return SavableBaseline(predictor, description, as_arrays=as_arrays, about=about)
 
-    def all_classes(self, probs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """(N, C): a class that the model has not seen has the probability 1 / (rows + C)."""
-        unseen = 1 / (len(self.x) + self.classes)
-        all_probs = np.full((len(probs), self.classes), unseen)
-        seen = np.maximum(probs, SMALLEST)
-        all_probs[:, labels] = seen / seen.sum(axis=1, keepdims=True) * (1 - unseen * (self.classes - len(labels)))
-        return all_probs
 
-    def predict_numbers(self, mean: Callable[[np.ndarray], np.ndarray], spread: float) -> Callable[[Any], Any]:
-        """A predictor, from a model's predictions and the spread of its errors, in the target's units."""
-        scale = float(self.y.std()) or 1.0
-        units = TargetUnits(float(self.y.mean()), scale)
-        likelihood = InUnits(Normal(scale=max(spread / scale, 1e-6)), units.offset, units.scale)
-
-        def predictor(x: Any) -> NumberPredictive:
-            outputs = units.standardise(mean(flat(x))).astype(np.float32)
-            return likelihood.predictive(outputs[None, :, None], {})
-
-        return predictor
+def plain(labels: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(label) for label in labels)
 
 
 def flat(x: Any) -> np.ndarray:
@@ -182,36 +205,40 @@ def one_target(y: np.ndarray, task: BaselineTask) -> np.ndarray:
     return y.reshape(-1).astype(np.int64)
 
 
-Fitted = tuple[Callable[[Any], Any], str]  # a predictor and its description
-
-
-def _fitted(make: Callable[[BaselineRows], Fitted], rows: BaselineRows) -> Baseline:
+def _fitted(make: Callable[[BaselineRows], SavableBaseline], rows: BaselineRows) -> SavableBaseline:
     began = time.monotonic()
-    predictor, description = make(rows)
-    return Baseline(predictor, description + rows.note, time.monotonic() - began)
+    baseline = make(rows)
+    return replace(baseline, description=baseline.description + rows.note, seconds=time.monotonic() - began)
 
 
-def _logistic_regression(rows: BaselineRows) -> Fitted:
+def _logistic_regression(rows: BaselineRows) -> SavableBaseline:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(rows.x, rows.y)
-    return rows.predict_classes(model.predict_proba, model.classes_), (
-        "Logistic regression on standardised columns; its own probabilities."
+    return rows.classifier(
+        model.predict_proba,
+        model.classes_,
+        "Logistic regression on standardised columns; its own probabilities.",
+        lambda: linear_model(model, "softmax"),
     )
 
 
-def _ridge_regression(rows: BaselineRows) -> Fitted:
+def _ridge_regression(rows: BaselineRows) -> SavableBaseline:
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     new_model = lambda: make_pipeline(StandardScaler(), RidgeCV(PENALTIES))  # noqa: E731
     off = [rows.y[held] - new_model().fit(rows.x[fit], rows.y[fit]).predict(rows.x[held]) for fit, held in rows.folds()]
-    return rows.predict_numbers(new_model().fit(rows.x, rows.y).predict, _root_mean_square(np.concatenate(off))), (
+    model = new_model().fit(rows.x, rows.y)
+    return rows.regressor(
+        model.predict,
+        _root_mean_square(np.concatenate(off)),
         f"Ridge regression on standardised columns; intervals are those of a Normal distribution with the spread of "
-        f"its errors {rows.how_held_out}."
+        f"its errors {rows.how_held_out}.",
+        lambda: linear_model(model, "identity"),
     )
 
 
@@ -220,25 +247,31 @@ def _forest_settings(rows: BaselineRows) -> dict[str, Any]:
     return {"n_estimators": TREES, "max_samples": size, "n_jobs": -1, "random_state": rows.seed}
 
 
-def _forest_of_classes(rows: BaselineRows) -> Fitted:
+def _forest_of_classes(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import RandomForestClassifier
 
     model = RandomForestClassifier(**_forest_settings(rows)).fit(rows.x, rows.y)
     smoothed = lambda x: (TREES * model.predict_proba(x) + 1) / (TREES + rows.classes)  # noqa: E731
-    return rows.predict_classes(smoothed, model.classes_), (
+    return rows.classifier(
+        smoothed,
+        model.classes_,
         f"A random forest of {TREES} trees; probabilities are shares of the trees' votes, with one vote added for "
-        f"every class so that none is zero."
+        f"every class so that none is zero.",
+        lambda: forest_model(model, rows.classes),
     )
 
 
-def _forest_of_numbers(rows: BaselineRows) -> Fitted:
+def _forest_of_numbers(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import RandomForestRegressor
 
     columns = max(1, min(COLUMNS_PER_SPLIT, round(rows.x.shape[1] / 3)))
     model = RandomForestRegressor(max_features=columns, oob_score=True, **_forest_settings(rows)).fit(rows.x, rows.y)
-    return rows.predict_numbers(model.predict, _root_mean_square(rows.y - model.oob_prediction_)), (
+    return rows.regressor(
+        model.predict,
+        _root_mean_square(rows.y - model.oob_prediction_),
         f"A random forest of {TREES} trees; intervals are those of a Normal distribution with the spread of its errors "
-        f"on the rows that each tree has not seen."
+        f"on the rows that each tree has not seen.",
+        lambda: forest_model(model),
     )
 
 
@@ -247,37 +280,43 @@ def _boosting_settings(rows: BaselineRows, rounds: int) -> dict[str, Any]:
     return {"max_iter": rounds, "min_samples_leaf": leaf, "early_stopping": False, "random_state": rows.seed}
 
 
-def _boosting_of_classes(rows: BaselineRows) -> Fitted:
+def _boosting_of_classes(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    losses = np.zeros(_most_rounds(rows))
+    folds, most = _affordable(rows, HistGradientBoostingClassifier)
+    losses = np.zeros(most)
+    about = rows.about_classes
     enough = (np.bincount(rows.y) > 1).sum() > 1  # or some fold would have a single class
     with _one_thread():
-        for fit, held in rows.folds() if enough else ():
-            model = HistGradientBoostingClassifier(**_boosting_settings(rows, _most_rounds(rows)))
+        for fit, held in itertools.islice(rows.folds(), folds) if enough else ():
+            model = HistGradientBoostingClassifier(**_boosting_settings(rows, most))
             for k, probs in enumerate(model.fit(rows.x[fit], rows.y[fit]).staged_predict_proba(rows.x[held])):
-                all_probs = rows.all_classes(probs, model.classes_)
+                all_probs = all_class_probs(probs, model.classes_, **about)
                 losses[k] -= np.log(all_probs[np.arange(len(held)), rows.y[held]]).sum()
-        rounds = int(losses.argmin()) + 1 if enough else ROUNDS_WITHOUT_FOLDS
+        rounds = int(losses.argmin()) + 1 if enough else min(ROUNDS_WITHOUT_FOLDS, most)
         model = HistGradientBoostingClassifier(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
 
     def probs_of(x: np.ndarray) -> np.ndarray:
         with _one_thread():
             return model.predict_proba(x)
 
-    return rows.predict_classes(probs_of, model.classes_), (
+    return rows.classifier(
+        probs_of,
+        model.classes_,
         f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out}; its own "
-        f"probabilities."
+        f"probabilities.",
+        lambda: boosted_model(model, "softmax"),
     )
 
 
-def _boosting_of_numbers(rows: BaselineRows) -> Fitted:
+def _boosting_of_numbers(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     staged = []
+    folds, most = _affordable(rows, HistGradientBoostingRegressor)
     with _one_thread():
-        for fit, held in rows.folds():
-            model = HistGradientBoostingRegressor(**_boosting_settings(rows, _most_rounds(rows)))
+        for fit, held in itertools.islice(rows.folds(), folds):
+            model = HistGradientBoostingRegressor(**_boosting_settings(rows, most))
             predicted = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
             staged.append(rows.y[held] - np.stack(list(predicted)))
         errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
@@ -288,10 +327,40 @@ def _boosting_of_numbers(rows: BaselineRows) -> Fitted:
         with _one_thread():
             return model.predict(x)
 
-    return rows.predict_numbers(mean_of, _root_mean_square(errors[rounds - 1])), (
+    return rows.regressor(
+        mean_of,
+        _root_mean_square(errors[rounds - 1]),
         f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out}; intervals are "
-        f"those of a Normal distribution with the spread of its errors there."
+        f"those of a Normal distribution with the spread of its errors there.",
+        lambda: boosted_model(model, "identity"),
     )
+
+
+MODELS_OF_CLASSES = {
+    "logistic regression": _logistic_regression,
+    "random forest": _forest_of_classes,
+    "gradient boosting": _boosting_of_classes,
+}
+MODELS_OF_NUMBERS = {
+    "ridge regression": _ridge_regression,
+    "random forest": _forest_of_numbers,
+    "gradient boosting": _boosting_of_numbers,
+}
+
+
+def _affordable(rows: BaselineRows, model: Any) -> tuple[int, int]:
+    """How many folds are used to choose the number of rounds, and how many rounds there are at most."""
+    most = _most_rounds(rows)
+    if math.isinf(rows.ends):
+        return FOLDS, most
+    with _one_thread():
+        began = time.monotonic()
+        model(**_boosting_settings(rows, TRIAL_ROUNDS)).fit(rows.x, rows.y)
+        per_round = (time.monotonic() - began) / TRIAL_ROUNDS
+    left = max(rows.ends - time.monotonic(), 0.0)
+    affordable = lambda folds: int(left / per_round / (folds + 1) / WITH_PREDICTIONS)  # noqa: E731
+    folds = FOLDS if affordable(FOLDS) >= min(ENOUGH_ROUNDS, most) else 1
+    return folds, int(np.clip(affordable(folds), ROUNDS_WITHOUT_FOLDS, most))
 
 
 def _most_rounds(rows: BaselineRows) -> int:

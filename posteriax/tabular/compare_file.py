@@ -4,6 +4,7 @@ For every method a scikit-learn pipeline: a preparation of the file's rows (prep
 method (estimators.py). Then one comparison of all, and a report that also tells what was done, in the file's terms.
 """
 
+import math
 import shlex
 import sys
 import time
@@ -11,7 +12,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -21,7 +21,6 @@ from sklearn.exceptions import ConvergenceWarning
 from posteriax import priors as p
 from posteriax._internal.interruption import Interrupted
 from posteriax.evaluation import (
-    Baseline,
     Comparison,
     Feature,
     PartialDependence,
@@ -32,38 +31,53 @@ from posteriax.evaluation import (
     partial_dependence,
     recommend,
 )
+from posteriax.evaluation.comparison import NOT_SCORED
 from posteriax.likelihoods.joined import join_examples
+from posteriax.likelihoods.normal import Normal
 from posteriax.posterior.posterior import Posterior
 from posteriax.priors.prior import Prior
 from posteriax.problem import Problem
-from posteriax.tabular.baselines import fit_baselines
+from posteriax.tabular.baseline_files import SavableBaseline
+from posteriax.tabular.baselines import MODELS_OF_NUMBERS, BaselineTask, fit_baselines
 from posteriax.tabular.columns import Category, Number
 from posteriax.tabular.data_files import read_data
 from posteriax.tabular.description import Description, save_described
 from posteriax.tabular.estimators import (
+    ENOUGH_TO_PREDICT_NOISE,
     BayesianEstimator,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    ensemble_end,
     in_target_units,
 )
 from posteriax.tabular.folds import Fold, join_tests, prepare_all_rows, prepare_folds
+from posteriax.tabular.held_out_choice import (
+    Choice,
+    Perceptron,
+    choose,
+    fit_ensemble,
+    networks_for,
+    predicts_noise,
+)
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.networks import Architecture, choose_network
 from posteriax.tabular.point_noise import underestimates_noise
 from posteriax.tabular.preparation import ImagePreparation, TablePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
 from posteriax.tabular.splitting import DataSettings
-from posteriax.tabular.targets import Target
-from posteriax.tabular.until_converged import Budget, MethodFailed, seconds_of
+from posteriax.tabular.targets import Counts, Fractions, Quantity, Target
+from posteriax.tabular.time_plan import TimePlan, compiler_seconds
+from posteriax.tabular.until_converged import MethodFailed, seconds_of
 
 QUICK = 5  # --quick divides the time by this
-WORST_FIRST = ("failed", "not converged", "stopped at the budget", "converged")
+WORST_FIRST = ("failed", "skipped", "not converged", "stopped at the budget", "converged")
 
 TUNED = "tuned"  # the value of --prior
+CHOSEN = "ensemble"  # the method that is fitted with what held-out rows say
 ROUNDS = 100  # of tuning
 FEW_ROUNDS = 20  # enough for the scales; the noise of many rows takes longer to settle, and is not needed
 
-Save = Callable[[str, Posterior, Description], None]
+Save = Callable[[str, Posterior | SavableBaseline, Description], None]
 PriorByLeaf = Prior | Mapping[str, Prior]
 
 
@@ -73,7 +87,7 @@ class CompareSettings(DataSettings):
 
     Args:
         methods: by name.
-        budget: seconds for all methods together.
+        budget: seconds for everything, the report included.
         prior: "tuned", "he", or the standard deviation of all weights.
         baselines: whether to fit models of other kinds as well.
         quick: a fifth of the time, and no tuning of the prior.
@@ -114,17 +128,19 @@ class FittedFold:
     architecture: Architecture
     prior: PriorByLeaf
     outcomes: dict[str, RunEnd]
-    baselines: dict[str, Baseline]
+    baselines: dict[str, SavableBaseline]
 
     @property
-    def predictors(self) -> dict[str, Posterior | Baseline]:
+    def predictors(self) -> dict[str, Posterior | SavableBaseline]:
         """All that predicts, by name, in the target's units."""
         fitted = {name: outcome.posterior for name, outcome in self.outcomes.items() if outcome.posterior is not None}
         units = self.data.target.units
         return {name: in_target_units(posterior, units) for name, posterior in fitted.items()} | self.baselines
 
 
-def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings, screen: Console) -> Comparison:
+def compare_file(
+    data: Path, out: Path, folder: Path, settings: CompareSettings, screen: Console, began: float | None = None
+) -> Comparison:
     """Fit every method to a file's data, save each posterior as it is done, compare them, and write the report.
 
     Args:
@@ -133,38 +149,56 @@ def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings,
         folder: for the posteriors.
         settings: the options.
         screen: where lines go.
+        began: when the command did, by `time.monotonic`; by default now.
     """
-    began = time.monotonic()
+    began = time.monotonic() if began is None else began
     run = CompareRun(settings, screen)
     say = run.say
     source = read_data(data)
     splits = prepare_folds(source, settings)
     for parent in (folder, out.parent):  # first, so that a folder that cannot be written to is an error at once
         parent.mkdir(parents=True, exist_ok=True)
-    _introduce(say, data, splits, settings)
-    budget = share_out(settings.seconds, run.names, len(splits))
+    # of several folds, the one that is recommended is fitted to all rows as well
+    plan = TimePlan(
+        settings.seconds,
+        run.names,
+        folds=len(splits) + (len(splits) > 1),
+        baselines=len(MODELS_OF_NUMBERS) * settings.baselines,
+        began=began,
+    )
+    _introduce(say, data, splits, settings, plan)
     files: dict[str, str] = {}
 
-    def save(name: str, posterior: Posterior, description: Description) -> None:
-        path = folder / f"{name}.posterior"
-        save_described(posterior, description, path)
+    def save(name: str, model: Posterior | SavableBaseline, description: Description) -> None:
+        ending = "baseline" if isinstance(model, SavableBaseline) else "posterior"
+        path = folder / f"{name.replace(' ', '-')}.{ending}"
+        save_described(model, description, path)
         files[name] = str(path)
 
     folds, finished = [], True
     for number, fold in enumerate(splits):
         if len(splits) > 1:
             say(f"fold {number + 1} of {len(splits)}")
-        fitted, finished = run.fit(fold, number, budget, save if len(splits) == 1 else None)
+        fitted, finished = run.fit(fold, plan, save if len(splits) == 1 else None)
         folds.append(fitted)
+        plan.next_fold()
         if not finished:
             break
     comparison = compare_folds(folds)
     advice = recommend(comparison)
-    if len(splits) > 1 and finished and advice.posterior is not None:
-        say(f"{advice.posterior} once more, with all rows, to predict new ones")
-        final = CompareRun(replace(settings, methods=[advice.posterior], baselines=False), screen)
-        again = share_out(max(budget.left(), settings.seconds / 4), final.names, 1)
-        final.fit(prepare_all_rows(source, settings), 0, again, save)
+    if len(splits) > 1 and finished:
+        fold = prepare_all_rows(source, settings)
+        if advice.posterior is not None:
+            say(f"{advice.posterior} once more, with all rows, to predict new ones")
+            final = CompareRun(replace(settings, methods=[advice.posterior], baselines=False), screen)
+            final.fit(fold, TimePlan(plan.left() + plan.to_compare, final.names, baselines=0), save)
+        if advice.name in folds[0].baselines:
+            baselines = fit_baselines_to(fold, settings.seed, [advice.name])
+            save(advice.name, baselines[advice.name], Description(advice.name, None, fold.preparation, fold.target))
+    elif advice.name in folds[0].baselines and len(splits) == 1:
+        data_of = folds[0].data
+        baseline = folds[0].baselines[advice.name]
+        save(advice.name, baseline, Description(advice.name, None, data_of.preparation, data_of.target))
     say("")
     screen.print(comparison)  # with the recommendation
     run.log.append(str(comparison))
@@ -172,7 +206,7 @@ def compare_file(data: Path, out: Path, folder: Path, settings: CompareSettings,
     context = report_context(data, folds, settings.seconds, files, command, "\n".join(run.log), comparison)
     title = f"{data.name}: which posterior predicts {folds[0].data.target.name} best"
     comparison.to_html(out, title=title, context=context)
-    predict = context.predict_with(advice.posterior)
+    predict = context.predict_with(advice.name) or context.predict_with(advice.posterior)
     say(f"\nThe report is {out}" + (f"; for new rows: {predict}" if predict else ""))
     say(f"Total time: {time.monotonic() - began:.0f} s.")
     return comparison
@@ -196,34 +230,62 @@ class CompareRun:
         self.screen.print(escape(text), highlight=False, soft_wrap=True)
         self.screen.file.flush()  # so that a pipe gets each line at once
 
-    def fit(self, fold: Fold, number: int, budget: Budget, save: Save | None = None) -> tuple[FittedFold, bool]:
+    def fit(self, fold: Fold, plan: TimePlan, save: Save | None = None) -> tuple[FittedFold, bool]:
         """Fit all methods and baselines to a fold. Returns False, besides what was fitted, if the user interrupted."""
         settings, seed = self.settings, self.settings.seed
         preparation, target, (x, y) = fold.preparation, fold.target, fold.train
         pixels = (preparation.mean_, preparation.scale_) if isinstance(preparation, ImagePreparation) else (0.0, 1.0)
         architecture = choose_network(x.shape[1:], target.outputs, len(y), *pixels)
+        baselines: dict[str, SavableBaseline] = {}
+        outcomes: dict[str, RunEnd] = {}
+        fitted = FittedFold(fold, architecture, prior_by_name(settings.prior), outcomes, baselines)
+        if settings.baselines:
+            try:
+                baselines |= fit_baselines_to(fold, seed, seconds=plan.for_baselines())
+            except (Interrupted, KeyboardInterrupt):
+                self.say("baselines: interrupted")
+                return fitted, False
+            self.say(as_line("baselines", RunEnd("converged", seconds=_seconds(baselines)), plan.left(), "fitted"))
+        choice: Choice | None = None
+        if x.ndim == 2 and settings.prior == TUNED:
+            choice = choose_for(fold, settings, plan.for_tuning())
+            if choice is not None:
+                self.say(choice.words)
+                architecture = as_architecture(choice.perceptron)
+                target = with_noise_of(target, choice)
+                fold = replace(fold, target=target)
+                fitted = replace(fitted, data=fold, architecture=architecture)
         problem = make_problem(architecture, target, seed, prior_by_name(settings.prior))
         prior, noise = problem.prior, None
         if settings.prior == TUNED and not settings.quick and x.ndim == 2:
-            prior, noise, line = tuned_prior(problem, (x, y), seed)
+            prior, noise, line = tuned_prior(problem, (x, y), seed, plan.for_tuning())
             self.say(line)
-        outcomes: dict[str, RunEnd] = {}
+        if (
+            noise is None
+            and choice is not None
+            and choice.log_noise is not None
+            and underestimates_noise(problem, len(y))
+        ):
+            noise = math.exp(choice.log_noise)  # the evidence would take its time to say much the same
+        compiled = compiler_seconds()
 
         def done(name: str, outcome: RunEnd) -> None:
             outcomes[name] = outcome
-            self.say(as_line(name, outcome, budget.left()))
+            plan.compiled(compiler_seconds() - compiled)
+            self.say(as_line(name, outcome, plan.left()))
             if save is not None and outcome.posterior is not None:
                 save(name, outcome.posterior, Description(name, architecture, preparation, target))
 
-        share = lambda name: budget.share(f"{name} {number}")  # noqa: E731
-        interrupted = fit_methods(self.names, fold, architecture, prior, noise=noise, share=share, seed=seed, done=done)
-        baselines: dict[str, Baseline] = {}
+        interrupted = fit_methods(
+            self.names, fold, architecture, prior, noise=noise, choice=choice, share=plan.share, seed=seed, done=done
+        )
         if interrupted is not None:
             self.say(f"{interrupted}: interrupted")
-        elif settings.baselines:
-            task: Literal["classification", "regression"] = "classification" if target.class_names else "regression"
-            baselines = fit_baselines(x, target.restore(y), task, classes=target.outputs, seed=seed)
-        return FittedFold(fold, architecture, prior, outcomes, baselines), interrupted is None
+        return replace(fitted, prior=prior), interrupted is None
+
+
+def _seconds(baselines: Mapping[str, SavableBaseline]) -> float:
+    return sum(baseline.seconds for baseline in baselines.values())
 
 
 def check_methods(names: Sequence[str]) -> list[str]:
@@ -256,6 +318,35 @@ def prior_by_name(text: str) -> Prior:
         ) from None
 
 
+def choose_for(fold: Fold, settings: CompareSettings, seconds: float) -> Choice | None:
+    """The network, the noise and the prior's scale that held-out training rows prefer."""
+    (x, y), target = fold.train, fold.target
+    if isinstance(target, Counts | Fractions):
+        networks, others = networks_for(0), []
+    else:
+        networks = networks_for(len(y))
+        enough = isinstance(target, Quantity) and len(y) >= ENOUGH_TO_PREDICT_NOISE
+        others = [(Normal(scale="predicted"), 2)] if enough else []
+    perceptrons = [
+        Perceptron(x.shape[1], hidden, target.outputs, activation, target.likelihood(), equinox=True)
+        for hidden, activation in networks
+    ]
+    return choose(perceptrons, (x, y), seed=settings.seed, others=others, seconds=seconds)
+
+
+def as_architecture(perceptron: Perceptron) -> Architecture:
+    """As a file stores it."""
+    hidden, inputs = perceptron.hidden, (perceptron.inputs,)
+    return Architecture("table", inputs, perceptron.outputs, hidden[0], len(hidden), perceptron.activation)
+
+
+def with_noise_of(target: Target, choice: Choice) -> Target:
+    """The target with noise that is constant or predicted, as was chosen."""
+    if not (isinstance(target, Quantity) and predicts_noise(choice.perceptron.likelihood)):
+        return target
+    return replace(target, noise="predicted")
+
+
 def make_problem(architecture: Architecture, target: Target, seed: int, prior: PriorByLeaf = p.HeNormal()) -> Problem:
     """The network with its likelihood (for regression with learned noise) and its prior.
 
@@ -268,7 +359,7 @@ def make_problem(architecture: Architecture, target: Target, seed: int, prior: P
 
 
 def tuned_prior(
-    problem: Problem, data: tuple[np.ndarray, np.ndarray], seed: int
+    problem: Problem, data: tuple[np.ndarray, np.ndarray], seed: int, seconds: float | None = None
 ) -> tuple[PriorByLeaf, float | None, str]:
     """Prior scales, one for each leaf, under which the data are most probable, the noise, and a line about them.
 
@@ -277,7 +368,8 @@ def tuned_prior(
     """
     few_rows = underestimates_noise(problem, len(data[1]))
     try:
-        tuned = p.tune(problem, data, noise="learned", key=seed, rounds=ROUNDS if few_rows else FEW_ROUNDS)
+        rounds = ROUNDS if few_rows else FEW_ROUNDS
+        tuned = p.tune(problem, data, noise="learned", key=seed, rounds=rounds, seconds=seconds)
     except (FloatingPointError, ValueError, RuntimeError) as error:
         return problem.prior, None, f"the prior could not be tuned ({error}): N(0, 2 / fan-in) is used"
     scales = [scale for name, scale in tuned.tuning.scales.items() if "bias" not in name]
@@ -296,7 +388,8 @@ def fit_methods(
     prior: PriorByLeaf,
     *,
     noise: float | None,
-    share: Callable[[str], float],
+    choice: Choice | None = None,
+    share: Callable[[str], float | None],
     seed: int,
     done: Callable[[str, RunEnd], None],
 ) -> str | None:
@@ -308,16 +401,31 @@ def fit_methods(
         architecture: of the network.
         prior: of its weights.
         noise: of a quantity, for methods that keep single sets of weights, if that at the mode would be too small.
-        share: the seconds for a method that starts now.
+        choice: what held-out rows say, with which an ensemble is fitted; None if they were not asked.
+        share: the seconds for a method that starts now; None if there are none for it.
         seed: of the network and of all methods.
         done: called with each outcome as soon as it is available, so that nothing is lost if the next method is
             interrupted.
     """
     check_all_classes(data)
     mode: RunEnd | None = None
+    ensemble: RunEnd | None = None
     for name in names:
+        seconds = share(name)
+        if seconds is None:
+            done(name, RunEnd("skipped", ("skipped: no time left",), 0.0))
+            continue
+        if name == CHOSEN and choice is not None:
+            try:
+                posterior = fit_ensemble(choice, data.train, seed=seed, seconds=seconds)
+            except (Interrupted, KeyboardInterrupt):
+                return name
+            ensemble = ensemble_end(posterior)
+            done(name, ensemble)
+            continue
         point_noise = noise if RECIPES[name].at_points else None
-        estimator = make_estimator(name, data.target, architecture, prior, point_noise, mode, share(name), seed)
+        start = ensemble if RECIPES[name].is_reference else mode
+        estimator = make_estimator(name, data.target, architecture, prior, point_noise, start, seconds, seed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
@@ -331,6 +439,16 @@ def fit_methods(
     return None
 
 
+def fit_baselines_to(
+    fold: Fold, seed: int, names: Sequence[str] | None = None, seconds: float | None = None
+) -> dict[str, SavableBaseline]:
+    """All baselines, or those named, fitted to the training rows, with targets in their own units."""
+    (x, y), target = fold.train, fold.target
+    task: BaselineTask = "classification" if target.class_names else "regression"
+    classes = None if target.class_names is None else len(target.class_names)
+    return fit_baselines(x, target.restore(y), task, classes=classes, seed=seed, names=names, seconds=seconds)
+
+
 def make_estimator(
     name: str,
     target: Target,
@@ -341,12 +459,18 @@ def make_estimator(
     seconds: float,
     seed: int,
 ) -> BayesianEstimator:
-    """The estimator of a method, given the result of "map". It standardises nothing: the rows are prepared."""
+    """The estimator of a method, given where it starts. It standardises nothing: the rows are prepared."""
     net = architecture.build(seed)
     estimator: BayesianEstimator
     if target.class_names is not None:
         estimator = BayesianMLPClassifier(
-            name, net=net, prior=prior, budget=seconds, standardize=False, random_state=seed
+            name,
+            net=net,
+            likelihood="ordinal" if target.task == "ordinal" else "categorical",
+            prior=prior,
+            budget=seconds,
+            standardize=False,
+            random_state=seed,
         )
     else:
         likelihood = target.likelihood() if noise is None else target.likelihood().with_noise(noise)
@@ -365,11 +489,6 @@ def check_all_classes(data: Fold) -> None:
             raise TableError(
                 f"the split leaves no training rows of the class {lacking[0]!r}: use another split, or drop its rows"
             )
-
-
-def share_out(seconds: float, names: Sequence[str], folds: int) -> Budget:
-    """A budget for all methods in all folds, in proportion to their recipes' shares."""
-    return Budget(seconds, {f"{name} {fold}": RECIPES[name].share for fold in range(folds) for name in names})
 
 
 def compare_folds(folds: Sequence[FittedFold]) -> Comparison:
@@ -411,7 +530,7 @@ def worst_ends(outcomes: Sequence[Mapping[str, RunEnd]]) -> dict[str, RunEnd]:
     return ends
 
 
-def as_line(name: str, outcome: RunEnd, left: float) -> str:
+def as_line(name: str, outcome: RunEnd, left: float, words: str = "") -> str:
     """What a terminal shows of an outcome.
 
     >>> as_line("swag", RunEnd("failed", details=("failed: its weights became infinite.",), seconds=3.2), 250.0)
@@ -419,20 +538,24 @@ def as_line(name: str, outcome: RunEnd, left: float) -> str:
     >>> as_line("map", RunEnd("converged", seconds=3.2), 250.0)
     'map            converged                 3 s   (4:10 left)'
     """
-    if outcome.posterior is None and outcome.status == "failed":
+    if outcome.status in NOT_SCORED:
         return f"{name:14} {outcome.details[-1] if outcome.details else 'failed'}"
     minutes, seconds = divmod(int(np.ceil(left)), 60)
-    return f"{name:14} {outcome.status:22} {outcome.seconds:4.0f} s   ({minutes}:{seconds:02} left)"
+    return f"{name:14} {words or outcome.status:22} {outcome.seconds:4.0f} s   ({minutes}:{seconds:02} left)"
 
 
-def _introduce(say: Callable[[str], None], data: Path, splits: Sequence[Fold], settings: CompareSettings) -> None:
+def _introduce(
+    say: Callable[[str], None], data: Path, splits: Sequence[Fold], settings: CompareSettings, plan: TimePlan
+) -> None:
     first = splits[0]
     rows = len(first.train[1]) + len(first.test[1])
     tested = f"{len(first.train[1])} training rows, {len(first.test[1])} test rows"
     if len(splits) > 1:
         tested = f"{rows} rows, each tested once, in {len(splits)} folds"
     minutes = f"{settings.seconds / 60:.3g} min" if settings.seconds >= 60 else f"{settings.seconds:.3g} s"
-    say(f"{data.name}: {tested}; {first.target.name!r} is {first.target.describe()}. At most {minutes} of fitting.")
+    say(f"{data.name}: {tested}; {first.target.name!r} is {first.target.describe()}. About {minutes} in all.")
+    if plan.too_short is not None:
+        say(f"note: --budget is too short: this will take about {plan.too_short:.0f} s, and there is no time to sample")
     for note in first.notes:
         say(f"note: {note}")
 
@@ -477,7 +600,7 @@ def report_context(
         + (f", in each of {len(folds)} folds" if len(folds) > 1 else ""),
         "Network": f"{layers} {kind}",
         "Prior": _prior_words(first.prior),
-        "Time": f"at most {seconds:.0f} s for all methods together",
+        "Time": f"about {seconds:.0f} s in all",
     }
     return ReportContext(
         target=fold.target.name,

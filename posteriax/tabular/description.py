@@ -1,14 +1,16 @@
-"""The JSON file beside a posterior file: how to prepare new rows, and the posterior's network. Holds no code."""
+"""The JSON file beside a posterior's or a baseline's: how to prepare new rows, and the network. Holds no code."""
 
 import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from posteriax._internal.atomic_file import whole_file
+from posteriax.evaluation.compare import Baseline
 from posteriax.posterior.file import load
 from posteriax.posterior.posterior import Posterior
+from posteriax.tabular.baseline_files import SavableBaseline, load_baseline, save_baseline
 from posteriax.tabular.columns import Category, Column, Date, Number
 from posteriax.tabular.dates import DATES
 from posteriax.tabular.estimators import in_target_units
@@ -16,10 +18,21 @@ from posteriax.tabular.messages import TableError, read_bytes
 from posteriax.tabular.networks import Architecture
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation
-from posteriax.tabular.targets import Classes, Counts, Quantity, Target
+from posteriax.tabular.targets import (
+    OF_CLASSES,
+    OF_COUNTS,
+    TASKS,
+    Classes,
+    Counts,
+    Fractions,
+    Quantity,
+    Target,
+    Task,
+)
 
 FORMAT = "posteriax description"
-VERSION = 3  # 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs. Both can still be read
+# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines. All can still be read
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -28,13 +41,13 @@ class Description:
 
     Args:
         method: by its name.
-        architecture: of the network.
+        architecture: of the network; None for a baseline.
         preparation: of new rows.
         target: what is predicted.
     """
 
     method: str
-    architecture: Architecture
+    architecture: Architecture | None
     preparation: Preparation
     target: Target
 
@@ -48,23 +61,26 @@ def path_beside(posterior: Path) -> Path:
     return posterior.with_name(f"{posterior.name}.json")
 
 
-def save_described(posterior: Posterior, description: Description, path: Path) -> None:
-    """Write a posterior and its description; an existing file is replaced only by a complete one."""
-    posterior.save(path)
+def save_described(model: Posterior | SavableBaseline, description: Description, path: Path) -> None:
+    """Write a posterior or a baseline and its description; an existing file is replaced only by a complete one."""
+    if isinstance(model, SavableBaseline):
+        save_baseline(model, path)
+    else:
+        model.save(path)
     plain = {
         "format": FORMAT,
         "version": VERSION,
         "posterior": hashlib.sha256(path.read_bytes()).hexdigest(),  # the two belong together
         "method": description.method,
-        "network": asdict(description.architecture),
+        "network": None if description.architecture is None else asdict(description.architecture),
         "preparation": preparation_to_plain(description.preparation, description.target),
     }
     with whole_file(path_beside(path)) as file:
         file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())
 
 
-def load_described(path: Path) -> tuple[Posterior, Description]:
-    """A posterior that predicts in the target's own units, and its description."""
+def load_described(path: Path) -> tuple[Posterior | Baseline, Description]:
+    """A posterior or a baseline that predicts in the target's own units, and its description."""
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
     try:
@@ -77,7 +93,9 @@ def load_described(path: Path) -> tuple[Posterior, Description]:
                 f"the posteriax that wrote it, or a newer one"
             )
         network = plain["network"]
-        architecture = Architecture(**{**network, "shape": tuple(map(int, network["shape"]))})
+        architecture = None
+        if network is not None:
+            architecture = Architecture(**{**network, "shape": tuple(map(int, network["shape"]))})
         description = Description(str(plain["method"]), architecture, *preparation_from_plain(plain["preparation"]))
         belongs = plain["posterior"] == hashlib.sha256(content).hexdigest()
     except TableError:
@@ -86,6 +104,8 @@ def load_described(path: Path) -> tuple[Posterior, Description]:
         raise TableError(f"{beside} is damaged, or not the description of a posterior: {error}") from error
     if not belongs:
         raise TableError(f"{beside} describes a different posterior, not {path}: keep both files of a run together")
+    if architecture is None:
+        return load_baseline(path), description
     posterior = load(path, architecture.build(0))
     return in_target_units(posterior, description.target.units), description
 
@@ -138,9 +158,15 @@ def column_from_plain(plain: dict[str, Any]) -> Column:
 def target_from_plain(plain: dict[str, Any]) -> Target:
     """The target that `asdict` gave."""
     name = str(plain["name"])
-    if plain["task"] == "classification":
-        return Classes(name, tuple(map(str, plain["labels"])))
+    task: Task = plain["task"]
+    if task not in TASKS:
+        raise ValueError(f"an unknown kind of target: {task!r}")
+    if task in OF_CLASSES:
+        return Classes(name, tuple(map(str, plain["labels"])), task)
     form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
-    if plain["task"] == "counts":
-        return Counts(name, float(plain["mean"]), form)
-    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form)
+    if task == "fractions":
+        return Fractions(name, form)
+    if task in OF_COUNTS:
+        return Counts(name, float(plain["mean"]), form, task)
+    noise: Literal["constant", "predicted"] = "predicted" if plain.get("noise") == "predicted" else "constant"
+    return Quantity(name, float(plain["mean"]), float(plain["scale"]), form, noise)

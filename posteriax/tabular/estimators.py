@@ -22,30 +22,54 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.diagnostics.diagnosis import Diagnosis
-from posteriax.evaluation.comparison import RunEnd
+from posteriax.evaluation.comparison import RunEnd, Status
 from posteriax.evaluation.early_stopping import EarlyStopping
 from posteriax.evaluation.robustness.conformal import Conformal, conformal
+from posteriax.likelihoods.beta import Beta
 from posteriax.likelihoods.classes import Categorical
 from posteriax.likelihoods.likelihood import Likelihood
+from posteriax.likelihoods.negative_binomial import NegativeBinomial
 from posteriax.likelihoods.normal import Normal
 from posteriax.likelihoods.numbers import InUnits, TargetUnits
+from posteriax.likelihoods.ordinal import Ordinal
 from posteriax.likelihoods.poisson import Poisson
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.likelihoods.student_t import StudentT
+from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson
 from posteriax.networks.network import Network
 from posteriax.networks.network import network as as_network
 from posteriax.posterior.file import read_bytes, to_bytes
 from posteriax.posterior.posterior import Posterior
 from posteriax.priors.prior import Prior
 from posteriax.problem import Problem
-from posteriax.tabular.networks import make_mlp
-from posteriax.tabular.recipes import Circumstances, MethodOrName
+from posteriax.tabular.held_out_choice import (
+    Choice,
+    Perceptron,
+    choose,
+    fit_ensemble,
+    networks_for,
+)
+from posteriax.tabular.networks import hidden_sizes, make_mlp
+from posteriax.tabular.recipes import Circumstances, MethodOrName, recipe_of
 from posteriax.tabular.until_converged import MethodFailed, fit_until_converged, points_to_compare, seconds_of
 
 FEWEST = 2
 CHECK_EVERY = 50  # steps, for early stopping: an epoch of few rows is a single step
+AUTO, WITHOUT_CHOICE = "auto", "ensemble"  # the default method, and what it is if nothing is to be chosen
+ENOUGH_TO_PREDICT_NOISE = 300  # rows, for noise that depends on the inputs to be a candidate
+NOISES = (AUTO, "constant", "predicted")
 STANDARDISED = {"normal": Normal(scale="learned"), "student-t": StudentT(df="learned", scale="learned")}
-LIKELIHOODS: dict[str, Likelihood] = {**STANDARDISED, "poisson": Poisson()}
+PREDICTING_NOISE: dict[str, Likelihood] = {
+    "normal": Normal(scale="predicted"),
+    "student-t": StudentT(df="learned", scale="predicted"),
+}
+LIKELIHOODS: dict[str, Likelihood] = {
+    **STANDARDISED,
+    "poisson": Poisson(),
+    "negative-binomial": NegativeBinomial(),
+    "zero-inflated": ZeroInflatedPoisson(),
+    "beta": Beta(),
+}
 
 Seed = int | np.random.RandomState | None
 
@@ -54,6 +78,7 @@ class BayesianEstimator(BaseEstimator):
     """What classifiers and regressors have in common: preparing rows, fitting, keeping the posterior through pickle."""
 
     _mode: RunEnd | None = None  # see `start_at`
+    _chosen: Perceptron | None = None
 
     # parameters are those of the subclasses, which scikit-learn reads off their __init__
     method: MethodOrName
@@ -83,6 +108,7 @@ class BayesianEstimator(BaseEstimator):
         if not (self.length is None or isinstance(self.length, Mapping)):
             raise TypeError(f'length must be a dictionary such as {{"steps": 2000}}, got {self.length!r}')
         seconds = seconds_of(self.budget) if isinstance(self.budget, str) else self.budget
+        self._chosen = None
         rows, labels = self._validated(X, y)
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         if (weight > 0).sum() < FEWEST:
@@ -95,18 +121,8 @@ class BayesianEstimator(BaseEstimator):
         x, t, w = merge_rows(self._prepare(rows[~held], weight[~held]), targets[~held], weight[~held])
         self._rows = len(x)
         data = (x, t) if (w == 1).all() else (x, t, w)
-        outcome = fit_until_converged(
-            self._problem(data, seed),
-            data,
-            self.method,
-            key=seed,
-            seconds=seconds,
-            images=x.ndim > 2,
-            mode=self._mode,
-            length=self.length,
-            stop=self._early_stopping(len(x)) if self.early_stopping else None,
-            progress=bool(self.verbose),
-        )
+        choice = self._choice(data, seed, seconds)
+        outcome = self._inferred(data, seed, seconds, choice)
         if outcome.posterior is None:
             raise MethodFailed(self.method, outcome)
         self.posterior_ = self._in_target_units(outcome.posterior)
@@ -117,6 +133,53 @@ class BayesianEstimator(BaseEstimator):
             self._calibration = self._standardised(rows[held]), labels[held]
         self._warn_unless_converged()
         return self
+
+    def _choice(self, data: tuple[np.ndarray, ...], seed: int, seconds: float | None) -> Choice | None:
+        """The prior's scale and the noise by the log score of held-out rows; None unless they are to be chosen."""
+        given = self.prior is not None or self.net is not None or self.warm_start
+        if given or self.length is not None or self.early_stopping:
+            return None
+        if not is_automatic(self.method):
+            recipe_of(self.method)  # an unknown name is an error at once
+        rows, inputs = data[0].shape
+        likelihoods = self._candidates(rows)
+        if not likelihoods:
+            return None
+        networks = networks_for(rows)
+        if self.hidden_layer_sizes is not None or self.activation != "tanh":
+            hidden = hidden_sizes(rows) if self.hidden_layer_sizes is None else self.hidden_layer_sizes
+            networks = [((hidden,) if isinstance(hidden, int) else tuple(hidden), self.activation)]
+        (likelihood, outputs), *others = likelihoods
+        choice = choose(
+            [Perceptron(inputs, sizes, outputs, activation, likelihood) for sizes, activation in networks],
+            data,
+            seed=seed,
+            others=others,
+            seconds=None if seconds is None else seconds / 3,
+        )
+        self._chosen = choice.perceptron
+        return choice
+
+    def _inferred(
+        self, data: tuple[np.ndarray, ...], seed: int, seconds: float | None, choice: Choice | None
+    ) -> RunEnd:
+        """What the method made of prepared data."""
+        automatic = is_automatic(self.method)
+        if automatic and choice is not None:
+            return ensemble_end(fit_ensemble(choice, data, seed=seed, seconds=seconds))
+        x = data[0]
+        return fit_until_converged(
+            self._problem(data, seed, choice),
+            data,
+            WITHOUT_CHOICE if automatic else self.method,
+            key=seed,
+            seconds=seconds,
+            images=x.ndim > 2,
+            mode=self._mode,
+            length=self.length,
+            stop=self._early_stopping(len(x)) if self.early_stopping else None,
+            progress=bool(self.verbose),
+        )
 
     def start_at(self, mode: RunEnd) -> Self:
         """Start methods that begin at the most probable weights at these, of the same rows, without a search."""
@@ -156,6 +219,10 @@ class BayesianEstimator(BaseEstimator):
     def _likelihood(self) -> Likelihood:
         """What the network's outputs say about encoded targets."""
 
+    @abstractmethod
+    def _candidates(self, rows: int) -> list[tuple[Likelihood, int]]:
+        """Likelihoods to choose from, and how many outputs they need; none if the likelihood is the user's own."""
+
     @property
     @abstractmethod
     def _outputs(self) -> int:
@@ -172,6 +239,9 @@ class BayesianEstimator(BaseEstimator):
     def _network(self, inputs: int, rows: int, seed: int) -> object:
         if self.net is not None:
             return self.net
+        if self._chosen is not None:
+            hidden, activation = self._chosen.hidden, self._chosen.activation
+            return make_mlp(inputs, self._outputs, hidden, activation, rows, seed)
         return make_mlp(inputs, self._outputs, self.hidden_layer_sizes, self.activation, rows, seed)
 
     def _predictive(self, X: ArrayLike) -> Predictive:
@@ -214,13 +284,15 @@ class BayesianEstimator(BaseEstimator):
         per_epoch = Circumstances(rows).steps_per_epoch
         return EarlyStopping(fraction=self.validation_fraction, every=max(1.0, CHECK_EVERY / per_epoch))
 
-    def _problem(self, data: tuple[np.ndarray, ...], seed: int) -> Problem:
+    def _problem(self, data: tuple[np.ndarray, ...], seed: int, choice: Choice | None) -> Problem:
         x = data[0]
         network = as_network(self._network(x.shape[1], len(x), seed), example=x[:2])
         if self.warm_start and hasattr(self, "posterior_"):
             network = _starting_at(network, self.posterior_)
         tuned = isinstance(self.prior, str) and self.prior == "tuned"
         prior: Any = p.HeNormal() if self.prior is None or tuned else self.prior
+        if choice is not None:
+            prior = p.HeNormal(gain=2.0 * choice.factor**2, bias_scale=choice.factor)
         problem = Problem(network, self._likelihood(), prior=prior)
         return p.tune(problem, data, noise="learned", key=seed) if tuned else problem
 
@@ -248,14 +320,20 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
     """A Bayesian network for classification: a multilayer perceptron, or `net`.
 
     Args:
-        method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
-            "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
+        method: how to infer: "auto", an ensemble whose prior is chosen by the log score of held-out rows; "map",
+            "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts", "mclmc" or "sghmc"; or a
+            method such as ``px.VI(q.KTied(2))``.
         net: a network of your own in place of the perceptron, as :func:`px.network` takes it: from one example, which
             may have several axes, to a logit for each class.
-        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
+        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on, and from 500
+            rows on the one of three networks that has the best log score of held-out rows, as for `prior`.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
-        prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
-            layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
+        likelihood: "categorical", or "ordinal" for classes with an order, that of `classes_`: a single output and cut
+            points (:class:`px.likelihoods.Ordinal`).
+        prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
+            the power of two from 1/8 to 16 that has the best log score of held-out rows (1 with `net`, `length`,
+            `early_stopping` or `warm_start`). "tuned" chooses the scale of each layer by the marginal likelihood
+            (:func:`posteriax.priors.tune`), which takes some seconds.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
             "laplace", of the search for the mode.
         budget: when it ends in any case: seconds, or "90s", "10m", "1h"; None for no limit. With one, results depend on
@@ -286,11 +364,12 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
 
     def __init__(
         self,
-        method: MethodOrName = "mean-field",
+        method: MethodOrName = "auto",
         *,
         net: object | None = None,
         hidden_layer_sizes: int | Sequence[int] | None = None,
         activation: str = "tanh",
+        likelihood: str = "categorical",
         prior: Prior | Mapping[str, Prior] | str | None = None,
         length: Mapping[str, int] | None = None,
         budget: float | str | None = None,
@@ -308,6 +387,7 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         self.net = net
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.likelihood = likelihood
         self.prior = prior
         self.length = length
         self.budget = budget
@@ -370,27 +450,40 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
         return compute_class_weight(self.class_weight, classes=self.classes_, y=y)[labels]
 
     def _likelihood(self) -> Likelihood:
-        return Categorical()
+        if self.likelihood not in ("categorical", "ordinal"):
+            raise ValueError(f"likelihood must be 'categorical' or 'ordinal', got {self.likelihood!r}")
+        is_ordinal = self.likelihood == "ordinal" and len(self.classes_) > 2
+        return Ordinal(len(self.classes_)) if is_ordinal else Categorical()
+
+    def _candidates(self, rows: int) -> list[tuple[Likelihood, int]]:
+        return [(self._likelihood(), self._outputs)]
 
     @property
     def _outputs(self) -> int:
-        return len(self.classes_)
+        return 1 if isinstance(self._likelihood(), Ordinal) else len(self.classes_)
 
 
 class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
     """A Bayesian network for regression: a multilayer perceptron, or `net`.
 
     Args:
-        method: how to infer: "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts",
-            "mclmc" or "sghmc", or a method such as ``px.VI(q.KTied(2))``.
+        method: how to infer: "auto", an ensemble whose prior and noise are chosen by the log score of held-out rows;
+            "map", "ensemble", "laplace", "mean-field", "k-tied", "rank-1", "swag", "hmc", "nuts", "mclmc" or "sghmc";
+            or a method such as ``px.VI(q.KTied(2))``.
         net: a network of your own in place of the perceptron, as :func:`px.network` takes it: from one example, which
             may have several axes, to one standardised target.
-        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on.
+        hidden_layer_sizes: units of each hidden layer; by default (128,), or (64, 64) from 2,000 rows on, and from 500
+            rows on the one of three networks that has the best log score of held-out rows, as for `prior`.
         activation: "tanh", "relu", "silu", "gelu", "logistic" or "identity".
-        likelihood: "normal" (Gaussian noise of a learned size), "student-t" (robust to outliers) or "poisson" (counts);
-            or a likelihood such as ``px.Normal(0.1)``, in the target's own units.
-        prior: of the weights; by default N(0, 2 / fan-in), and N(0, 1) for biases. "tuned" chooses the scale of each
-            layer by the marginal likelihood (:func:`posteriax.priors.tune`), which takes some seconds.
+        likelihood: "normal" (Gaussian noise), "student-t" (robust to outliers), "poisson", "negative-binomial" or
+            "zero-inflated" (counts), "beta" (fractions between 0 and 1); or a likelihood such as ``px.Normal(0.1)``, in
+            the target's own units.
+        noise: "constant"; "predicted", a second output of the network; or "auto", the one with the better log score of
+            held-out rows, where the prior is chosen like this, and constant below 300 rows.
+        prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
+            the power of two from 1/8 to 16 that has the best log score of held-out rows (1 with `net`, `length`,
+            `early_stopping` or `warm_start`). "tuned" chooses the scale of each layer by the marginal likelihood
+            (:func:`posteriax.priors.tune`), which takes some seconds.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
             "laplace", of the search for the mode.
         budget: when it ends in any case: seconds, or "90s", "10m", "1h"; None for no limit. With one, results depend on
@@ -419,12 +512,13 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
 
     def __init__(
         self,
-        method: MethodOrName = "mean-field",
+        method: MethodOrName = "auto",
         *,
         net: object | None = None,
         hidden_layer_sizes: int | Sequence[int] | None = None,
         activation: str = "tanh",
         likelihood: str | Likelihood = "normal",
+        noise: str = "auto",
         prior: Prior | Mapping[str, Prior] | str | None = None,
         length: Mapping[str, int] | None = None,
         budget: float | str | None = None,
@@ -442,6 +536,7 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.likelihood = likelihood
+        self.noise = noise
         self.prior = prior
         self.length = length
         self.budget = budget
@@ -509,17 +604,49 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
     def _likelihood(self) -> Likelihood:
         if isinstance(self.likelihood, Likelihood):
             return self.likelihood
+        if self._chosen is not None:
+            return self._chosen.likelihood
+        self._check_likelihood()
+        return LIKELIHOODS[self.likelihood] if self.noise != "predicted" else PREDICTING_NOISE[self.likelihood]
+
+    def _check_likelihood(self) -> None:
         if self.likelihood not in LIKELIHOODS:
             known = ", ".join(map(repr, LIKELIHOODS))
             raise ValueError(f"likelihood must be one of {known}, or such as px.Normal(0.1), got {self.likelihood!r}")
-        return LIKELIHOODS[self.likelihood]
+        if self.noise not in NOISES:
+            raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {self.noise!r}")
+        if self.noise == "predicted" and self.likelihood not in PREDICTING_NOISE:
+            raise ValueError(f'noise="predicted" is for likelihood "normal" or "student-t", not {self.likelihood!r}')
+
+    def _candidates(self, rows: int) -> list[tuple[Likelihood, int]]:
+        if isinstance(self.likelihood, Likelihood):
+            return []
+        self._check_likelihood()
+        usual = LIKELIHOODS[self.likelihood]
+        constant: list[tuple[Likelihood, int]] = [(usual, usual.outputs_per_target)]
+        predicted: list[tuple[Likelihood, int]] = []
+        if self.likelihood in PREDICTING_NOISE:
+            predicted = [(PREDICTING_NOISE[self.likelihood], 2)]
+        if self.noise == AUTO:
+            return constant + (predicted if rows >= ENOUGH_TO_PREDICT_NOISE else [])
+        return predicted if self.noise == "predicted" else constant
 
     def _in_target_units(self, posterior: Posterior) -> Posterior:
         return in_target_units(posterior, self._units)
 
     @property
     def _outputs(self) -> int:
-        return 1
+        return self._likelihood().outputs_per_target
+
+
+def ensemble_end(posterior: Posterior) -> RunEnd:
+    """How the training of a chosen ensemble ended."""
+    status: Status = "converged" if posterior.trace["converged"][0] else "stopped at the budget"
+    return RunEnd(status, posterior.trace.notes, posterior.trace.seconds, posterior)
+
+
+def is_automatic(method: MethodOrName) -> bool:
+    return isinstance(method, str) and method == AUTO
 
 
 def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePr
 from posteriax.tabular.splitting import FEWEST_ROWS, DataSettings, Split, about_splits, make_splits
 from posteriax.tabular.table import TOO_LARGE, Table
 from posteriax.tabular.targets import (
+    OF_CLASSES,
     Classes,
     Target,
     TargetValues,
@@ -179,7 +180,7 @@ def labelled_rows(data: Table | Arrays, settings: DataSettings) -> LabelledRows:
         y,
         PLAIN,
         task,
-        check_classes("y", y) if task == "classification" else None,
+        check_classes("y", y) if task in OF_CLASSES else None,
         notes=tuple(about_task("y", y, task, settings.task)),
         given_split=split,
     )
@@ -216,7 +217,7 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
         values,
         form,
         task,
-        check_classes(target, values) if task == "classification" else None,
+        check_classes(target, values) if task in OF_CLASSES else None,
         groups,
         None if settings.time is None else times[kept],
         dates,
@@ -233,7 +234,7 @@ def target_values(table: Table, name: str, task: Task | None = None) -> tuple[Ta
     if is_number.sum() == present.sum() and present.any():
         notes = list(read_column(table, name).notes) if form != PLAIN else []
         return numbers, form, [note.replace("column", "target", 1) for note in notes]
-    if task != "classification" and 2 * is_number.sum() >= present.sum() > 0:
+    if task not in OF_CLASSES and 2 * is_number.sum() >= present.sum() > 0:
         odd = present & ~is_number
         raise TableError(
             f"{table.name}: the target {name!r} holds numbers, but also {table.first(name, odd)}, in {odd.sum():,} of "

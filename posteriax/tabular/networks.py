@@ -37,6 +37,7 @@ class Architecture:
         outputs: classes, or 1.
         width: of a hidden layer, or of the first convolution.
         depth: hidden layers, or convolutions; each of these halves an image.
+        activation: of a table's network, by its name.
         mean, scale: of pixels, which the network standardises images with.
 
     >>> Architecture("table", (4,), 3, width=16, depth=1).build(0)(jnp.ones(4)).shape
@@ -48,6 +49,7 @@ class Architecture:
     outputs: int
     width: int
     depth: int
+    activation: str = "tanh"
     mean: float = 0.0
     scale: float = 1.0
 
@@ -56,7 +58,8 @@ class Architecture:
         key = jax.random.key(seed)
         if self.kind == "images":
             return ImageNetwork(self, key)
-        return eqx.nn.MLP(self.shape[0], self.outputs, self.width, self.depth, activation=jnp.tanh, key=key)
+        activation = ACTIVATIONS[self.activation]
+        return eqx.nn.MLP(self.shape[0], self.outputs, self.width, self.depth, activation=activation, key=key)
 
 
 class ImageNetwork(eqx.Module):

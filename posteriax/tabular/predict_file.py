@@ -98,9 +98,14 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
     if not isinstance(target, Classes):
         low, high = predictive.quantile(np.array(list(QUANTILES.values())))
         std = predictive.std[:, 0]
-        columns = {"mean": predictive.mean[:, 0], "std": std} | dict(
-            zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)
-        )
+        means, noises = (np.asarray(moment, np.float64)[:, :, 0] for moment in predictive.moments_per_draw)
+        columns = {
+            "mean": predictive.mean[:, 0],
+            "std": std,
+            "noise std": np.sqrt(np.square(noises).mean(axis=0)),
+            "model std": means.std(axis=0),
+            **dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)),
+        }
         return {name: _to_digits(values, std) for name, values in columns.items()}
     probs = predictive.probs
     return {

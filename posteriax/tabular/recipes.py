@@ -71,6 +71,7 @@ class Recipe:
             of variational inference can drown the signal before weights have grown: the ELBO is level, and far too low.
         is_reference: whether the distances of others to it mean something: it samples the posterior itself.
         share: of the time of a comparison, relative to that of other methods.
+        least: how long it must run to be worth it, in units of the time that "map" takes to compile.
     """
 
     attempts: Callable[[Circumstances, Posterior | None], Sequence[RecipeRun]]
@@ -82,6 +83,7 @@ class Recipe:
     from_mode: bool = False
     is_reference: bool = False
     share: float = 1.0
+    least: float = 2.0
 
 
 def _optimised(
@@ -89,10 +91,10 @@ def _optimised(
     sentence: str = "",
     *,
     at_points: bool = True,
-    share: float = 1.0,
+    least: float = 2.0,
 ) -> Recipe:
     attempts = lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})]  # noqa: E731
-    return Recipe(attempts, sentence, at_points=at_points, share=share)
+    return Recipe(attempts, sentence, at_points=at_points, least=least)
 
 
 def _variational(family: q.Family, sentence: str) -> Recipe:
@@ -100,11 +102,11 @@ def _variational(family: q.Family, sentence: str) -> Recipe:
         method = VI(family) if mode is None else VI(family, start=mode)
         return [RecipeRun(method, {"steps": MOST_STEPS, "batch_size": at.batch_size})]
 
-    return Recipe(attempts, sentence, from_mode=True)
+    return Recipe(attempts, sentence, from_mode=True, least=3.0)
 
 
 def _sampled(method: Any, sentence: str = "", *, default: bool = False) -> Recipe:
-    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=6.0)
+    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=6.0, least=4.0)
 
 
 def _adam(at: Circumstances) -> optax.GradientTransformation:
@@ -140,8 +142,8 @@ RECIPES: dict[str, Recipe] = {
     "map": _optimised(lambda at: MAP(_adam(at)), "The most probable weights: an ordinary network."),
     "ensemble": _optimised(
         lambda at: Ensemble(MAP(_adam(at)), 5),
-        "Five ordinary networks, trained from different starts, averaged.",
-        share=1.5,
+        "Several ordinary networks, trained from different starts, averaged.",
+        least=1.0,
     ),
     "laplace": Recipe(
         _laplace,

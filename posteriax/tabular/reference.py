@@ -10,6 +10,8 @@ Either works on the weights of the first layer along the principal directions of
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ from posteriax.diagnostics.sampler import diverges
 from posteriax.evaluation.comparison import RunEnd, Status
 from posteriax.methods.hmc import HMC
 from posteriax.methods.mclmc import MCLMC
+from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem
 from posteriax.run.fitting import fit
@@ -40,12 +43,21 @@ HMC_WARMUP = (60, 200)  # transitions, at least and at most
 MCLMC_WARMUP = (500, 20_000)  # steps
 MCLMC_THIN = (5, 200)  # steps from draw to draw
 DRAWS = 1000  # of each chain: more would only be closer together
-WORTH_TRYING = 0.3  # of the time: with less left, a second sampler is not tried
+WORTH_TRYING = 0.3  # of the time: with less left, no other sampler or plan is tried
+MOST_TRIES, SLOWER = 4, 0.4  # plans, and what part of the gradients of the one before a plan counts on
 TRIAL_GRADIENTS = 10
 
 
 def sample_reference(
-    problem: Problem, data: Any, x: Any, *, seconds: float, key: Any, method: Any = "auto", progress: bool | None = None
+    problem: Problem,
+    data: Any,
+    x: Any,
+    *,
+    seconds: float,
+    key: Any,
+    method: Any = "auto",
+    start: DrawsPosterior | None = None,
+    progress: bool | None = None,
 ) -> RunEnd:
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
@@ -60,7 +72,10 @@ def sample_reference(
         seconds: the time limit, compilation included.
         key: an int or a JAX key.
         method: a sampler of the whole data set; "auto" takes HMC if the time allows its warm-up, otherwise, or if HMC
-            fails, MCLMC, with as long a warm-up as the time allows.
+            fails, MCLMC, with as long a warm-up as the time allows. A warm-up that turns out too long for the time that
+            is left is planned anew, shorter.
+        start: an ensemble of the same network, with a member for each chain of MCLMC to start at; by default every
+            chain climbs to a mode.
         progress: show a progress bar; by default if standard error is a terminal.
 
     >>> import posteriax as px
@@ -75,14 +90,20 @@ def sample_reference(
     problem = problem.for_data(data)
     turned = along_principal_inputs(problem, data[0])
     problem = problem if turned is None else turned.problem
-    gradient_seconds = seconds_per_gradient(problem, data) if method == "auto" else 0.0
+    begin_at = None if start is None or start.support < CHAINS else start
+    if begin_at is not None and turned is not None:
+        begin_at = turned.in_turned_weights(begin_at)
+    devices = _devices()
+    gradient_seconds = seconds_per_gradient(problem, data, devices) if method == "auto" else 0.0
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
     while True:
         left = seconds - (time.monotonic() - began)
-        planned = left / 2 if tried else left  # a second sampler compiles too, and the machine is evidently slow
-        sampler = (
-            affordable_sampler(_devices() * planned / gradient_seconds, exact=not tried) if method == "auto" else method
-        )
+        sampler = method
+        if method == "auto":  # what was too slow is planned anew, for a machine that is evidently slower
+            planned = devices * left * SLOWER ** len(tried) / gradient_seconds
+            sampler = affordable_sampler(planned, exact=not tried)
+            if isinstance(sampler, MCLMC) and begin_at is not None:
+                sampler = replace(sampler, start=begin_at)
         stop = UntilMixed(x, seconds=max(left, 1.0))
         most = fitting(IN_MEMORY_BYTES, CHAINS * weights)
         try:
@@ -90,7 +111,8 @@ def sample_reference(
         except (FloatingPointError, RuntimeError) as error:
             tried.append(f"{sampler.name} failed: {error}")
             left = seconds - (time.monotonic() - began)
-            if method != "auto" or isinstance(sampler, MCLMC) or left < WORTH_TRYING * seconds:
+            again = method == "auto" and len(tried) < MOST_TRIES and left > WORTH_TRYING * seconds
+            if not again or (isinstance(sampler, MCLMC) and sampler.warmup <= MCLMC_WARMUP[0]):
                 return RunEnd("failed", tuple(tried), time.monotonic() - began)
             continue
         posterior = posterior if turned is None else turned.in_original_weights(posterior)
@@ -132,8 +154,9 @@ def affordable_sampler(gradients: float, *, exact: bool = True) -> HMC | MCLMC:
     return MCLMC(start="map", warmup=int(np.clip(FOR_WARMUP * steps, *MCLMC_WARMUP)), thin=int(thin))
 
 
-def seconds_per_gradient(problem: Problem, data: Any) -> float:
-    """How long a gradient of the log joint of the whole data set takes on one device, under the current load."""
+def seconds_per_gradient(problem: Problem, data: Any, devices: int = 1) -> float:
+    """How long a gradient of the log joint of the whole data set takes on a device while `devices` compute one each,
+    under the current load: they share caches, memory and power."""
     examples = problem.check_weighted(data)
     weight = np.ones(len(examples.y), np.float32) if examples.weight is None else examples.weight
     batch = Batch(jax.tree.map(jnp.asarray, examples.x), jnp.asarray(examples.y), jnp.asarray(weight))
@@ -144,11 +167,17 @@ def seconds_per_gradient(problem: Problem, data: Any) -> float:
         return jax.lax.fori_loop(0, TRIAL_GRADIENTS, move, latents)
 
     platform = jax.devices()[0].platform
-    run = jax.jit(cpu_tuning.with_fast_operations(several), compiler_options=cpu_tuning.options_for_steps(platform))
-    jax.block_until_ready(run(problem.latents, batch))  # compiles
-    began = time.perf_counter()
-    jax.block_until_ready(run(problem.latents, batch))
-    return (time.perf_counter() - began) / TRIAL_GRADIENTS
+    jitted = jax.jit(cpu_tuning.with_fast_operations(several), compiler_options=cpu_tuning.options_for_steps(platform))
+    run = jitted.lower(problem.latents, batch).compile()  # once: threads call the same program, as those of a run do
+
+    def timed(_: int) -> float:
+        began = time.perf_counter()
+        jax.block_until_ready(run(problem.latents, batch))
+        return (time.perf_counter() - began) / TRIAL_GRADIENTS
+
+    with ThreadPoolExecutor(devices) as threads:
+        list(threads.map(timed, range(devices)))
+        return max(threads.map(timed, range(devices)))
 
 
 def what_it_takes(posterior: Posterior, stop: UntilMixed, took: float) -> str:

@@ -30,7 +30,8 @@ class DataSettings:
 
     Args:
         target: the column to predict; for arrays it is ``y``.
-        task: "classification", "regression" or "counts"; inferred from the target if not given.
+        task: "classification", "ordinal", "regression", "counts", "overdispersed-counts", "zero-inflated-counts" or
+            "fractions"; inferred from the target if not given.
         drop: columns to leave out.
         keep: columns to use even if they look like IDs, or group or order the rows.
         categories: columns of numbers to treat as categories.

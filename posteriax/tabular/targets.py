@@ -6,16 +6,24 @@ from typing import ClassVar, Literal, TypeGuard, get_args
 
 import numpy as np
 
+from posteriax.likelihoods.beta import Beta
 from posteriax.likelihoods.classes import Categorical
 from posteriax.likelihoods.likelihood import Likelihood
+from posteriax.likelihoods.negative_binomial import NegativeBinomial
 from posteriax.likelihoods.normal import Normal
 from posteriax.likelihoods.numbers import TargetUnits
+from posteriax.likelihoods.ordinal import Ordinal
 from posteriax.likelihoods.poisson import Poisson
+from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson
 from posteriax.tabular.messages import TableError, label_of, shown
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 
-Task = Literal["classification", "regression", "counts"]
+Task = Literal[
+    "classification", "ordinal", "regression", "counts", "overdispersed-counts", "zero-inflated-counts", "fractions"
+]
 TASKS = get_args(Task)
+OF_CLASSES = ("classification", "ordinal")
+OF_COUNTS = ("counts", "overdispersed-counts", "zero-inflated-counts")
 MOST_CLASSES = 200
 FEW_NUMBERS = 20  # distinct whole numbers that are treated as classes
 FEWEST_COUNTS = 4  # distinct counts; fewer whole numbers are classes in any case
@@ -29,7 +37,7 @@ TargetValues = np.ndarray | list[str]  # of numbers, or of text; as the file has
 
 @dataclass(frozen=True)
 class Classes:
-    """A target of classes, by name.
+    """A target of classes, by name; of an ordinal one in their order.
 
     >>> Classes("kind", ("elm", "oak")).encode(["oak", "elm"]).tolist()
     [1, 0]
@@ -37,11 +45,11 @@ class Classes:
 
     name: str
     labels: tuple[str, ...]
-    task: Task = field(default="classification", init=False)
+    task: Task = "classification"
 
     @property
     def outputs(self) -> int:
-        return len(self.labels)
+        return 1 if self.task == "ordinal" else len(self.labels)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -55,11 +63,11 @@ class Classes:
 
     def describe(self) -> str:
         """What the target is, in a few words."""
-        return f"one of {len(self.labels)} classes"
+        return f"one of {len(self.labels)} {'grades' if self.task == 'ordinal' else 'classes'}"
 
     def likelihood(self) -> Likelihood:
         """What a network's outputs say about encoded targets."""
-        return Categorical()
+        return Ordinal(len(self.labels)) if self.task == "ordinal" else Categorical()
 
     def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """Labels 0 to C - 1."""
@@ -77,7 +85,8 @@ class Classes:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A target of real numbers, the mean and scale it had in the training rows, and how its numbers are written.
+    """A target of real numbers: mean and scale in the training rows, how it is written, whether its noise depends on
+    the inputs.
 
     >>> target = Quantity("height", mean=10.0, scale=2.0)
     >>> target.encode([12.0]).tolist(), target.restore(np.array([1.0])).tolist()
@@ -88,8 +97,8 @@ class Quantity:
     mean: float
     scale: float
     form: NumberFormat = PLAIN
+    noise: Literal["constant", "predicted"] = "constant"
     task: Task = field(default="regression", init=False)
-    outputs: ClassVar[int] = 1
     class_names: ClassVar[None] = None
 
     @property
@@ -97,13 +106,17 @@ class Quantity:
         """Of targets as the network sees them: standardised, or as they are."""
         return TargetUnits(self.mean, self.scale)
 
+    @property
+    def outputs(self) -> int:
+        return 2 if self.noise == "predicted" else 1
+
     def describe(self) -> str:
         """What the target is, in a few words."""
         return "a real number"
 
     def likelihood(self) -> Likelihood:
         """What a network's outputs say about encoded targets."""
-        return Normal(scale="learned")
+        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
 
     def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """Standardised values."""
@@ -126,9 +139,12 @@ class Counts:
     name: str
     mean: float
     form: NumberFormat = PLAIN
-    task: Task = field(default="counts", init=False)
-    outputs: ClassVar[int] = 1
+    task: Task = "counts"
     class_names: ClassVar[None] = None
+
+    @property
+    def outputs(self) -> int:
+        return self.likelihood().outputs_per_target
 
     @property
     def units(self) -> TargetUnits:
@@ -141,7 +157,9 @@ class Counts:
 
     def likelihood(self) -> Likelihood:
         """What a network's outputs say about encoded targets."""
-        return Poisson(base_rate=self.mean)
+        if self.task == "overdispersed-counts":
+            return NegativeBinomial(base_rate=self.mean)
+        return (ZeroInflatedPoisson if self.task == "zero-inflated-counts" else Poisson)(base_rate=self.mean)
 
     def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """The counts as they are."""
@@ -156,7 +174,50 @@ class Counts:
         return y
 
 
-Target = Classes | Quantity | Counts
+@dataclass(frozen=True)
+class Fractions:
+    """A target of numbers strictly between 0 and 1, and how they are written.
+
+    >>> Fractions("share").encode([0.25]).tolist()
+    [0.25]
+    """
+
+    name: str
+    form: NumberFormat = PLAIN
+    task: Task = field(default="fractions", init=False)
+    outputs: ClassVar[int] = 1
+    class_names: ClassVar[None] = None
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits()
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return "a fraction between 0 and 1"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Beta()
+
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
+        """The fractions as they are."""
+        numbers = np.asarray(values, np.float64)
+        wrong = numbers[(numbers <= 0) | (numbers >= 1)]
+        if wrong.size:
+            raise TableError(
+                f"target {self.name!r} has the value {wrong[0]:g}, but fractions lie strictly between 0 and 1: use "
+                f"--task regression, or move it inside"
+            )
+        return numbers.astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
+
+Target = Classes | Quantity | Counts | Fractions
 
 
 def spread(numbers: np.ndarray) -> float:
@@ -171,9 +232,15 @@ def spread(numbers: np.ndarray) -> float:
 
 def make_target(name: str, values: TargetValues, task: Task, train: np.ndarray, form: NumberFormat = PLAIN) -> Target:
     """The target of a table: its classes in all rows, or mean and scale in the training rows."""
-    if task == "classification":
+    if task in OF_CLASSES:
         different = list(np.unique(np.asarray(values, np.float64))) if is_numbers(values) else sorted(set(values))
-        return Classes(name, tuple(as_labels(different)))
+        if task == "ordinal" and not is_numbers(values):
+            raise TableError(
+                f"target {name!r} is text, whose order is unknown: write its grades as numbers, 1 for the lowest"
+            )
+        if task == "ordinal" and len(different) < 3:
+            raise TableError(f"target {name!r} has {len(different)} grades: an ordinal target needs three, use classes")
+        return Classes(name, tuple(as_labels(different)), task)
     numbers = np.asarray(values, np.float64)[train]
     if not spread(numbers):
         raise TableError(
@@ -181,8 +248,8 @@ def make_target(name: str, values: TargetValues, task: Task, train: np.ndarray, 
         )
     if task == "regression":
         return Quantity(name, float(numbers.mean()), spread(numbers), form)
-    target = Counts(name, float(numbers.mean()), form)
-    target.encode(values)  # raises unless all are counts
+    target: Target = Fractions(name, form) if task == "fractions" else Counts(name, float(numbers.mean()), form, task)
+    target.encode(values)  # raises unless all are counts, or fractions
     return target
 
 
@@ -222,8 +289,8 @@ def infer_task(name: str, values: TargetValues, task: Task | None) -> Task:
     """
     is_text = not is_numbers(values)
     if task is not None:
-        if task != "classification" and is_text:
-            what = "a regression" if task == "regression" else "counts"
+        if task not in OF_CLASSES and is_text:
+            what = "a regression" if task == "regression" else task
             raise TableError(f"target {name!r} is text, so it cannot be the target of {what}")
         return task
     if is_text:

@@ -119,6 +119,7 @@ def fit_until_converged(
             on the speed of the machine.
         images: whether examples are images.
         mode: the result of "map" for the same prior and data, for methods that start there; by default it is fitted.
+            For a reference, an ensemble of the same network, whose members its chains start at.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
             "laplace", of the search for the mode.
         stop: such as ``px.evaluation.EarlyStopping(...)``, in place of :class:`px.run.UntilLevel`.
@@ -136,13 +137,16 @@ def fit_until_converged(
     if recipe.is_reference and length is None:
         points, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
-        return sample_reference(problem, data, points, seconds=limit, key=key, method=run.method, progress=progress)
+        members = None if mode is None or not isinstance(mode.posterior, DrawsPosterior) else mode.posterior
+        return sample_reference(
+            problem, data, points, seconds=limit, key=key, method=run.method, start=members, progress=progress
+        )
     until_level = length is None and stop is None
     tried: list[str] = []
     if recipe.at_points and until_level:
         problem, notes = with_settled_noise(problem, data, key, None if mode is None else mode.posterior)
         tried += notes
-    start = None
+    start: RunEnd | None = None
     if recipe.around_mode or (recipe.from_mode and until_level):
         half = None if seconds is None else seconds / 2
         start = mode

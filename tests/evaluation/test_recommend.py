@@ -11,7 +11,7 @@ from posteriax.diagnostics.reference import ReferenceCheck
 from posteriax.evaluation import Comparison
 from posteriax.evaluation.chart_summaries import ChartSummary, chart_summary, find_disagreements
 from posteriax.evaluation.comparison import Cost
-from posteriax.evaluation.recommend import not_worse
+from posteriax.evaluation.recommend import not_worse, rows_to_tell
 from posteriax.evaluation.trust import trust_in
 from posteriax.evaluation.uncertainty_deciles import class_deciles, number_deciles
 from posteriax.metrics import Estimate
@@ -49,7 +49,7 @@ def test_of_ties_the_converged_one_is_preferred():
     assert advice.name == "vi"
     assert not advice.clear
     assert "not significantly worse than the best, 0.40 ± 0.01 (hmc)" in advice.headline
-    assert "Of these, vi is preferred because its run converged." in advice.reasons
+    assert "Of those that score practically the same, vi is preferred because its run converged." in advice.reasons
     assert any("With more time, hmc may do better" in text for text in advice.changes)
 
 
@@ -87,11 +87,50 @@ def test_whether_a_network_is_worth_it(baseline, verdict):
     assert advice.posterior == ("vi" if baseline == "hmc" else "hmc")
 
 
-def test_of_ties_the_cheap_one_is_preferred_but_not_for_small_differences():
-    costs = {"hmc": Cost(10, 5.0, 100.0), "vi": Cost(10, 5.0, 20.0), "map": Cost(10, 5.0, 1.0)}
-    assert px.evaluation.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "vi"
-    costs["vi"] = Cost(10, 5.0, 50.0)
-    assert px.evaluation.recommend(table(ties=("hmc", "vi"), costs=costs)).name == "hmc"
+def test_the_better_score_wins_unless_the_difference_is_negligible():
+    """On few rows half a nat is not significant: neither convergence nor a baseline's simplicity makes up for it."""
+    nll = {"forest": 0.7, "linear": 1.0, "mean-field": 1.0, "ensemble": 1.5}
+    runs = {"ensemble": px.evaluation.RunEnd("converged"), "mean-field": px.evaluation.RunEnd("stopped at the budget")}
+    baselines = {"forest": "A forest.", "linear": "A line."}
+    advice = px.evaluation.recommend(table(nll, ties=tuple(nll), runs=runs, baselines=baselines))
+    assert (advice.name, advice.posterior) == ("forest", "mean-field")
+
+
+def test_a_row_that_is_significantly_worse_in_a_proper_score_is_barred():
+    nll = {"linear": 0.40, "forest": 0.405}
+    rows = {name: {"nll": Estimate(value, 0.1), "brier": Estimate(0.3, 0.1)} for name, value in nll.items()}
+    tested = {"nll": ("linear", "forest"), "brier": ("forest",)}
+    advice = px.evaluation.recommend(Comparison({"test": rows}, best={"test": tested}))
+    assert advice.name == "forest"
+    assert advice.headline.endswith("but linear is significantly worse in brier.")
+    tested["ece"] = ("linear",)  # not a proper score
+    assert px.evaluation.recommend(Comparison({"test": rows}, best={"test": tested})).name == "forest"
+
+
+@pytest.mark.parametrize(("factor", "rows", "chosen"), [(3, 5000, "hmc"), (200, 43, "hmc"), (200, 5000, "vi")])
+def test_cost_decides_only_if_it_differs_by_orders_and_was_timed_on_many_rows(factor, rows, chosen):
+    costs = {"hmc": Cost(10, 5.0, 20.0 * factor, rows), "vi": Cost(10, 5.0, 20.0, rows)}
+    assert px.evaluation.recommend(table(ties=("hmc", "vi"), costs=costs)).name == chosen
+
+
+def test_how_many_rows_would_tell_the_leaders_apart_is_what_a_test_needs():
+    """By simulation: with that many rows, four of five paired tests find the difference."""
+    differences = {"hmc": Estimate(0.0, 0.0), "vi": Estimate(0.01, 0.01), "map": Estimate(0.1, 0.01)}
+    charts = {"test": {name: ChartSummary(entropies=np.ones(400)) for name in NLL}}
+    text = rows_to_tell(table(ties=("hmc", "vi"), differences=differences, charts=charts), ["hmc", "vi"])
+    assert text == (
+        "With 400 test rows, differences from hmc of less than 0.028 nats go unnoticed: to tell vi from it would take "
+        "about 3,000."
+    )
+    rows, rng = 3136, np.random.default_rng(0)
+    each = rng.normal(0.01, 0.01 * np.sqrt(400), (2000, rows))
+    found = np.mean(each.mean(axis=1) / (each.std(axis=1) / np.sqrt(rows)) > 1.96)
+    assert found == pytest.approx(0.8, abs=4 * np.sqrt(0.8 * 0.2 / 2000))
+
+
+def test_a_single_row_is_told_whether_to_trust_it():
+    single = Comparison({"test": {"map": {"nll": Estimate(16.0, 9.0)}}}, charts={"test": {"map": of_intervals(0.5)}})
+    assert "Its 90 % intervals hold 50 % of the 400 test targets: it is over-confident" in str(single)
 
 
 @pytest.mark.parametrize("value", [4e21, np.inf, np.nan, 2.0])

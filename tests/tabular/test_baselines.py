@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import posteriax as px
 from posteriax.tabular import baselines, fit_baselines
+from posteriax.tabular.baseline_files import load_baseline, save_baseline
 from posteriax.tabular.baselines import PENALTIES
 
 TREES = 40
@@ -54,6 +55,18 @@ def test_probabilities_are_those_of_the_models(iris, of_iris):
     forest = RandomForestClassifier(TREES, max_samples=len(x), random_state=0).fit(x.astype(np.float64), y)
     smoothed = (TREES * forest.predict_proba(x_test) + 1) / (TREES + 3)
     np.testing.assert_allclose(of_iris["random forest"].predict(x_test).probs, smoothed, atol=1e-5)
+
+
+def test_a_baseline_read_from_its_file_predicts_the_same(tmp_path, iris, of_iris, line):
+    two = fit_baselines(iris[0][0], (iris[0][1] == 2).astype(int), "classification", classes=3)  # one is never seen
+    numbers = fit_baselines(*line[0], "regression")
+    for models, x in ((of_iris, iris[1][0]), (two, iris[1][0]), (numbers, line[1][0].astype(np.float32))):
+        for name, baseline in models.items():
+            save_baseline(baseline, tmp_path / "a.baseline")
+            loaded = load_baseline(tmp_path / "a.baseline").predict(x)
+            # sums of trees in another order, then logarithms or standardised values in float32
+            np.testing.assert_allclose(loaded.outputs, baseline.predict(x).outputs, rtol=1e-5, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(loaded.std, baseline.predict(x).std, rtol=1e-5)
 
 
 def test_no_score_is_infinite_and_a_separable_problem_is_solved(iris, of_iris):

@@ -169,10 +169,10 @@ class Interrupting:
 
 def test_ctrl_c_keeps_what_is_done(run, tmp_path, monkeypatch):
     real = compare_file.make_estimator
-    chosen = lambda name, *rest: Interrupting() if name == "ensemble" else real(name, *rest)  # noqa: E731
+    chosen = lambda name, *rest: Interrupting() if name == "swag" else real(name, *rest)  # noqa: E731
     monkeypatch.setattr(compare_file, "make_estimator", chosen)
-    result, out, folder = compare(run, write_trees(tmp_path / "trees.csv"), "old", "age", "map,ensemble,rank-1")
-    assert "ensemble: interrupted" in result.stdout and "rank-1" not in result.stdout
+    result, out, folder = compare(run, write_trees(tmp_path / "trees.csv"), "old", "age", "map,swag,rank-1")
+    assert "swag: interrupted" in result.stdout and "rank-1" not in result.stdout
     assert out.exists() and [path.name for path in folder.glob("*.posterior")] == ["map.posterior"]
 
 

@@ -72,7 +72,7 @@ def test_counts_are_predicted_by_the_posterior_itself_and_scored(predict, poster
     assert loaded.problem.likelihood == description.target.likelihood()
     names = ("age", "weight", "weight is missing", "ward is north", "ward is south")
     assert tuple(description.preparation.get_feature_names_out()) == names
-    assert list(rows[0]) == ["patient_id", "mean", "std", "5 %", "95 %"]
+    assert list(rows[0]) == ["patient_id", "mean", "std", "noise std", "model std", "5 %", "95 %"]
     assert [row["patient_id"] for row in rows] == frame.patient_id.tolist()  # leading zeros and all
     means, low, high = (np.array([float(row[name]) for row in rows]) for name in ("mean", "5 %", "95 %"))
     assert (low == np.round(low)).all() and (low <= means).all() and (means <= high).all()

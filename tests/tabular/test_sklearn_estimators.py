@@ -173,7 +173,9 @@ def test_images_and_counts():
     # a Poisson's variance is its mean: the mean of 500 draws has that standard error
     mean = model.predict(x)
     assert np.abs((draws.mean(axis=1) - mean) / np.sqrt(mean / 500)).max() < 5
-    with pytest.raises(ValueError, match="likelihood must be one of 'normal', 'student-t', 'poisson'"):
+    with pytest.raises(
+        ValueError, match="likelihood must be one of 'normal', 'student-t', 'poisson', 'negative-binomial'"
+    ):
         BayesianMLPRegressor("map", likelihood="gamma", **SHORT).fit(x, y)
 
 

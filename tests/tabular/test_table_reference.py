@@ -80,19 +80,22 @@ def test_chains_in_different_places_are_not_promised_to_mix():
 
 
 def test_a_sampler_that_fails_gives_way_to_one_that_fits_any_time(monkeypatch):
-    asked = []
+    asked, warmups = [], []
 
     def failing(problem, data, method, **settings):
         asked.append(method.name)
+        warmups.append(method.warmup)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(reference, "seconds_per_gradient", lambda *_: 1e-6)
+    monkeypatch.setattr(reference, "seconds_per_gradient", lambda *_: 1e-5)
+    monkeypatch.setattr(reference, "_devices", lambda: 1)
     monkeypatch.setattr(reference, "fit", failing)
     outcome = sample_reference(EXACT.problem, EXACT.data, X, seconds=60, key=0)
-    assert asked == ["HMC", "MCLMC"]
+    assert asked == ["HMC", "MCLMC", "MCLMC", "MCLMC"]  # the later ones with shorter warm-ups
+    assert warmups[1] > warmups[3]
     assert outcome.status == "failed"
     assert outcome.posterior is None
-    assert outcome.details == ("HMC failed: no luck", "MCLMC failed: no luck")
+    assert outcome.details == ("HMC failed: no luck", *["MCLMC failed: no luck"] * 3)
 
 
 def test_the_time_of_a_gradient_is_positive_and_weights_count():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,13 @@ from sklearn.pipeline import make_pipeline
 
 from posteriax.tabular.columns import Category, Number
 from posteriax.tabular.data_files import read_npz, read_table
-from posteriax.tabular.description import preparation_from_plain, preparation_to_plain
+from posteriax.tabular.description import preparation_from_plain, preparation_to_plain, target_from_plain
 from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.preparation import TablePreparation, compare_with_training
 from posteriax.tabular.splitting import DataSettings
 from posteriax.tabular.table import Table
-from posteriax.tabular.targets import Classes, Quantity, infer_task
+from posteriax.tabular.targets import Classes, Quantity, infer_task, make_target
 
 pytestmark = pytest.mark.quick
 
@@ -439,3 +440,25 @@ def test_bad_arrays_are_told_what_is_wrong(tmp_path, arrays, message):
 def test_a_file_that_is_no_npz_is_told_so(write, content):
     with pytest.raises(TableError, match=r"empty|not an NPZ file|Python objects"):
         read_npz(write(content, "a.npz"))
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "message"),
+    [
+        (["low", "high", "middle"], "ordinal", "is text, whose order is unknown"),
+        (np.array([1.0, 2.0, 1.0]), "ordinal", "has 2 grades: an ordinal target needs three"),
+        (np.array([0.5, 0.2, 1.0]), "fractions", "has the value 1, but fractions lie strictly between 0 and 1"),
+        (np.array([0.5, 2.0, 1.0]), "zero-inflated-counts", "has the value 0.5, but counts are whole numbers"),
+    ],
+)
+def test_targets_that_are_not_of_their_kind_are_refused_in_a_line(values, task, message):
+    with pytest.raises(TableError, match=message):
+        make_target("y", values, task, np.arange(3))
+
+
+@pytest.mark.parametrize("task", ["ordinal", "overdispersed-counts", "zero-inflated-counts", "fractions"])
+def test_kinds_of_targets_are_described_in_a_file_and_read_back(task):
+    values = np.array([0.1, 0.5, 0.7]) if task == "fractions" else np.array([1.0, 2.0, 4.0])
+    target = make_target("y", values, task, np.arange(3))
+    again = target_from_plain(json.loads(json.dumps(asdict(target))))
+    assert again == target and again.likelihood() == target.likelihood() and again.outputs == target.outputs

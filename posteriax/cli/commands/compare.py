@@ -1,6 +1,7 @@
 """``posteriax compare``."""
 
 from pathlib import Path
+from time import monotonic
 
 import typer
 
@@ -19,7 +20,11 @@ def command(
     ),
     out: Path = typer.Option(Path("report.html"), help="The report to write."),
     posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default next to the report."),
-    task: str | None = typer.Option(None, help="classification, regression or counts; by default inferred."),
+    task: str | None = typer.Option(
+        None,
+        help="classification, ordinal, regression, counts, overdispersed-counts, zero-inflated-counts or fractions; by "
+        "default classification, regression or counts, inferred.",
+    ),
     drop: list[str] = typer.Option([], help="A column to leave out; repeatable."),
     keep: list[str] = typer.Option([], help="A column to use even if it looks like an ID; repeatable."),
     categories: list[str] = typer.Option([], help="A column of numbers to treat as categories; repeatable."),
@@ -28,13 +33,14 @@ def command(
     group: str | None = typer.Option(None, help="A column: rows with the same value are never in training and test."),
     time: str | None = typer.Option(None, help="A column: the test rows are the latest."),
     test: Path | None = typer.Option(None, help="A file with the test rows, with the same columns."),
-    budget: str = typer.Option("5m", help="The time for all methods together: 90s, 5m, 1h."),
+    budget: str = typer.Option("5m", help="The time for everything: 90s, 5m, 1h."),
     prior: str = typer.Option("tuned", help="tuned, he, or the standard deviation of all weights, such as 0.5."),
     baselines: bool = typer.Option(True, help="Also fit linear models, random forests and gradient boosting."),
     seed: int = typer.Option(0, help="The random seed of the split, the network and all methods."),
     quick: bool = typer.Option(False, "--quick", help="A fifth of the time, and no tuning, for a first look."),
 ) -> None:
     """Which posterior predicts your data best? Fits all methods, prints their scores and writes a report."""
+    began = monotonic()
     with one_line_errors():
         from posteriax.tabular.compare_file import CompareSettings, budget_seconds, compare_file
 
@@ -57,4 +63,4 @@ def command(
             quick=quick,
         )
         folder = posteriors or out.with_name(f"{out.stem}_posteriors")
-        compare_file(data, out, folder, settings, console(piped_width=180))
+        compare_file(data, out, folder, settings, console(piped_width=180), began)

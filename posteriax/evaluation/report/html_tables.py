@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 
 from posteriax.evaluation.chart_summaries import ChartSummary
-from posteriax.evaluation.comparison import COST_MEANINGS, Comparison
+from posteriax.evaluation.comparison import COST_MEANINGS, NOT_SCORED, Comparison
 from posteriax.metrics.score import Estimate, Score, format_estimate
 
 MOST_IN_MATRIX = 12
@@ -75,12 +75,15 @@ def _body(comparison: Comparison, name: str) -> str:
 
 
 def _failed(comparison: Comparison, name: str) -> str:
-    """A last row that names the methods that failed."""
-    failed = [escape(row) for row, run in comparison.runs.items() if run.status == "failed"]
-    if not failed or name != comparison.main:
+    """A last row that names the methods that failed or were skipped."""
+    not_scored = {
+        status: ", ".join(escape(row) for row, run in comparison.runs.items() if run.status == status)
+        for status in NOT_SCORED
+    }
+    if not any(not_scored.values()) or name != comparison.main:
         return ""
     columns = 1 + len(comparison.columns_of(name)) + (len(COST_MEANINGS) if comparison.costs else 0)
-    words = f"failed, not scored: {', '.join(failed)}"
+    words = "; ".join(f"{status}, not scored: {names}" for status, names in not_scored.items() if names)
     return f'<tfoot><tr><td class="failed" colspan="{columns}">{words}</td></tr></tfoot>'
 
 
@@ -110,7 +113,10 @@ def _row(comparison: Comparison, name: str, row: str) -> str:
         cells.append(_cell(estimate, comparison.score(column), among.index(row) if row in among else -1, doubt))
     if comparison.costs and name == comparison.main:
         cost = comparison.costs.get(row)
-        pairs = list(zip(cost, cost.cells(), strict=True)) if cost else [(None, "")] * len(COST_MEANINGS)
+        values = (
+            (None,) * len(COST_MEANINGS) if cost is None else (cost.parameters, cost.train_seconds, cost.predict_ms)
+        )
+        pairs = zip(values, [""] * len(values) if cost is None else cost.cells(), strict=True)
         cells += [f"<td{_sort_value(value)}>{text}</td>" for value, text in pairs]
     return f"<tr>{''.join(cells)}</tr>"
 

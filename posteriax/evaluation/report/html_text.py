@@ -17,8 +17,14 @@ ERROR_MEANINGS = {
     "examples": "how much the score would vary between test sets of this size; it may vary more between training runs",
     "seeds": "how much the score would vary between seeds",
 }
-SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕"}
-CLASSES = {"converged": "done", "stopped at the budget": "stopped", "not converged": "stopped", "failed": "failed"}
+SIGNS = {"converged": "✓", "stopped at the budget": "◷", "not converged": "✕", "failed": "✕", "skipped": "◷"}
+CLASSES = {
+    "converged": "done",
+    "stopped at the budget": "stopped",
+    "not converged": "stopped",
+    "failed": "failed",
+    "skipped": "stopped",
+}
 
 
 def explain_marks(comparison: Comparison) -> str:
@@ -132,12 +138,9 @@ def _warning(comparison: Comparison) -> str:
 
 
 def _answers(comparison: Comparison, recommended: Recommendation, context: ReportContext) -> str:
-    command = context.predict_with(recommended.posterior)
-    how = (
-        f" (with {text(recommended.posterior)})"
-        if command and recommended.posterior not in (None, recommended.name)
-        else ""
-    )
+    command, how = context.predict_with(recommended.name), ""
+    if not command and (command := context.predict_with(recommended.posterior)):
+        how = f" (with {text(recommended.posterior)})"
     answers = {
         "Can its uncertainty be trusted?": text(" ".join(recommended.trust)),
         "Is a network worth it?": text(recommended.network),

@@ -12,6 +12,7 @@ Immer et al. 2021. The evidence, and the search for the mode, are in evidence.py
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -21,7 +22,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import PyTree
 
-from posteriax._internal.checks import as_key, check_choice, check_count
+from posteriax._internal.checks import as_key, check_choice, check_count, check_positive
 from posteriax.data.batches import Examples
 from posteriax.data.sources import is_loader
 from posteriax.data.target_scale import TargetMoments
@@ -36,7 +37,7 @@ from posteriax.priors.prior import Given, Prior, base_distribution, has_density
 from posteriax.priors.standard import Normal
 from posteriax.problem import Latents, Problem
 
-FACTORS = (0.1, 0.3, 1.0, 3.0)  # of the given scales, to start from
+FACTORS = (1.0, 0.3, 3.0, 0.1)  # of the given scales, to start from; the first ones if there is little time
 TRIAL = 4  # rounds from each
 FIRST_CLIMBS = 6
 FIRST_RATE, RATE = 1e-2, 3e-3
@@ -63,6 +64,7 @@ def tune_prior(
     noise: Literal["fixed", "learned"] = "fixed",
     start: Literal["network"] | Posterior = "network",
     rounds: int = 100,
+    seconds: float | None = None,
     key: int | jax.Array = 0,
 ) -> "TunedProblem":
     """The problem with the prior scales, and the noise, under which the data are most probable.
@@ -80,6 +82,8 @@ def tune_prior(
             chosen value, as in ``px.Normal(scale=0.12)``; "learned" leaves it to be inferred with the weights.
         start: "network", the network's own weights, or a posterior of one point such as that of ``px.MAP()``.
         rounds: at most; the search ends when the scales have settled.
+        seconds: the limit of time, looked at between rounds, a few of which are made in any case; None for no limit.
+            Where it ends a search, the result depends on the machine.
         key: an int or a JAX key, for the minibatches of large data.
 
     Returns:
@@ -102,7 +106,9 @@ def tune_prior(
     examples = problem.check_weighted(data)
     problem = problem.for_data(data)
     problem, _ = problem.reading(jax.tree.map(lambda a: np.asarray(a[:2]), examples.x))
-    tuner = Tuner(_search(problem, examples, structure), _given_priors(problem), as_key(key))
+    if seconds is not None:
+        check_positive("seconds", seconds)
+    tuner = Tuner(_search(problem, examples, structure), _given_priors(problem), as_key(key), seconds)
     history = tuner.run(_start(problem, start), rounds, per)
     return _tuned_problem(tuner, history, noise)
 
@@ -191,10 +197,12 @@ class Tuner:
         search: programs that find the mode and measure there.
         given: the prior as given.
         key: for minibatches.
+        seconds: the limit of time.
     """
 
-    def __init__(self, search: ModeSearch, given: GaussianPriors, key: jax.Array):
+    def __init__(self, search: ModeSearch, given: GaussianPriors, key: jax.Array, seconds: float | None = None):
         self.search, self.given, self.key, self.climbs = search, given, key, 0
+        self.ends = math.inf if seconds is None else time.monotonic() + seconds
         y, weight = np.asarray(search.data.y, np.float64), search.data.weight
         counted = len(y) if weight is None else float(np.sum(weight, dtype=np.float64))
         self.targets = counted * math.prod(y.shape[1:])
@@ -212,11 +220,20 @@ class Tuner:
             return [*history, self.polished(self.again(best(history)))]
         leaves = range(len(self.given.means))
         all_leaves, single_leaves = [tuple(leaves)], [(i,) for i in leaves]
-        tried = [self.rounds(self.begin(latents, factor), all_leaves, min(rounds, TRIAL)) for factor in FACTORS]
+        tried: list[list[Round]] = []
+        for factor in FACTORS:
+            if not tried or not self.is_over:
+                tried.append(self.rounds(self.begin(latents, factor), all_leaves, min(rounds, TRIAL)))
         history = max(tried, key=lambda rounds: best(rounds).log_evidence)
         groups = single_leaves if per == "leaf" else all_leaves
-        history += self.rounds(self.again(best(history)), groups, rounds)
+        if not self.is_over:
+            history += self.rounds(self.again(best(history)), groups, rounds)
         return [*history, self.polished(self.again(best(history)))]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is."""
+        return time.monotonic() > self.ends
 
     def begin(self, latents: Latents, factor: float) -> Round:
         """Weights trained under the given prior times a factor."""
@@ -232,7 +249,7 @@ class Tuner:
         for _ in range(most):
             history.append(last._replace(measured=last.measured._replace(step=None)))  # which holds the curvature
             scales = self.updated(last, groups)
-            if settled(last.scales, scales) or self.stuck(history):
+            if settled(last.scales, scales) or self.stuck(history) or self.is_over:
                 return history
             last = self.measured(scales, self.closer(last, scales))
         return [*history, last]

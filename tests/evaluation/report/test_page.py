@@ -229,6 +229,10 @@ def test_the_file_for_new_rows_is_that_of_the_recommended_posterior():
     text = page(classes(), context=px.evaluation.ReportContext(files=files))
     assert "posteriax predict run/HMC.posterior new.csv" in text
     baseline = replace(classes(), baselines={"HMC": "Not a posterior here."})
+    assert "posteriax predict run/HMC.posterior new.csv" in page(
+        baseline, context=px.evaluation.ReportContext(files=files)
+    )
+    files.pop("HMC")  # a baseline that was not saved
     text = page(baseline, context=px.evaluation.ReportContext(files=files))
     assert "To predict new rows (with deep ensemble)" in text
     assert "posteriax predict run/deep ensemble.posterior new.csv" in text

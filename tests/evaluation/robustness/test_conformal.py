@@ -182,3 +182,63 @@ def test_intervals_of_counts_are_whole_numbers_by_the_formula():
     assert found.threshold == pytest.approx(q, rel=1e-12)
     np.testing.assert_array_equal(low[:, 0], np.maximum(np.ceil(m - q * np.maximum(m - a, 1)), 0))
     np.testing.assert_array_equal(high[:, 0], np.floor(m + q * np.maximum(b - m, 1)))
+
+
+def test_cqr_moves_both_ends_by_the_same_width():
+    """y ~ N(0, 1), predicted with scale 0.5: q is the gap between the quantiles of the two."""
+    y = np.random.default_rng(1).normal(size=(20_000, 1))
+    found = px.evaluation.conformal(normal_predictive(np.zeros(20_000), 0.5), y, 0.8, score="cqr")
+    end = norm.ppf(0.9)
+    error = np.sqrt(0.8 * 0.2 / 20_000) / (2 * norm.pdf(end))
+    assert found.threshold == pytest.approx(0.5 * end, abs=4 * error)
+    low, high = found.interval(normal_predictive([3.0], 0.5))
+    np.testing.assert_allclose([low[0, 0], high[0, 0]], [3 - end, 3 + end], atol=4 * error)
+
+
+@pytest.mark.parametrize("score", ["probability", "aps", "raps"])
+def test_sets_hold_their_level_and_aps_is_larger_where_the_model_is_unsure(score):
+    rng = np.random.default_rng(2)
+    logits = rng.normal(size=(4000, 8)) * rng.choice([0.3, 3.0], (4000, 1))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(8, p=p) for p in probs])
+    predictive = lambda rows: px.likelihoods.ClassPredictive(px.Categorical(), logits[None, rows])  # noqa: E731
+    found = px.evaluation.conformal(predictive(slice(0, 2000)), y[:2000], 0.8, score=score)
+    sets = found.sets(predictive(slice(2000, None)))
+    inside = sets[np.arange(2000), y[2000:]].mean()
+    # both the threshold and the share vary: sqrt(2) of a share of 2,000, four times; sets are whole numbers of classes
+    assert inside > 0.8 - 4 * np.sqrt(2 * 0.16 / 2000)
+    unsure = probs[2000:].max(axis=1) < 0.3
+    if score == "aps":
+        assert sets[unsure].sum(axis=1).mean() > sets[~unsure].sum(axis=1).mean() + 2
+
+
+def test_each_group_holds_the_level_by_itself():
+    rng = np.random.default_rng(3)
+    group = np.tile(["calm", "wild"], 2000)
+    y = rng.normal(size=4000) * np.where(group == "calm", 0.5, 2.0)
+    predictive = lambda n: normal_predictive(np.zeros(n), 1.0)  # noqa: E731
+    found = px.evaluation.conformal(predictive(2000), y[:2000, None], 0.9, groups=group[:2000])
+    low, high = found.interval(predictive(2000), groups=group[2000:])
+    held = ((low[:, 0] <= y[2000:]) & (y[2000:] <= high[:, 0])).reshape(-1, 2).mean(axis=0)
+    assert (np.abs(held - 0.9) < 4 * np.sqrt(2 * 0.09 / 1000)).all()
+    with pytest.raises(ValueError, match="no held-out example is of the group 'new'"):
+        found.interval(predictive(1), groups=["new"])
+    with pytest.raises(ValueError, match="say groups="):
+        found.interval(predictive(1))
+    with pytest.raises(ValueError, match="needs at least 9 held-out targets of the group 'b', got 1"):
+        px.evaluation.conformal(predictive(21), np.zeros((21, 1)), 0.9, groups=["a"] * 20 + ["b"])
+
+
+def test_adaptive_intervals_follow_a_drift_that_fixed_ones_do_not():
+    """The spread doubles halfway: over a long time the missed share is within 1 / (steps * step) of 1 - level."""
+    rng = np.random.default_rng(4)
+    scale = np.where(np.arange(3000) < 1000, 1.0, 2.0)
+    y = rng.normal(size=3000) * scale
+    held_out, later = normal_predictive(np.zeros(200), 1.0), normal_predictive(np.zeros(3000), 1.0)
+    first = rng.normal(size=(200, 1))
+    low, high = px.evaluation.adaptive_intervals(held_out, first, later, y[:, None], level=0.9, step=0.02)
+    inside = (low <= y) & (y <= high)
+    assert abs(inside.mean() - 0.9) <= 1.1 / (3000 * 0.02)  # Gibbs and Candes 2021, proposition 4.1
+    fixed_low, fixed_high = px.evaluation.conformal(held_out, first, 0.9).interval(later)
+    fixed = (fixed_low[:, 0] <= y) & (y <= fixed_high[:, 0])
+    assert fixed[1000:].mean() < 0.75 < inside[1000:].mean()
