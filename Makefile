@@ -57,7 +57,7 @@ test-nightly: .venv-newest/.dev
 
 # the site, in site/: open site/index.html. Cells of its pages are executed if their code has changed.
 docs: .venv/.docs
-	$(BIN)/sphinx-build -W --keep-going -q docs site
+	$(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees docs site
 
 # the same without executing anything: links, the reference, the syntax of pages
 check-docs: .venv/.docs
@@ -80,7 +80,7 @@ lint: .venv/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .venv-lowest .venv-newest site dist docs/_build
+	rm -rf .venv .venv-lowest .venv-newest site dist docs/_build jupyter_execute
 
 # one line for each package while pip works: $(call install,environment,arguments)
 define install
