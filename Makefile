@@ -15,8 +15,9 @@ endef
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # the lowest JAX that pyproject.toml admits, with a Flax of its time
 LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.6
+NIGHTLY := https://us-python.pkg.dev/ml-oss-artifacts-published/jax/simple/
 
-.PHONY: demo quick test test-lowest lint check-all clean
+.PHONY: demo quick quick-newest test test-lowest test-newest test-nightly docs check-docs dist lint check-all clean
 
 demo: .venv/.demo
 	@echo 'Starting posteriax demo.'
@@ -38,6 +39,37 @@ test-lowest: .venv-lowest/.dev
 	.venv-lowest/bin/pytest -n 2 --dist worksteal
 	POSTERIAX_TESTS=as-shipped .venv-lowest/bin/pytest -n 2 --dist worksteal -m 'as_shipped and not slow'
 
+# the same with the newest release of everything that pyproject.toml admits, and without the pins of constraints.txt
+test-newest: .venv-newest/.dev
+	.venv-newest/bin/posteriax doctor
+	.venv-newest/bin/pytest -n 2 --dist worksteal
+	POSTERIAX_TESTS=as-shipped .venv-newest/bin/pytest -n 2 --dist worksteal -m 'as_shipped and not slow'
+
+quick-newest: .venv-newest/.dev
+	.venv-newest/bin/posteriax doctor
+	.venv-newest/bin/pytest -n 2 --dist worksteal -m quick
+
+# and with last night's JAX, which pyproject.toml does not admit yet
+test-nightly: .venv-newest/.dev
+	.venv-newest/bin/pip install --disable-pip-version-check --upgrade --pre --no-deps -i $(NIGHTLY) jax jaxlib
+	.venv-newest/bin/posteriax doctor
+	.venv-newest/bin/pytest -n 2 --dist worksteal
+
+# the site, in site/: open site/index.html. Cells of its pages are executed if their code has changed.
+docs: .venv/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees docs site
+
+# the same without executing anything: links, the reference, the syntax of pages
+check-docs: .venv/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -D nb_execution_mode=off docs docs/_build/unexecuted
+
+# wheel and sdist in dist/, and what a user does with the wheel, in an environment that has nothing else
+dist: .venv/.dist
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/installed_wheel.py dist/*.whl
+
 check-all: .venv/.dev
 	$(PYTEST) -m 'not as_shipped'
 	POSTERIAX_TESTS=as-shipped $(PYTEST) -m as_shipped
@@ -48,7 +80,7 @@ lint: .venv/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .venv-lowest
+	rm -rf .venv .venv-lowest .venv-newest site dist docs/_build jupyter_execute
 
 # one line for each package while pip works: $(call install,environment,arguments)
 define install
@@ -73,6 +105,9 @@ endef
 .venv-lowest/bin/python:
 	$(call make_environment,.venv-lowest)
 
+.venv-newest/bin/python:
+	$(call make_environment,.venv-newest)
+
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
 	@echo 'Installing posteriax and what it needs into .venv, once:'
 	$(call install,.venv,-c constraints.txt -e '.[cli$(comma)plots]')
@@ -80,6 +115,18 @@ endef
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	@echo 'Installing posteriax and what its tests need into .venv, once:'
 	$(call install,.venv,-c constraints.txt -e '.[dev]')
+
+.venv/.docs: .venv/bin/python pyproject.toml constraints.txt
+	@echo 'Installing posteriax and what its site needs into .venv, once:'
+	$(call install,.venv,-c constraints.txt -e '.[docs]')
+
+.venv/.dist: .venv/bin/python pyproject.toml constraints.txt
+	@echo 'Installing what builds and checks a wheel into .venv, once:'
+	$(call install,.venv,-c constraints.txt build twine)
+
+.venv-newest/.dev: .venv-newest/bin/python pyproject.toml
+	@echo 'Installing posteriax and the newest of what it takes into .venv-newest, once:'
+	$(call install,.venv-newest,-e '.[dev]')
 
 .venv-lowest/.dev: .venv-lowest/bin/python pyproject.toml constraints.txt
 	@echo 'Installing posteriax and the lowest JAX that it takes into .venv-lowest, once:'

@@ -1,12 +1,17 @@
 """Every public name is documented with an example, and every example runs."""
 
+import builtins
 import doctest
 import importlib
 import inspect
 import pkgutil
 import re
+import symtable
+import sys
+import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import posteriax
@@ -119,14 +124,90 @@ def test_every_paper_of_the_page_is_cited_in_it():
     assert {year for year in years if year not in listed} == set()
 
 
+DOCS = METHODS_PAGE.parent
+RUNNABLE = re.compile(
+    r"(<!-- not run: [^\n]*-->\n)?^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+
+
+def python_blocks(page):
+    """What a reader pastes, top to bottom. A comment before a block says why a test cannot run it."""
+    for not_run, code in RUNNABLE.findall(page.read_text()):
+        if not not_run:
+            yield re.sub(r"\A(:[^\n]*\n)+", "", code)  # tags of cells
+
+
+PAGES_WITH_CODE = [page for page in sorted(DOCS.rglob("*.md")) if any(python_blocks(page))]
+page_name = lambda page: str(page.relative_to(DOCS))  # noqa: E731
+
+
+def names_used(table):
+    """Global names that a block, or a function in it, reads."""
+    at_module = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (at_module or symbol.is_global()):
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from names_used(inner)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_name)
+def test_blocks_use_only_names_that_their_page_defines(page):
+    defined = set(dir(builtins)) | {"__file__", "__name__"}
+    for code in python_blocks(page):
+        table = symtable.symtable(code, page.name, "exec")
+        defined |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+        defined |= {inner.get_name() for inner in table.get_children()}
+        assert set(names_used(table)) - defined == set(), code
+
+
+def shortened(fit):
+    """`px.fit` with at most these lengths, so that a page takes seconds: its calls are those that are printed."""
+    most = {"epochs": 15, "steps": 200, "draws": 20, "seconds": 5}
+
+    def run(problem, data, method, **arguments):
+        lengths = {name: min(n, most[name]) for name, n in arguments.items() if name in most}
+        if arguments.get("until"):
+            lengths["seconds"] = most["seconds"]
+        return fit(problem, data, method, **arguments | lengths)
+
+    return run
+
+
+@pytest.fixture
+def reader_folder(tmp_path, monkeypatch):
+    """Where a reader works: a clone's docs, and small made-up files of CIFAR-10."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        f"{part}_{split}": rng.integers(0, high, (40, *shape)).astype(np.uint8)
+        for split in ("train", "test")
+        for part, high, shape in (("x", 256, (32, 32, 3)), ("y", 10, ()))
+    }
+    np.savez(tmp_path / "cifar10.npz", **arrays)
+    (tmp_path / "docs").symlink_to(DOCS)
+    monkeypatch.setenv("POSTERIAX_DATA", str(tmp_path))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(posteriax, "fit", shortened(posteriax.fit))
+
+
 @pytest.mark.slow
-def test_the_examples_of_the_training_page_run():
-    space = {}
-    for code in re.findall(r"```python\n(.*?)```", (METHODS_PAGE.parent / "training.md").read_text(), re.DOTALL):
-        exec(compile(code, "training.md", "exec"), space)
-    assert space["per_epoch"] == 8
-    assert len(space["posterior"].trace["elbo"]) == 2 * 7  # the last one: two epochs of 400 examples in batches of 64
-    assert "bfloat16" in space["low"].network.compute
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_name)
+def test_blocks_of_a_page_run_in_order(page, reader_folder):
+    module = types.ModuleType("page")  # dataclasses look their module up by name
+    sys.modules["page"] = module
+    try:
+        for code in python_blocks(page):
+            exec(compile(code, page.name, "exec"), vars(module))
+    finally:
+        del sys.modules["page"]
+
+
+@pytest.mark.quick
+def test_the_first_page_executes_what_its_equinox_tab_shows():
+    hidden, *_ = [code for code in python_blocks(DOCS / "start.md") if code.startswith("import equinox")]
+    assert (DOCS / "start.md").read_text().count(hidden.strip()) == 2
 
 
 def anchors(page):
@@ -135,7 +216,7 @@ def anchors(page):
 
 
 ROOT = METHODS_PAGE.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
