@@ -1,6 +1,6 @@
 """The signal-to-noise ratios of gradients that a run recorded. (Swiatkowski et al. 2020, section 3.2)"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,12 +20,14 @@ class GradientSignal:
         paper: E[g^2] / Var[g] by leaf of the trained parameters, (windows,) each; 1 is pure noise.
         plain: E[g]^2 / Var[g]; 0 is pure noise.
         pooled: the sum of E[g^2] over the leaf, divided by that of Var[g]; 1 is pure noise.
+        median: the median of E[g^2] / Var[g] over the leaf; empty if the run did not record it.
     """
 
     steps: np.ndarray
     paper: dict[str, np.ndarray]
     plain: dict[str, np.ndarray]
     pooled: dict[str, np.ndarray]
+    median: dict[str, np.ndarray] = field(default_factory=dict)
 
     def plot(self, ending: str = "") -> Figure:
         """The pooled ratio during training, one line per leaf whose path ends in `ending`; returns the figure."""
@@ -73,5 +75,5 @@ def gradient_noise(posterior: Posterior) -> GradientSignal:
     steps = np.asarray(trace[f"{FIELD}_step"])
     if len(names) != values.shape[1]:
         raise ValueError(f"the run recorded {values.shape[1]} leaves of gradients, but the posterior has {len(names)}")
-    paper, plain, pooled = ({name: values[:, i, kind] for i, name in enumerate(names)} for kind in range(3))
-    return GradientSignal(steps, paper, plain, pooled)
+    kinds = ({name: values[:, i, kind] for i, name in enumerate(names)} for kind in range(values.shape[2]))
+    return GradientSignal(steps, *kinds)

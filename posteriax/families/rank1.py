@@ -55,7 +55,8 @@ class Rank1(Family):
     Args:
         components: K.
         noise: distribution of the factors: "normal", "cauchy", "log_normal", "half_cauchy", or "point" for none.
-        place: which side has factors: "input", "output" or "both".
+        place: which side has random factors: "input", "output" or "both".
+        other: what the other side has: "none", or "point" factors in each component, without noise and prior.
         form: "multiplicative", or "additive": (x + s) W + r.
         likelihood: of a training example: the "average" of the log-likelihoods of the components, or that of their
             "mixture". Predictions always use the mixture.
@@ -75,6 +76,7 @@ class Rank1(Family):
     components: int = 4
     noise: Literal["normal", "cauchy", "log_normal", "half_cauchy", "point"] = "normal"
     place: Literal["input", "output", "both"] = "both"
+    other: Literal["none", "point"] = field(default="none", kw_only=True)
     form: Literal["multiplicative", "additive"] = "multiplicative"
     likelihood: Literal["average", "mixture"] = "average"
     start: Literal["sign", "normal"] = "normal"
@@ -95,6 +97,7 @@ class Rank1(Family):
         self._check_prior()
         check_choice("noise", self.noise, NOISES)
         check_choice("place", self.place, SIDES)
+        check_choice("other", self.other, ("none", "point"))
         check_choice("form", self.form, ("multiplicative", "additive"))
         check_choice("likelihood", self.likelihood, ("average", "mixture"))
         check_choice("start", self.start, ("sign", "normal"))
@@ -152,7 +155,15 @@ class Rank1(Family):
     @property
     def _axes_by_side(self) -> dict[str, tuple[int, ...]]:
         both = {"in": self.in_axis, "out": self.out_axis}
-        return {side: both[side] for side in SIDES[self.place] if both[side]}  # type: ignore[misc]
+        sides = SIDES["both" if self.other == "point" else self.place]
+        return {side: both[side] for side in sides if both[side]}  # type: ignore[misc]
+
+    @property
+    def _noisy_sides(self) -> tuple[str, ...]:
+        return tuple(side for side in self._axes_by_side if self.random and side in SIDES[self.place])
+
+    def _noise_of(self, side: str) -> "FactorNoise":
+        return self._noise if side in self._noisy_sides else NOISES["point"]
 
     @property
     def _axes(self) -> tuple[tuple[int, ...], ...]:
@@ -163,16 +174,16 @@ class Rank1(Family):
         for i, (side, axes) in enumerate(self._axes_by_side.items()):
             shape = [self.components, math.prod(value.shape[axis] for axis in axes)]
             key_location, key_scale = jax.random.split(jax.random.fold_in(key, i))
-            variational[side] = self._start(key_location, shape, value.dtype)
-            if self.random:
+            variational[side] = self._start(side, key_location, shape, value.dtype)
+            if side in self._noisy_sides:
                 spread = 0.1 * jax.random.truncated_normal(key_scale, -2, 2, shape, value.dtype)
                 variational[f"log_scale_{side}"] = jnp.log(self.scale) + spread
-            if self.prior_scale == "learned":
+            if self.prior_scale == "learned" and side in self._noisy_sides:
                 variational[f"log_prior_scale_{side}"] = jnp.zeros(shape, value.dtype)
         return variational
 
-    def _start(self, key: jax.Array, shape: list[int], dtype: DTypeLike) -> jax.Array:
-        if self.additive or self._noise.positive:  # around 0, which is 1 in the log domain
+    def _start(self, side: str, key: jax.Array, shape: list[int], dtype: DTypeLike) -> jax.Array:
+        if self.additive or self._noise_of(side).positive:  # around 0, which is 1 in the log domain
             return 0.1 * jax.random.normal(key, shape, dtype)
         if self.start == "sign":
             return jnp.where(jax.random.bernoulli(key, self._start_value, shape), 1.0, -1.0).astype(dtype)
@@ -183,18 +194,19 @@ class Rank1(Family):
 
     def units(self, variational: Variational) -> Units:
         """Those of the factors; the shared matrix is a point."""
-        logs = {side: f"log_scale_{side}" for side in self._axes_by_side if self.random}
-        learned = [f"log_prior_scale_{side}" for side in self._axes_by_side if self.prior_scale == "learned"]
+        logs = {side: f"log_scale_{side}" for side in self._noisy_sides}
+        learned = [f"log_prior_scale_{side}" for side in self._noisy_sides if self.prior_scale == "learned"]
         means = {side: jnp.exp(variational[log]) for side, log in logs.items()}
         return Units(means, dict.fromkeys([*logs.values(), *learned], 1.0), dict.fromkeys(logs.values(), 2.0))
 
     def _factors(self, variational: Variational, keys: jax.Array, examples: int) -> tuple[jax.Array, ...]:
         """Factors of one component, (examples, ...)."""
-        kernel, draw = variational["kernel"], self._noise.draw
-        return tuple(
-            draw(key, variational[side], variational.get(f"log_scale_{side}"), examples, kernel)  # type: ignore[arg-type]
+        kernel = variational["kernel"]
+        drawn = [
+            self._noise_of(side).draw(key, variational[side], variational.get(f"log_scale_{side}"), examples, kernel)  # type: ignore[arg-type]
             for side, key in zip(self._axes_by_side, keys, strict=False)
-        )
+        ]
+        return tuple(jnp.broadcast_to(factor, (examples, *factor.shape[1:])) for factor in drawn)
 
     def array(self, variational: Variational, keys: jax.Array, plan: EstimatorPlan, examples: int) -> Draw:
         if plan.factors == "drawn":
@@ -215,7 +227,8 @@ class Rank1(Family):
             return variational["kernel"]
         kernel, product = variational["kernel"], jnp.ones(())
         for side, axes in self._axes_by_side.items():
-            centres = self._noise.centre(variational[side], variational.get(f"log_scale_{side}"))  # type: ignore[arg-type]
+            noise = self._noise_of(side)
+            centres = noise.centre(variational[side], variational.get(f"log_scale_{side}"))  # type: ignore[arg-type]
             product = product * jax.vmap(lambda centre, axes=axes: along(axes, centre, kernel.shape))(centres)
         return kernel * product.mean(axis=0)
 
@@ -223,7 +236,7 @@ class Rank1(Family):
         kl = -prior.log_prob(variational["kernel"]).sum()
         if not self.random:
             return kl
-        for side, side_key in zip(self._axes_by_side, jax.random.split(key, 2), strict=False):
+        for side, side_key in zip(self._noisy_sides, jax.random.split(key, 2), strict=False):
             location, log_scale = variational[side], variational[f"log_scale_{side}"]
             mean: Any = 0.0 if self.additive else self.prior_mean
             mean = location if mean == "tied" else mean
@@ -243,8 +256,8 @@ class Rank1(Family):
         return self._noise.kl_note if self.random else ""
 
     def entropy(self, variational: Variational) -> jax.Array:
-        sides = self._axes_by_side if self.random else ()
-        by_side = (self._noise.entropy(variational[side], variational[f"log_scale_{side}"]) for side in sides)
+        entropy = self._noise.entropy
+        by_side = (entropy(variational[side], variational[f"log_scale_{side}"]) for side in self._noisy_sides)
         return sum(by_side, jnp.zeros(()))
 
     def check_plan(self, leaf: Leaf, plan: EstimatorPlan) -> None:

@@ -3,12 +3,13 @@
     paper:   mean over the leaf of  E[g^2] / Var[g]
     plain:   mean over the leaf of  E[g]^2 / Var[g]  =  paper - (W - 1) / W
     pooled:  sum over the leaf of E[g^2]  /  sum over the leaf of Var[g]
+    median:  median over the leaf of E[g^2] / Var[g]
 
 with E and Var over a window of W batches, for every parameter; Var divides by W - 1. For pure noise the expected paper
 value is (W - 1) / W + (W - 1) / (W (W - 3)), 1.03 for ten batches, and the plain one 0.13; with an infinite window they
 are 1 and 0. Parameters whose gradient does not vary are left out. Those whose gradient hardly varies (scales of pruned
-units, which see only the KL) can dominate a mean of ratios, but not the pooled ratio. "paper" is the k-tied paper
-(Swiatkowski et al. 2020).
+units, which see only the KL) can dominate a mean of ratios, but neither the pooled ratio nor the median. "paper" is the
+k-tied paper (Swiatkowski et al. 2020).
 """
 
 import functools
@@ -74,7 +75,7 @@ class RecordingState(NamedTuple):
     mean: optax.Updates
     variance: optax.Updates
     step: jax.Array
-    ratios: jax.Array  # (leaves, 3): paper, plain and pooled, at a window's last step; NONE otherwise
+    ratios: jax.Array  # (leaves, 4): paper, plain, pooled, median, at a window's last step; NONE otherwise
 
 
 def record_gradients(method: Method, noise: GradientNoise) -> Method:
@@ -121,7 +122,7 @@ class RecordingKernel(Kernel):
     def finish(self, states: State, draws: Latents | None, trace: Trace) -> Posterior:
         if FIELD in trace:  # keep only the last step of each window
             values = trace[FIELD]
-            single = values.ndim == 3  # (steps, leaves, 3), or members before that
+            single = values.ndim == 3  # (steps, leaves, 4), or members before that
             ends = (values != NONE).any(axis=(1, 2) if single else (0, 2, 3))
             kept = {
                 FIELD: np.compress(ends, values, axis=0 if single else 1),
@@ -147,7 +148,7 @@ def _recording(optimizer: optax.GradientTransformation, noise: GradientNoise) ->
 
     def init(params: optax.Params) -> RecordingState:
         zeros = jax.tree.map(jnp.zeros_like, params)
-        none = jnp.full((len(jax.tree.leaves(params)), 3), NONE)
+        none = jnp.full((len(jax.tree.leaves(params)), 4), NONE)
         return RecordingState(optimizer.init(params), zeros, zeros, jnp.int32(0), none)
 
     def update(
@@ -182,11 +183,12 @@ def _ratios(mean: optax.Updates, variances: optax.Updates, window: int) -> jax.A
     def leaf_ratios(m: jax.Array, v: jax.Array) -> jax.Array:
         variance = v * (window / (window - 1))
         varies = variance > 0
-        plain = jnp.where(varies, jnp.square(m) / jnp.where(varies, variance, 1.0), 0.0).sum()
-        plain = plain / jnp.maximum(varies.sum(), 1)
+        ratios = jnp.square(m) / jnp.where(varies, variance, 1.0)
+        plain = jnp.where(varies, ratios, 0.0).sum() / jnp.maximum(varies.sum(), 1)
+        median = jnp.nan_to_num(jnp.nanmedian(jnp.where(varies, ratios, jnp.nan)))
         pooled = jnp.where(varies, jnp.square(m), 0.0).sum() / jnp.where(varies.any(), variance.sum(), 1.0)
         part = (window - 1) / window  # E[g^2] is E[g]^2 plus this fraction of Var[g]
-        return jnp.stack([plain + part, plain, pooled + part])
+        return jnp.stack([plain + part, plain, pooled + part, median + part])
 
     return jnp.stack(
         [leaf_ratios(m, v) for m, v in zip(jax.tree.leaves(mean), jax.tree.leaves(variances), strict=True)]

@@ -1,35 +1,39 @@
-"""The claims of a paper: rows of a table in Markdown, and the rule that turns their numbers into verdicts.
+"""The claims of a paper: rows of a table in Markdown, with what is measured of each and when it holds.
 
-A study's folder has a file ``paper.md``: title, citation, a summary of what is done here, the claims, and remarks on
-those that do not hold. A row has the claim's name, its sentence, where the paper makes it (if that is known), what the
-paper reports, what is measured here, when the claim holds, the measure, and its kind:
+A study's folder has a file ``paper.md``. It begins with a title, the citation and a summary of what is done here, and
+has these sections, of which only the claims are required:
 
-    | rank of scales | Two values hold nearly all ... | figure 3 | 97 % | ... | above 0.9 | `share("MLP", 2)` | paper |
+    ## Findings     one sentence for the front page, and a list of what was surprising
+    ## Claims       a table, and remarks on single claims: "**name.** Why it does not hold."
+    ## Figures      captions, in the order of the page: "**file name.** Title. Caption."
+    ## Settings     a table of settings: what the paper has, and where the study has it
 
-The measure is a Python expression over the study's measures, :class:`posteriax.studies.results.Measure`: numbers, one
-per seed. The verdict is the same rule for every claim:
+A row of the claims:
 
-    interval = mean ± t s / sqrt(n)     s: standard deviation; t: Student's 95 % quantile, n - 1 degrees of freedom
+    | rank of scales | Two values hold ... | figure 3 | 97 % | | ... | above 0.9 | `share("MLP")` | paper | | spectra |
 
-The claim holds if the interval lies within the claim's bounds, does not hold if it lies outside, and cannot be decided
-otherwise, nor from fewer than two values, nor at a scale that is only for trying out.
+Its columns are `COLUMNS`. The paper's effect is the same quantity as measured here, "0.03", or "6.8 from 1" for a ratio
+whose value without an effect is 1. The measure is a Python expression over the study's measures
+(:class:`posteriax.studies.results.Measure`): numbers, one per seed. Claims of one family repeat a comparison; the
+figure is the one beside which the page shows the claim. :mod:`posteriax.studies.judging` has the rule of verdicts.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.stats import t as student
 
-from posteriax.studies.results import Measure, Results, entry, least, mean, most
+from posteriax.studies.results import Conditional, Measure, Parts, Results, entry, least, mean, most
 
-HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable at this scale"
-CONFIDENCE = 0.95  # that the mean is above the lower end, and that it is below the upper end
-COLUMNS = ("name", "claim", "location", "the paper", "measured here", "holds if", "measure", "kind")
+COLUMNS = (
+    *("name", "claim", "location", "the paper", "paper's effect", "measured here", "holds if", "measure", "kind"),
+    *("family", "figure"),
+)
+SETTING_COLUMNS = ("setting", "the paper", "here")
 
 Kind = Literal["paper", "sanity", "ours"]
 
@@ -43,39 +47,80 @@ class Claim:
         sentence: what the paper claims.
         paper: the figures it reports.
         quantity: what is measured here, in words, with its unit.
-        measure: the quantity, one value per seed or restart.
+        measure: the quantity, one value per seed or restart; several parts must all lie within the bounds.
         above, below: the claim holds if the mean of the quantity lies between them.
         location: where the paper makes the claim, such as "figure 3".
         kind: "paper" is a finding of the paper; "sanity" must hold for the others to mean anything; "ours" is not in
             the paper.
-        remark: written after the run, if the claim does not hold or cannot be decided: why.
+        remark: written after the run: why the claim does not hold, or what to keep in mind.
+        paper_effect: the quantity in the paper; NaN if it reports none.
+        null_effect: the value of the quantity where there is no effect: 0, or 1 for a ratio.
+        family: claims that repeat a comparison share one, and are judged together (Holm).
+        figure: beside which of the study's figures the page shows it; empty for none.
+        formula: the measure as it is written in the table.
     """
 
     name: str
     sentence: str
     paper: str
     quantity: str
-    measure: Measure | Callable[[Results], Sequence[float] | np.ndarray]
+    measure: Measure | Parts | Conditional
     above: float = -math.inf
     below: float = math.inf
     location: str = ""
     kind: Kind = "paper"
     remark: str = ""
+    paper_effect: float = math.nan
+    null_effect: float = 0.0
+    family: str = ""
+    figure: str = ""
+    formula: str = ""
 
     @property
     def reported(self) -> str:
         """What the paper reports, and where."""
-        return f"{self.location}: {self.paper}" if self.location else self.paper
+        return f"{self.location}: {self.paper}" if self.location.strip("-") else self.paper
+
+    def values(self, results: Results) -> dict[str, np.ndarray]:
+        """The quantity by part, one value per seed; a single part has no name."""
+        measure = self.measure.measure if isinstance(self.measure, Conditional) else self.measure
+        parts = measure.by_name(results) if isinstance(measure, Parts) else {"": measure}
+        return {name: np.asarray(part(results), np.float64) for name, part in parts.items()}
+
+    def objection(self, results: Results) -> str:
+        """Why the numbers decide nothing; empty if they may."""
+        return self.measure.objection(results) if isinstance(self.measure, Conditional) else ""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A figure of the page: its title, which names the paper's figure, and what it shows."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PaperSetting:
+    """A setting that the paper names: its words, the paper's value, and the path of the study's."""
+
+    words: str
+    paper: str
+    path: str
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What a study says in words: its title, the paper's citation, what is done here and what differs, the claims."""
+    """What a study says in words: the paper's citation, what is done here, what was found, the claims, captions."""
 
     title: str
     citation: str
     summary: str
     claims: tuple[Claim, ...]
+    finding: str = ""
+    surprises: tuple[str, ...] = ()
+    captions: Mapping[str, Caption] = field(default_factory=dict)
+    settings: tuple[PaperSetting, ...] = ()
 
 
 def read_paper(file: Path, measures: Mapping[str, Any]) -> Paper:
@@ -88,21 +133,64 @@ def read_paper(file: Path, measures: Mapping[str, Any]) -> Paper:
     Raises:
         ValueError: if a row or a remark cannot be understood, with its name.
     """
-    words, _, table = file.read_text(encoding="utf-8").partition("\n## Claims\n")
+    words, *parts = re.split(r"\n## (\w+)\n", file.read_text(encoding="utf-8"))
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
     title, _, words = words.partition("\n")
     citation, _, summary = words.strip().partition("\n\n")
-    rows, *remarks = table.strip().split("\n\n")
-    header, _, *lines = map(_cells, rows.splitlines())
-    if tuple(header) != COLUMNS:
-        raise ValueError(f"{file}: the table of claims has columns {header}, not {COLUMNS}")
+    rows, *remarks = _paragraphs(sections.get("Claims", ""))
     names = {"entry": entry, "least": least, "most": most, "mean": mean, **measures}
-    claims = {line[0]: _claim(file, line, names) for line in lines}
-    for paragraph in remarks:
-        match = re.fullmatch(r"\*\*(.+?)\.\*\* (.+)", " ".join(paragraph.split("\n")))
-        if not match or match[1] not in claims:
-            raise ValueError(f"{file}: no claim has the name of this remark: {paragraph[:60]!r}")
-        claims[match[1]] = replace(claims[match[1]], remark=match[2])
-    return Paper(title.removeprefix("# "), citation.removeprefix("Paper: "), summary, tuple(claims.values()))
+    claims = {row[0]: _claim(file, row, names) for row in _rows(file, "claims", rows, COLUMNS)}
+    for name, text in _named(file, remarks):
+        if name not in claims:
+            raise ValueError(f"{file}: no claim has the name of this remark: {name!r}")
+        claims[name] = replace(claims[name], remark=text)
+    finding, *surprises = _paragraphs(sections.get("Findings", "")) or [""]
+    settings = _rows(file, "settings", sections.get("Settings", "").strip(), SETTING_COLUMNS)
+    return Paper(
+        title.removeprefix("# "),
+        citation.removeprefix("Paper: "),
+        summary,
+        tuple(claims.values()),
+        _one_line(finding),
+        tuple(_one_line(text.removeprefix("- ")) for text in surprises),
+        {name: Caption(*_split_title(text)) for name, text in _named(file, _paragraphs(sections.get("Figures", "")))},
+        tuple(PaperSetting(words, value, path.strip("`")) for words, value, path in settings),
+    )
+
+
+def _paragraphs(text: str) -> list[str]:
+    return text.strip().split("\n\n") if text.strip() else []
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n"))
+
+
+def _named(file: Path, paragraphs: Sequence[str]) -> list[tuple[str, str]]:
+    """Paragraphs that begin with a name in bold."""
+    named = []
+    for paragraph in paragraphs:
+        match = re.fullmatch(r"\*\*(.+?)\.\*\* (.+)", _one_line(paragraph))
+        if not match:
+            raise ValueError(f"{file}: a paragraph must begin with **a name.**, got {paragraph[:60]!r}")
+        named.append((match[1], match[2]))
+    return named
+
+
+def _split_title(text: str) -> tuple[str, str]:
+    title, _, rest = text.partition(". ")
+    return title, rest
+
+
+def _rows(file: Path, what: str, table: str, columns: Sequence[str]) -> list[list[str]]:
+    if not table:
+        return []
+    header, _, *lines = map(_cells, table.splitlines())
+    if tuple(header) != tuple(columns):
+        raise ValueError(f"{file}: the table of {what} has columns {header}, not {columns}")
+    if uneven := next((line for line in lines if len(line) != len(columns)), None):
+        raise ValueError(f"{file}: a row of the table of {what} has {len(uneven)} cells, not {len(columns)}: {uneven}")
+    return lines
 
 
 def _cells(line: str) -> list[str]:
@@ -116,14 +204,23 @@ def _cells(line: str) -> list[str]:
 
 def _claim(file: Path, cells: Sequence[str], measures: Mapping[str, Any]) -> Claim:
     try:
-        name, sentence, location, paper, quantity, rule, formula, kind = cells
+        name, sentence, location, paper, effect, quantity, rule, formula, kind, family, figure = cells
         above, below = parse_rule(rule)
+        paper_effect, null_effect = parse_effect(effect)
         if kind not in get_args(Kind):
             raise ValueError(f"the kind must be one of {get_args(Kind)}, got {kind!r}")
-        measure = eval(formula.strip("`"), {"__builtins__": {}}, dict(measures))  # of the study's own file
+        formula = formula.strip("`")
+        measure = eval(formula, {"__builtins__": {}}, dict(measures))  # of the study's own file
     except Exception as error:
         raise ValueError(f"{file}: the claim {cells[0]!r} cannot be read: {error}") from error
-    return Claim(name, sentence, paper, quantity, measure, above, below, location, kind)  # type: ignore[arg-type]
+    return Claim(
+        *(name, sentence, paper, quantity, measure, above, below, location, kind),  # type: ignore[arg-type]
+        paper_effect=paper_effect,
+        null_effect=null_effect,
+        family=family,
+        figure=figure,
+        formula=formula,
+    )
 
 
 def parse_rule(words: str) -> tuple[float, float]:
@@ -142,59 +239,11 @@ def parse_rule(words: str) -> tuple[float, float]:
     raise ValueError(f"a rule is 'above 1', 'below 1' or 'between 1 and 2', got {words!r}")
 
 
-def describe_rule(above: float, below: float) -> str:
-    """The bounds in words.
+def parse_effect(words: str) -> tuple[float, float]:
+    """The paper's effect, and the value where there is none.
 
-    >>> describe_rule(0.0, math.inf), describe_rule(-0.1, 0.1)
-    ('above 0', 'between -0.1 and 0.1')
+    >>> parse_effect("0.03"), parse_effect("6.8 from 1"), parse_effect("")
+    ((0.03, 0.0), (6.8, 1.0), (nan, 0.0))
     """
-    if math.isinf(below):
-        return f"above {above:g}"
-    if math.isinf(above):
-        return f"below {below:g}"
-    return f"between {above:g} and {below:g}"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the results say about a claim.
-
-    Args:
-        word: "holds", "does not hold" or "not decidable at this scale".
-        effect: mean of the quantity; NaN if there is none.
-        error: its standard error over the values; NaN for fewer than two.
-        values: how many.
-        rule: the rule that was applied, in words.
-    """
-
-    word: str
-    effect: float
-    error: float
-    values: int
-    rule: str
-
-
-def judge(values: Sequence[float] | np.ndarray, above: float, below: float, decides: bool = True) -> Verdict:
-    """The verdict on a quantity that should lie between `above` and `below`.
-
-    >>> judge([0.30, 0.34, 0.32], above=0.1, below=math.inf).word
-    'holds'
-    >>> judge([0.30, 0.34, -0.32], above=0.1, below=math.inf).word
-    'not decidable at this scale'
-    """
-    numbers = np.asarray(values, np.float64)
-    count = len(numbers)
-    effect = float(numbers.mean()) if count else math.nan
-    error = float(numbers.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
-    rule = describe_rule(above, below)
-    if not decides or not np.isfinite([effect, error]).all():
-        return Verdict(UNDECIDED, effect, error, count, rule)
-    reach = float(student.ppf(CONFIDENCE, count - 1)) * error
-    low, high = effect - reach, effect + reach
-    if above < low and high < below:
-        word = HOLDS
-    elif high <= above or low >= below:
-        word = FAILS
-    else:
-        word = UNDECIDED
-    return Verdict(word, effect, error, count, rule)
+    effect, _, null = words.partition(" from ")
+    return float(effect or "nan"), float(null or 0)

@@ -55,6 +55,8 @@ class Results:
         times: seconds by name of the cell, and what cells measured themselves.
         made_by: command, version, commit and machine.
         complete: whether all cells are finished.
+        registered: the claims, and a hash of the settings, with which the run started; None if the file has none.
+        judged: the verdicts as the run stored them.
     """
 
     study: str
@@ -65,6 +67,8 @@ class Results:
     times: Mapping[str, Mapping[str, float]]
     made_by: Mapping[str, str]
     complete: bool
+    registered: Mapping[str, Json] | None = None
+    judged: Sequence[Mapping[str, Json]] = ()
 
     def select(self, **settings: Setting) -> list[CellResult]:
         """The cells with these settings, by seed.
@@ -132,6 +136,26 @@ class Measure:
 
     def __truediv__(self, other: "Measure") -> "Measure":
         return combine(operator.truediv, self, other)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Several measures by name, such as one for each network, all of which must lie within a claim's bounds."""
+
+    by_name: Callable[[Results], Mapping[str, Measure]]
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A measure, or several, whose numbers are shown but decide nothing if there is a reason against it.
+
+    Args:
+        measure: the numbers.
+        objection: why they decide nothing, such as chains that have not mixed; empty if they may decide.
+    """
+
+    measure: Measure | Parts
+    objection: Callable[[Results], str]
 
 
 def entry(path: str, **settings: Setting) -> Measure:
@@ -243,7 +267,12 @@ def from_json(stored: Mapping[str, Json]) -> Results:
     """The results in the content of a file."""
     cells = [CellResult(cell["settings"], cell["seed"], cell["result"]) for cell in stored["cells"]]
     names = ("study", "scale", "seeds", "settings", "times", "made_by", "complete")
-    return Results(cells=cells, **{name: stored[name] for name in names})
+    return Results(
+        cells=cells,
+        registered=stored.get("registered"),
+        judged=stored.get("verdicts", []),
+        **{name: stored[name] for name in names},
+    )
 
 
 def _check_fields(path: Path, what: str, stored: Json, fields: Mapping[str, type]) -> None:

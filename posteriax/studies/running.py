@@ -1,6 +1,7 @@
 """Running a study: every cell once, in order, resumable at any moment.
 
 folder/study.json          study, scale and settings: another study is refused
+folder/registered.json     the claims with which the run started, which never change afterwards
 folder/cells/NAME.json     one finished cell each, written at once or not at all
 folder/running/            checkpoints of the cell that is running
 folder/results.json        all finished cells and the verdicts (docs/studies.md)
@@ -24,6 +25,7 @@ import jax
 from posteriax.__about__ import __version__
 from posteriax._internal.atomic_file import whole_file
 from posteriax.data import DataError, DataSet
+from posteriax.studies.registration import register
 from posteriax.studies.results import FORMAT, VERSION, Json, Results, ResultsError, from_json, plain, read_results
 from posteriax.studies.study import SCALES, Cell, Study, verdicts
 from posteriax.studies.workbench import Workbench, load_data
@@ -61,6 +63,19 @@ class StudyFolder:
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
         return folder
+
+    def registered(self, claims: Mapping[str, Json]) -> dict[str, Json] | None:
+        """What the run committed to when it started: these claims if it starts now, those of its first start if not.
+
+        None if cells were finished before anything was registered.
+        """
+        path = self.path / "registered.json"
+        if not path.exists():
+            if any((self.path / "cells").iterdir()):
+                return None
+            write_json(path, claims)
+        stored: dict[str, Json] = json.loads(path.read_text())
+        return stored
 
     def _cell_file(self, cell: Cell) -> Path:
         return self.path / "cells" / f"{_file_name(cell)}.json"
@@ -144,7 +159,7 @@ def run_study(
     Args:
         study: which one.
         out: the folder; the same call again resumes a run that was killed, with the same results.
-        scale: "smoke" (a minute, no data), "laptop" (sized for half an hour on two cores) or "paper" (the whole).
+        scale: "smoke" (a minute, no data), "laptop" (sized for two hours on two cores) or "paper" (the whole).
         seeds: how many repetitions; by default those of the scale, and one for a trial. More than before adds the
             missing ones.
         trial: the shortest possible run of every cell on made-up data, to see that the scale builds.
@@ -171,7 +186,8 @@ def run_study(
     cells = study.cells(settings, seeds)
     identity = {"study": study.name, "scale": scale, "settings": plain(asdict(settings))}
     with open_folder(out, identity) as folder:
-        about = {**identity, "seeds": seeds, "made_by": made_by(command)}
+        registered = folder.registered(register(study, settings))
+        about = {**identity, "seeds": seeds, "made_by": made_by(command), "registered": registered}
         _write_results(study, folder, cells, about)
         clock = _Clock(cells, report)
         for number, cell in enumerate(cells):

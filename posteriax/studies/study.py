@@ -4,14 +4,26 @@ The claims and their bounds are written down before anything is run (:mod:`poste
 results are plain data, and tables and figures are drawn from the results alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posteriax.studies.claims import Claim, Paper, Verdict, judge, read_paper
+from posteriax.studies.claims import Claim, Paper, read_paper
 from posteriax.studies.figures import Figure
+from posteriax.studies.judging import (
+    NOT_RUN,
+    UNDECIDED,
+    Evidence,
+    Verdict,
+    combined_evidence,
+    describe_rule,
+    estimate,
+    evidence,
+    holm,
+    word_for,
+)
 from posteriax.studies.results import Json, Results, Setting
 from posteriax.studies.scales import StudyScales
 from posteriax.studies.tables import PageTable
@@ -61,6 +73,7 @@ class Study:
         run: runs a cell and returns its result, nested dicts and lists of numbers and text.
         tables: the tables of the page.
         figures: Matplotlib figures by file name (without ending).
+        needs: whether the results have what a figure shows; a figure without an entry is always drawn.
     """
 
     name: str
@@ -71,6 +84,13 @@ class Study:
     run: Callable[[Cell, Settings, Workbench], Mapping[str, Json]]
     tables: Callable[[Results], list[PageTable]]
     figures: Mapping[str, Callable[[Results], Figure]] = field(default_factory=dict)
+    needs: Mapping[str, Callable[[Results], bool]] = field(default_factory=dict)
+
+    def drawable_figures(self, results: Results) -> dict[str, Callable[[Results], Figure]]:
+        """The figures for which the results have what they show."""
+        return {
+            name: draw for name, draw in self.figures.items() if name not in self.needs or self.needs[name](results)
+        }
 
     @property
     def title(self) -> str:
@@ -100,7 +120,7 @@ def make_study(
         file: the ``__init__.py`` of the folder, which has a ``paper.md`` beside it.
         scales: the settings, as :func:`posteriax.studies.scales.read_scales` reads them.
         cells, run: as for :class:`Study`.
-        report: the module with the measures that the claims use, `tables` and `FIGURES`.
+        report: the module with the measures that the claims use, `tables`, `FIGURES` and perhaps `NEEDS`.
     """
     return Study(
         name=name,
@@ -111,13 +131,46 @@ def make_study(
         run=run,
         tables=report.tables,
         figures=report.FIGURES,
+        needs=getattr(report, "NEEDS", {}),
     )
 
 
 def verdicts(study: Study, results: Results) -> dict[str, Verdict]:
     """The verdict on every claim, by its name; an unfinished study decides nothing."""
     decides = results.complete and results.scale in ("laptop", "paper")
-    return {
-        claim.name: judge(claim.measure(results) if results.complete else [], claim.above, claim.below, decides)
+    objections = {claim.name: claim.objection(results) if results.complete else "" for claim in study.claims}
+    values = {claim.name: claim.values(results) if results.complete else {} for claim in study.claims}
+    estimates = {name: {part: estimate(v) for part, v in parts.items() if len(v)} for name, parts in values.items()}
+    found = {
+        claim.name: combined_evidence(evidence(e, claim.above, claim.below) for e in estimates[claim.name].values())
         for claim in study.claims
     }
+    adjusted = _adjust_families(study, found, [name for name in found if estimates[name] and not objections[name]])
+    judged = {}
+    for claim in study.claims:
+        parts = estimates[claim.name]
+        weakest = max(parts.values(), key=lambda e: evidence(e, claim.above, claim.below).p_holds, default=estimate([]))
+        if results.complete and not parts:
+            word = NOT_RUN
+        elif not decides or objections[claim.name] or not all(part.can_decide for part in parts.values()):
+            word = UNDECIDED
+        else:
+            word = word_for(adjusted[claim.name])
+        rule = describe_rule(claim.above, claim.below)
+        judged[claim.name] = Verdict(
+            word, weakest.effect, weakest.error, weakest.values, rule, parts, objections[claim.name]
+        )
+    return judged
+
+
+def _adjust_families(study: Study, found: Mapping[str, Evidence], taking_part: Collection[str]) -> dict[str, Evidence]:
+    """The evidence after Holm's correction within each family; claims without data or with objections have no part."""
+    families: dict[str, list[str]] = {}
+    for claim in study.claims:
+        if claim.name in taking_part:
+            families.setdefault(claim.family or claim.name, []).append(claim.name)
+    adjusted = dict(found)
+    for names in families.values():
+        both = zip(names, holm([found[n].p_holds for n in names]), holm([found[n].p_fails for n in names]), strict=True)
+        adjusted |= {name: Evidence(p_holds, p_fails) for name, p_holds, p_fails in both}
+    return adjusted

@@ -32,7 +32,7 @@ def test_the_list_names_every_study(typed):
 def test_a_study_runs_and_its_page_is_drawn_again(typed, tmp_path):
     done = typed("run", "toy", "--scale", "smoke", "--out", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "2 claims: 0 hold" in done.output
+    assert "2 claims of the paper: 0 hold" in done.output
     before = {name: (tmp_path / name).read_bytes() for name in ("README.md", "curve.png")}
     for name in before:
         (tmp_path / name).unlink()

@@ -81,3 +81,18 @@ def test_training_finds_the_best_learned_scales():
 def test_priors_without_meaning_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         q.Rank1(2, **settings)
+
+
+def test_point_factors_on_the_other_side_have_neither_noise_nor_kl():
+    leaf = Leaf("w", (5, 3))
+    family = q.Rank1(2, place="input", other="point").for_leaf(leaf)
+    params = family.init(jax.random.key(0), jnp.ones((5, 3)), leaf)
+    assert sorted(params) == ["in", "kernel", "log_scale_in", "out"]
+    one_side = q.Rank1(2, place="input").for_leaf(leaf)
+    expected = one_side.kl({name: params[name] for name in params if name != "out"}, FLAT, jax.random.key(0))
+    assert float(family.kl(params, FLAT, jax.random.key(0))) == pytest.approx(float(expected), rel=1e-6)
+    component = family.component(params, 1)
+    drawn = [np.asarray(family.sample(component, jax.random.key(seed))) for seed in (1, 2)]
+    for w in drawn:  # every row has the same point factors
+        np.testing.assert_allclose(w / w[:, :1], np.tile(params["out"][1] / params["out"][1][0], (5, 1)), rtol=1e-5)
+    assert not np.allclose(drawn[0], drawn[1])

@@ -21,7 +21,7 @@ TINY = SMOKE.varied
 
 def test_no_results_give_no_values_and_empty_figures():
     none = Results(STUDY.name, "laptop", 3, {}, [], {}, {}, False)
-    assert all(len(claim.measure(none)) == 0 for claim in STUDY.claims)
+    assert not any(len(v) for claim in STUDY.claims for v in claim.values(none).values())
     for draw in STUDY.figures.values():
         draw(none)
     STUDY.tables(none)
@@ -117,6 +117,15 @@ def test_a_prior_of_any_family_has_the_variance_asked_for():
         assert np.allclose(distribution.variance, 0.3, rtol=1e-5), family
 
 
+def test_hmc_is_compared_with_its_own_half_at_as_many_draws_as_a_method_has():
+    draws = np.zeros((4, 20, 3, 2))
+    draws[:2], draws[2:] = [0.5, 0.5], [0.75, 0.25]
+    draws[2:, 1::2] = [0.25, 0.75]  # left out by the thinning to ten draws
+    halves = methods.Halves.split(draws, 10)
+    assert halves.second_half() == pytest.approx(0.25)
+    assert halves.distance(np.full((3, 2), 0.5)) == 0.0
+
+
 def test_trajectories_of_the_paper():
     assert quarter_period(1 / 40) == pytest.approx(0.248, abs=1e-3)
     assert round(quarter_period(PAPER.targets[0].prior_variance) / PAPER.targets[0].sampling.step_size) == 70248
@@ -137,7 +146,7 @@ def results_of(cells, **settings):
     return Results(STUDY.name, "laptop", 2, settings, cells, {}, {}, True)
 
 
-def test_the_order_is_measured_on_every_network_and_averaged():
+def test_the_order_is_measured_on_every_network():
     def found(distance):
         rows = {name: {"total_variation": 0.1 * distance} for name in methods.SG_MCMC}
         return {"HMC": {"total_variation": 0.0}, "deep ensemble": {"total_variation": 0.3}, **rows}
@@ -145,9 +154,23 @@ def test_the_order_is_measured_on_every_network_and_averaged():
     cells = cells_of("methods", [found(1), found(2)], target="a") + cells_of(
         "methods", [found(0), found(0)], target="b"
     )
-    measured = report.difference("deep ensemble", "SG-MCMC", "total_variation")(results_of(cells))
-    np.testing.assert_allclose(measured, [(0.2 + 0.3) / 2, (0.1 + 0.3) / 2])
-    assert report.difference("deep ensemble", "SG-MCMC", "corrupted.nll")(results_of(cells)).size == 0
+    measured = report.difference("deep ensemble", "SG-MCMC", "total_variation").by_name(results_of(cells))
+    np.testing.assert_allclose(measured["a"](results_of(cells)), [0.2, 0.1])
+    np.testing.assert_allclose(measured["b"](results_of(cells)), [0.3, 0.3])
+    assert not report.difference("deep ensemble", "SG-MCMC", "corrupted.nll").by_name(results_of(cells))
+
+
+def test_a_comparison_with_longer_trained_networks_is_withdrawn_and_one_of_unmixed_chains_decides_nothing():
+    result = {"HMC": {"log_likelihood": 1.0}, "SGLD": {"log_likelihood": 0.5}, "MAP": {"log_likelihood": 0.7}}
+    cells = [
+        *cells_of("regression", [{**result, "quality": {"function_rhat": 2.0}}], data="uci/naval"),
+        *cells_of("regression", [{**result, "quality": {"function_rhat": 1.01}}], data="uci/energy"),
+    ]
+    results = results_of(cells, regression={"little_noise": [["uci/energy", 0.1, 0], ["uci/naval", 0.02, 2000]]})
+    assert report.above_baselines("uci/naval")(results).size == 0
+    assert report.above_baselines("uci/energy")(results) == pytest.approx([0.3])
+    for name, objects in (("uci/naval", True), ("uci/energy", False)):
+        assert bool(report.if_mixed(name, report.above_baselines(name)).objection(results)) == objects
 
 
 def test_the_best_colder_temperature_is_compared_with_1():
@@ -164,9 +187,10 @@ def test_the_best_colder_temperature_is_compared_with_1():
 def test_noise_is_averaged_over_its_levels():
     rows = {"MAP": {"noise 0": 1.0, "noise 0_5": 0.8, "noise 1": 0.6}}
     rows["HMC"] = {"noise 0": 0.9, "noise 0_5": 0.6, "noise 1": 0.2}
-    results = results_of(cells_of("shift", [rows]), noises=[0.0, 0.5, 1.0])
-    assert report.under_noise("MAP", "HMC", noisy=True)(results) == pytest.approx([0.3])
-    assert report.under_noise("MAP", "HMC", noisy=False)(results) == pytest.approx([0.1])
+    results = results_of(cells_of("shift", [rows], target="MNIST, MLP"), noises=[0.0, 0.5, 1.0])
+    for noisy, expected in ((True, 0.3), (False, 0.1)):
+        found = report.under_noise("MAP", "HMC", noisy=noisy).by_name(results)
+        assert found["MLP"](results) == pytest.approx([expected])
     assert experiments.noise_name(0.5) == "noise 0_5"
 
 

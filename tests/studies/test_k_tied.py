@@ -13,7 +13,7 @@ from posteriax import priors as p
 from posteriax.studies import Cell, Workbench, read_results
 from posteriax.studies.k_tied import STUDY, experiments
 from posteriax.studies.k_tied.experiments import HE, LENET, LSTM, MEAN_FIELD, MLP, TIED, cells, run
-from posteriax.studies.k_tied.report import late_elbo_ratio, signal_ratio, truncation_ratio
+from posteriax.studies.k_tied.report import late_elbo_ratio, left_at_start, signal_ratio, truncation_ratio
 from posteriax.studies.results import CellResult, Results, plain
 
 PAPER = STUDY.scales["paper"]
@@ -36,7 +36,7 @@ def made_up(entries):
         CellResult(
             {"network": MLP, "family": family},
             seed,
-            {"first_steps": {"signal": s, "mean_ratio": s, "negative_elbo": e}},
+            {"first_steps": {"signal": s, "median_ratio": s, "negative_elbo": e}},
         )
         for (family, seed), (s, e) in entries.items()
     ]
@@ -54,7 +54,7 @@ def test_claims_on_first_steps_compare_the_worst_rank_with_mean_field_seed_by_se
         }
     )
     assert signal_ratio(1)(found) == [10.0]
-    assert STUDY.claim("MLP: signal late").measure(found) == [0.2]
+    assert STUDY.claim("MLP: signal late").values(found)[""] == [0.2]
     assert late_elbo_ratio()(found) == [3.0]
 
 
@@ -62,6 +62,21 @@ def test_truncation_ratio_is_relative_to_the_posterior_as_trained():
     result = {"scores": {"nll": 0.1}, "truncation": {"1": {"nll": 0.7}}}
     found = Results("", "smoke", 1, {}, [CellResult({"network": MLP, "family": MEAN_FIELD}, 0, result)], {}, {}, True)
     np.testing.assert_allclose(truncation_ratio(MLP, 1, "nll")(found), [7.0])
+
+
+def test_shuffled_entries_have_no_structure_beyond_their_mean():
+    rng = np.random.default_rng(0)
+    rank_one = np.outer(rng.lognormal(size=60), rng.lognormal(size=40))
+    shares = experiments.shuffled_shares(rank_one)
+    assert np.linalg.matrix_rank(rank_one) == 1 and shares[:2].sum() < 0.6  # its entries differ by orders
+    even = experiments.shuffled_shares(rng.normal(0.01, 0.001, (60, 40)))
+    assert 1 - even[:2].sum() == pytest.approx(left_at_start(60, 40), rel=0.1)
+
+
+def test_networks_that_guess_decide_nothing():
+    cells = [CellResult({"network": LENET, "family": MEAN_FIELD}, 0, {"scores": {"negative_elbo": 5.9, "nll": 3.9}})]
+    claim = STUDY.claim("LeNet: trained 2-tied, NLL")
+    assert "worse than guessing" in claim.objection(Results("", "laptop", 1, {}, cells, {}, {}, True))
 
 
 def linear_posterior(family, steps=3):
@@ -75,7 +90,7 @@ def linear_posterior(family, steps=3):
 @pytest.mark.slow
 def test_negative_elbo_is_that_of_the_analysis_on_the_same_examples():
     posterior, train, _ = linear_posterior(q.Normal())
-    found = experiments.scores(posterior, train, len(train[1]), draws=50)
+    found = experiments.scores(posterior, train, len(train[1]), experiments.Predicting(50))
     expected = -px.analysis.elbo(posterior, train, 50, key=experiments.EVALUATION_KEY) / len(train[1])
     assert found["negative_elbo"] == pytest.approx(expected, rel=1e-5)
 

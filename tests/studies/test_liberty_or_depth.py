@@ -94,18 +94,25 @@ def moons_cells(costs):
     return Results(STUDY.name, "smoke", 1, {}, cells, {}, {}, True)
 
 
-def test_the_fall_is_that_of_the_activation_that_falls_least():
+def parts_of(measure, results):
+    return {name: part(results).tolist() for name, part in measure.by_name(results).items()}
+
+
+def test_falls_are_those_of_every_activation():
     same = [[4.0, 4.0], [2.0, 2.0], [1.0, 1.0]]
     results = moons_cells(dict.fromkeys(two_moons.SLOPES, same) | {"linear": [[4.0, 4.0], [3.0, 3.0], [2.0, 3.0]]})
-    np.testing.assert_allclose(report.fall("kl")(results), [0.5, 0.25])
+    found = parts_of(report.falls("kl"), results)
+    assert found["linear"] == [0.5, 0.25] and found["ReLU"] == [0.75, 0.75]
+    assert parts_of(report.falls("kl", to=2), results)["linear"] == [0.25, 0.25]
 
 
 def test_shallow_kinks_are_compared_with_both_kinds():
     linear, sharp = [[4.0, 4.0], [2.0, 2.0]], [[8.0, 8.0], [6.0, 6.0]]
     close = {"linear": linear, "LeakyReLU 0.95": linear, "LeakyReLU 0.5": sharp, "ReLU": sharp}
-    np.testing.assert_allclose(report.closer_to_linear()(moons_cells(close)), [4.0, 4.0])
-    swapped = close | {"LeakyReLU 0.95": sharp}
-    np.testing.assert_allclose(report.closer_to_linear()(moons_cells(swapped)), [-4.0, -4.0])
+    found = parts_of(report.closer_to_own_kind(), moons_cells(close))
+    assert found == {"LeakyReLU 0.95": [4.0, 4.0], "LeakyReLU 0.5": [4.0, 4.0]}
+    swapped = parts_of(report.closer_to_own_kind(), moons_cells(close | {"LeakyReLU 0.95": sharp}))
+    assert swapped["LeakyReLU 0.95"] == [-4.0, -4.0]
 
 
 def test_more_seeds_are_more_restarts_and_splits():

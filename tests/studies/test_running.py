@@ -12,7 +12,10 @@ import toy_study
 from toy_study import STUDY, Settings
 
 from posteriax import studies
-from posteriax.studies.claims import FAILS, HOLDS, UNDECIDED, judge
+from posteriax.studies.claims import PaperSetting
+from posteriax.studies.judging import FAILS, HOLDS, NOT_RUN, UNDECIDED, estimate, evidence, word_for
+from posteriax.studies.page import page
+from posteriax.studies.results import CellResult, Results
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +75,10 @@ def test_the_page_is_drawn_from_the_file_alone(folder):
     study = replace(STUDY, run=None, cells=None)
     studies.write_page(study, folder)
     text = (folder / "README.md").read_text()
-    assert "2 claims: 1 holds, 1 does not hold" in text and "![curve](curve.png)" in text
+    assert "2 claims of the paper: 1 holds, 1 does not hold" in text and "![Curve](curve.png)" in text
     assert (folder / "curve.png").stat().st_size > 1000
     front = studies.front_page({"toy": (study, studies.read_results(folder))})
-    assert "1 paper. 2 claims" in front and "(toy/README.md)" in front
+    assert "2 claims of the papers: 1 holds" in front and "(toy/README.md)" in front
 
 
 @pytest.mark.slow
@@ -94,6 +97,10 @@ def test_progress_says_how_much_is_left(tmp_path):
     assert lines[3].startswith("cell 4 of 4: mean-field, seed 1, about 0 s left")
 
 
+def judge(values, above, below):
+    return word_for(evidence(estimate(values), above, below))
+
+
 @pytest.mark.parametrize(
     ("values", "above", "below", "word"),
     [
@@ -107,14 +114,90 @@ def test_progress_says_how_much_is_left(tmp_path):
     ],
 )
 def test_the_rule_of_verdicts(values, above, below, word):
-    assert judge(values, above, below).word == word
+    assert judge(values, above, below) == word
 
 
 def test_a_true_null_is_rejected_as_often_as_the_rule_says():
     rng = np.random.default_rng(0)
-    words = [judge(rng.normal(size=3), 0.0, np.inf).word for _ in range(4000)]
+    words = [judge(rng.normal(size=3), 0.0, np.inf) for _ in range(4000)]
     share = words.count(HOLDS) / len(words)
     assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / len(words))
+
+
+def study_of_numbers(claims, numbers):
+    """A study whose results are these numbers by name, one per seed, and claims on them."""
+    measures = {name: studies.entry(name) for name in numbers}
+    made = [
+        studies.Claim(name, name, "-", name, measures[name] if isinstance(measure, str) else measure(measures), **rest)
+        for name, measure, rest in claims
+    ]
+    cells = [
+        CellResult({}, seed, {name: values[seed] for name, values in numbers.items()})
+        for seed in range(len(next(iter(numbers.values()))))
+    ]
+    study = replace(STUDY, paper=replace(STUDY.paper, claims=tuple(made)))
+    return study, Results("toy", "laptop", len(cells), {}, cells, {}, {}, True)
+
+
+def test_a_family_of_true_nulls_is_rejected_in_5_per_cent_of_all_studies_at_most():
+    rng, names, wrong = np.random.default_rng(1), [f"c{i}" for i in range(8)], 0
+    for _ in range(400):
+        numbers = {name: rng.normal(size=6).tolist() for name in names}
+        study, results = study_of_numbers([(name, name, {"above": 0.0, "family": "all"}) for name in names], numbers)
+        wrong += any(verdict.word == HOLDS for verdict in studies.verdicts(study, results).values())
+    assert wrong / 400 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)  # without the correction a third
+
+
+def test_a_claim_of_parts_holds_if_all_do_and_fails_if_one_does():
+    numbers = {"up": [1.0, 1.1, 0.9], "down": [-1.0, -1.1, -0.9], "noise": [1.0, -1.0, 0.1]}
+    both = lambda *names: lambda m: studies.Parts(lambda results: {name: m[name] for name in names})  # noqa: E731
+    combinations = {"up": ("up",), "down": ("up", "down"), "noise": ("up", "noise")}
+    claims = [(name, both(*parts), {"above": 0.0}) for name, parts in combinations.items()]
+    found = studies.verdicts(*study_of_numbers(claims, numbers))
+    assert [found[name].word for name in combinations] == [HOLDS, FAILS, UNDECIDED]
+    assert found["down"].effect == pytest.approx(-1.0)  # of the part that is furthest from holding
+
+
+def test_an_objection_leaves_a_claim_undecided_and_what_was_not_run_says_so():
+    reason = lambda m: studies.Conditional(m["up"], lambda results: "chains have not mixed")  # noqa: E731
+    nothing = lambda m: studies.Measure(lambda results: {})  # noqa: E731
+    claims = [("up", reason, {"above": 0.0}), ("none", nothing, {"above": 0.0})]
+    study, results = study_of_numbers(claims, {"up": [1.0, 1.1, 0.9], "none": [0.0] * 3})
+    found = studies.verdicts(study, results)
+    assert (found["up"].word, found["up"].objection) == (UNDECIDED, "chains have not mixed")
+    assert found["none"].word == NOT_RUN
+
+
+def test_what_a_run_registered_is_compared_with_the_claims_of_today(folder):
+    results = studies.read_results(folder)
+    assert not studies.revisions(STUDY, results)
+    assert "registered when the run started" in page(STUDY, results)
+    better, perfect = STUDY.claims
+    claims = (replace(better, below=0.5), replace(perfect, name="flawless"))
+    revised = replace(STUDY, paper=replace(STUDY.paper, claims=claims))
+    found = studies.revisions(revised, results)
+    assert (found.added, found.withdrawn, found.changed) == (("flawless",), ("perfect",), {"beats chance": "rule"})
+    assert "Revised after this run" in page(revised, results) and "- perfect: withdrawn" in page(revised, results)
+
+
+def test_results_of_a_time_before_registration_are_compared_by_their_stored_verdicts(folder):
+    results = replace(studies.read_results(folder), registered=None)
+    better, perfect = STUDY.claims
+    other = replace(better, measure=studies.entry("nll", method="mean-field"))
+    found = studies.revisions(replace(STUDY, paper=replace(STUDY.paper, claims=(other, perfect))), results)
+    assert not found.registered and found.changed == {"beats chance": "statistic"}
+    assert "before claims were registered" in page(STUDY, results)
+
+
+def test_claims_that_change_while_a_run_is_stopped_do_not_change_what_it_registered(tmp_path):
+    def run(cell, settings, bench):
+        return {"nll": 0.1}
+
+    study = replace(STUDY, run=run)
+    studies.run_study(study, tmp_path, scale="smoke", seeds=1)
+    later = replace(study, paper=replace(study.paper, claims=study.claims[:1]))
+    results = studies.run_study(later, tmp_path, scale="smoke", seeds=2)
+    assert [claim["name"] for claim in results.registered["claims"]] == ["beats chance", "perfect"]
 
 
 @pytest.mark.parametrize(
@@ -170,28 +253,52 @@ Paper: Nobody (2026).
 
 What is done here.
 
+## Findings
+
+It works.
+
+- It surprised us,
+all of it.
+
 ## Claims
 
-| name | claim | location | the paper | measured here | holds if | measure | kind |
-| --- | --- | --- | --- | --- | --- | --- | --- |
-| better | It is better. | figure 3 | 1 and 2 | - | between -0.5 and 0 | `nll("map") - nll("mean-field")` | paper |
-| small | It is small. | | 0 | NLL | below 1e-6 | `nll("map")` | sanity |
+| name | claim | location | the paper | paper's effect | measured here | holds if | measure | kind | family | figure |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| better | It is. | figure 3 | 1, 2 | 2 from 1 | - | between -0.5 and 0 | `nll("a") - nll("b")` | paper | two | curve |
+| small | It is small. | | 0 | | NLL | below 1e-6 | `nll("a")` | sanity | | |
 
 **small.** It is not,
 as one sees.
+
+## Figures
+
+**curve.** Figure 3: learning. It falls.
+
+## Settings
+
+| setting | the paper | here |
+| --- | --- | --- |
+| steps | 100 | `steps` |
 """
+
+
+METHODS = {"a": "map", "b": "mean-field"}
 
 
 def read(tmp_path, text):
     (tmp_path / "paper.md").write_text(text)
-    return studies.read_paper(tmp_path / "paper.md", {"nll": lambda method: studies.entry("nll", method=method)})
+    return studies.read_paper(tmp_path / "paper.md", {"nll": lambda name: studies.entry("nll", method=METHODS[name])})
 
 
 def test_claims_are_the_rows_of_a_table(folder, tmp_path):
     paper = read(tmp_path, PAPER)
     assert (paper.title, paper.citation, paper.summary) == ("A title", "Nobody (2026).", "What is done here.")
     better, small = paper.claims
-    assert (better.above, better.below, better.reported, better.kind) == (-0.5, 0.0, "figure 3: 1 and 2", "paper")
+    assert (better.above, better.below, better.reported, better.kind) == (-0.5, 0.0, "figure 3: 1, 2", "paper")
+    assert (better.paper_effect, better.null_effect, better.family, better.figure) == (2.0, 1.0, "two", "curve")
+    assert (paper.finding, paper.surprises) == ("It works.", ("It surprised us, all of it.",))
+    assert (paper.captions["curve"].title, paper.captions["curve"].text) == ("Figure 3: learning", "It falls.")
+    assert paper.settings == (PaperSetting("steps", "100", "steps"),)
     assert (small.below, small.reported, small.kind, small.remark) == (1e-6, "0", "sanity", "It is not, as one sees.")
     results = studies.read_results(folder)
     expected = results.values("nll", method="map") - results.values("nll", method="mean-field")
@@ -206,6 +313,7 @@ def test_claims_are_the_rows_of_a_table(folder, tmp_path):
         (("sanity", "guess"), "the kind must be one of"),
         (("**small.**", "**smaller.**"), "no claim has the name of this remark"),
         (("| location |", "| where |"), "the table of claims has columns"),
+        (("2 from 1", "two"), "the claim 'better' cannot be read: could not convert"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named(tmp_path, change, message):

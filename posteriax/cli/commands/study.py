@@ -37,7 +37,7 @@ def list_studies() -> None:
 
 def run(
     name: str = typer.Argument(help="A study; `posteriax study list` has the names."),
-    scale: str = typer.Option("laptop", help="smoke (a minute, no data), laptop (half an hour, real data), paper."),
+    scale: str = typer.Option("laptop", help="smoke (a minute, no data), laptop (two hours, real data), paper."),
     seeds: int | None = typer.Option(None, min=1, help="Repetitions; by default those of the scale."),
     out: Path | None = typer.Option(None, help="The folder for the results; by default studies/NAME-SCALE."),
     trial: bool = typer.Option(False, "--trial", help="One step of everything, on made-up data: does it build?"),
@@ -66,7 +66,8 @@ def report(folder: Path = typer.Argument(help="A folder that `study run` wrote, 
     """Draw pages and figures again from the stored results; for several studies, a front page over all of them."""
     with one_line_study_errors():
         from posteriax.studies import find_study
-        from posteriax.studies.page import front_page, write_page
+        from posteriax.studies.front import write_front
+        from posteriax.studies.page import write_page
         from posteriax.studies.results import read_results
 
         several = sorted(path.parent for path in folder.glob("*/results.json"))
@@ -79,7 +80,7 @@ def report(folder: Path = typer.Argument(help="A folder that `study run` wrote, 
             study = find_study(read_results(study_folder).study)
             pages[study_folder.name] = study, write_page(study, study_folder)
             _print_verdicts(*pages[study_folder.name])
-        (folder / "README.md").write_text(front_page(pages))
+        write_front(pages, folder)
         console().print(f"Front page: {folder}/README.md", highlight=False)
 
 
@@ -115,15 +116,20 @@ def _say(line: str) -> None:
 def _print_verdicts(study: "Study", results: "Results") -> None:
     from rich.table import Table
 
-    from posteriax.metrics.score import Estimate, format_estimate
-    from posteriax.studies.page import count_verdicts
+    from posteriax.studies.page import count_verdicts, paper_verdicts, result_in_words
+    from posteriax.studies.registration import revisions
     from posteriax.studies.study import verdicts
 
-    judged = verdicts(study, results)
-    table = Table("claim", "measured", "holds if", "result", "verdict", title=f"{study.title} ({results.scale})")
+    judged, revised = verdicts(study, results), revisions(study, results)
+    table = Table(
+        "claim", "kind", "measured", "holds if", "result", "verdict", title=f"{study.title} ({results.scale})"
+    )
     for claim in study.claims:
         verdict = judged[claim.name]
-        shown = format_estimate(Estimate(verdict.effect, verdict.error)) if verdict.values else "-"
-        table.add_row(claim.sentence, claim.quantity, verdict.rule, shown, verdict.word)
+        table.add_row(claim.sentence, claim.kind, claim.quantity, verdict.rule, result_in_words(verdict), verdict.word)
     console().print(table)
-    console().print(count_verdicts(judged.values()), highlight=False)
+    console().print(count_verdicts(paper_verdicts(study, judged)), highlight=False)
+    if revised:
+        console().print(f"Revised after the run: {revised.summary}.", highlight=False)
+    elif revised.registered:
+        console().print("Claims and bounds are those that the run registered.", highlight=False)

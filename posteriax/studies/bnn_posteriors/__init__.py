@@ -21,6 +21,8 @@ RUN = {
     "temperature": experiments.run_temperature,
     "augmentation": experiments.run_augmentation,
     "prior": experiments.run_prior,
+    "grid": experiments.run_grid,
+    "architecture": experiments.run_architecture,
     "shift": experiments.run_shift,
     "regression": experiments.run_regression,
 }
@@ -46,9 +48,22 @@ def cells(settings: PosteriorsSettings, seeds: int) -> list[Cell]:
         for t in settings.cold
     ]
     plan += [(3.0, {"experiment": "prior", "family": family, "variance": v}) for family, v in priors]
+    plan += [
+        (3.0, {"experiment": "grid", "variance": v, "temperature": t})
+        for v in settings.grid_variances
+        for t in settings.grid_temperatures
+    ]
+    plan += [(3.0, {"experiment": "architecture", "target": target.name}) for target in settings.architectures]
     if settings.noises:
-        plan.append((6.0, {"experiment": "shift", "target": settings.shifted.name}))
-    listed = [Cell(values, seed, cost) for seed in range(seeds) for cost, values in plan]
+        shifted = (settings.shifted, *settings.also_shifted)
+        plan += [(6.0, {"experiment": "shift", "target": target.name}) for target in shifted]
+    dear = {target.name for target in settings.targets if target.words}
+    listed = [
+        Cell(values, seed, cost)
+        for seed in range(seeds)
+        for cost, values in plan
+        if seed < settings.review_seeds or values.get("target") not in dear
+    ]
     splits = range(max(uci.splits, seeds))
     return listed + [Cell({"experiment": "regression", "data": name}, s, 3.0) for s in splits for name in uci.sets]
 

@@ -9,7 +9,6 @@
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,7 +27,6 @@ from posteriax.studies.bnn_posteriors.methods import (
     HMC_ROW,
     LONGEST,
     MAP_ROW,
-    VI_DRAWS,
     VI_ROW,
     class_scores,
     fit_ensemble,
@@ -39,8 +37,15 @@ from posteriax.studies.bnn_posteriors.methods import (
     quality,
     sample,
 )
-from posteriax.studies.bnn_posteriors.networks import TargetExamples, build_problem, load_examples, prepare
-from posteriax.studies.bnn_posteriors.settings import Mixing, PosteriorsSettings, Regression, Target
+from posteriax.studies.bnn_posteriors.networks import (
+    FIRST_LAYERS,
+    LENET_KERNEL,
+    TargetExamples,
+    build_problem,
+    load_examples,
+    prepare,
+)
+from posteriax.studies.bnn_posteriors.settings import Mixing, PosteriorsSettings, Regression, Target, TrainingRecipe
 from posteriax.studies.results import Json, mean_entries
 from posteriax.studies.study import Cell
 from posteriax.studies.workbench import Examples, Workbench, split_members
@@ -48,7 +53,8 @@ from posteriax.studies.workbench import Examples, Workbench, split_members
 CROP = 1  # pixels around an image
 AUGMENTATIONS = ("none", "crop and flip")
 ATTEMPTS, AGAIN = 5, 1000  # with a large step size, and what is added to the key of the next
-FIRST_LAYER = "layers/0/weight"
+FIRST_LAYER = FIRST_LAYERS["MLP"]
+GAUSSIAN = "Normal"
 SEVERITY = 5
 SHIFT_ROWS = ("HMC", "HMC, EmpCov", "MAP", "deep ensemble")
 REGRESSION_ROWS = (HMC_ROW, "SGLD", ENSEMBLE_ROW, VI_ROW, MAP_ROW)
@@ -80,6 +86,37 @@ def run_prior(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dic
     prior = prior_with_variance(cell["family"], float(cell["variance"]))
     problem = build_problem(target, examples, prior=prior)
     posterior = sample(bench, problem, examples.train, settings.short, cell.seed)
+    result = sampled_scores(posterior, examples.test)
+    if cell["family"] != GAUSSIAN:
+        return result
+    ensemble = fit_ensemble(bench, problem, examples.train, target.recipe, cell.seed)
+    single = [probabilities_of(member, examples.test[0]) for member in split_members(ensemble)]
+    return {**result, "map": mean_entries([class_scores(probs, examples.test[1], None) for probs in single])}
+
+
+def probabilities_of(posterior: Posterior, x: np.ndarray) -> np.ndarray:
+    """What the average over a posterior's draws predicts."""
+    predictive: Any = posterior.predict(x, reduce=True)
+    return np.asarray(predictive.probs, np.float64)
+
+
+def run_grid(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
+    """HMC at a temperature, under a Gaussian prior of some variance, scored on training images held out as well."""
+    target = settings.varied
+    examples = load_examples(bench, target, cell.seed)
+    prior = prior_with_variance(GAUSSIAN, float(cell["variance"]))
+    problem = build_problem(target, examples, temperature=float(cell["temperature"]), prior=prior)
+    posterior = sample(bench, problem, examples.train, settings.short, cell.seed)
+    held_out = load_examples(bench, target, cell.seed, held_out=True).test
+    probs = probabilities_of(posterior, held_out[0])
+    return {**sampled_scores(posterior, examples.test), "held_out_nll": mean_nll(probs, held_out[1])}
+
+
+def run_architecture(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
+    """HMC on one of several networks, with the same images and prior."""
+    (target,) = (target for target in settings.architectures if target.name == cell["target"])
+    examples = load_examples(bench, target, cell.seed)
+    posterior = sample(bench, build_problem(target, examples), examples.train, target.sampling, cell.seed)
     return sampled_scores(posterior, examples.test)
 
 
@@ -153,10 +190,11 @@ def _fit(bench: Workbench, problem: Problem, train: Examples, method: HMC, mixin
 
 def run_shift(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
     """Accuracies by noise and corruption of HMC under both priors, of MAP and of a deep ensemble."""
-    target = settings.shifted
+    (target,) = (t for t in (settings.shifted, *settings.also_shifted) if t.name == cell["target"])
     examples = load_examples(bench, target, cell.seed)
-    scale = math.sqrt(target.prior_variance)
-    empirical = {"**": p.Normal(scale), FIRST_LAYER: p.EmpCov(examples.train[0], scale)}
+    scale, first = math.sqrt(target.prior_variance), FIRST_LAYERS[target.network]
+    kernel = LENET_KERNEL if target.network == "LeNet" else None
+    empirical = {"**": p.Normal(scale), first: p.EmpCov(examples.train[0], scale, kernel=kernel)}
     problems = [build_problem(target, examples, prior=prior) for prior in (None, empirical)]
     plain, remedied = (
         sample(bench, problem, examples.train, sampling, cell.seed)
@@ -176,7 +214,7 @@ def run_shift(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dic
         **scored,
         "quality": quality(plain, tests[0]),
         "quality_empcov": quality(remedied, tests[1]),
-        "unlit": unlit_weights(plain, ensemble, examples.train[0], scale),
+        **({} if kernel else {"unlit": unlit_weights(plain, ensemble, examples.train[0], scale)}),
     }
 
 
@@ -234,9 +272,7 @@ def fit_all(bench: Workbench, chosen: Regression, train: Examples, data: DataSet
     """The scores of every method on `data.test`, in the units of the data, from training on `train`."""
     problem = regression_problem(chosen, train[0].shape[1])
     ensemble = fit_ensemble(bench, problem, train, chosen.recipe, seed)
-    longer = replace(chosen.recipe, epochs=chosen.start_epochs, members=chosen.sampling.chains)
-    start = fit_ensemble(bench, problem, train, longer, seed) if chosen.start_epochs else ensemble
-    truth = sample(bench, problem, train, chosen.sampling, seed, start=start)
+    truth = sample(bench, problem, train, chosen.sampling, seed, start=ensemble)
     scored = {
         HMC_ROW: scores_in_units(truth, data),
         ENSEMBLE_ROW: scores_in_units(ensemble, data),
@@ -264,7 +300,7 @@ def training_rows(train: Examples, most: int, seed: int) -> Examples:
 
 def scores_in_units(posterior: Posterior, data: DataSet) -> dict[str, float]:
     """RMSE and mean log-likelihood, in the units of the data: those of the average over draws, a mixture."""
-    predictive = posterior.predict(data.test[0], None if posterior.support else VI_DRAWS)
+    predictive = posterior.predict(data.test[0], None if posterior.support else TrainingRecipe.vi_draws)
     return _in_units(evaluate(predictive, data.test[1], scores=["rmse", "nll"]), data)
 
 

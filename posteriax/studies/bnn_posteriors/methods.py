@@ -7,6 +7,7 @@ close they are to HMC.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from posteriax.diagnostics import ess_bulk, rhat, rhat_between
 from posteriax.methods import HMC, MAP, MCLMC, SGHMC, SGLD, VI, Ensemble
 from posteriax.metrics import agreement, auroc, ece_equal_mass, total_variation
 from posteriax.posterior import Posterior
-from posteriax.priors import CorrelatedNormal
+from posteriax.priors import CorrelatedNormal, Normal
 from posteriax.problem import Problem
 from posteriax.studies.bnn_posteriors.networks import (
     TargetExamples,
@@ -35,9 +36,9 @@ from posteriax.studies.workbench import Examples, Workbench, split_members
 
 HMC_ROW, ENSEMBLE_ROW, MAP_ROW, VI_ROW, MCLMC_ROW = "HMC", "deep ensemble", "MAP", "mean-field VI", "MCLMC"
 METHODS = (HMC_ROW, MCLMC_ROW, *SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW)
-VI_DRAWS = 100
 SPACED = 5  # every fifth draw of HMC alone
 BINS = 20  # of equal mass, as the paper has it
+RELIABILITY_BINS = 10  # of the diagrams
 SMALLEST = 1e-30  # probability
 FAR = 1.1  # R-hat above it: chains disagree
 EXAMINED = 2000  # weights
@@ -61,7 +62,11 @@ def sample(
         warmup=sampling.warmup,
         step_size=sampling.step_size * math.sqrt(problem.temperature) if fixed else None,
         trajectory=sampling.trajectory or None,
-        masses="prior" if fixed or sampling.trajectory or correlated(problem) else "adapted",
+        masses="prior"
+        if fixed or sampling.trajectory or correlated(problem)
+        else "dense"
+        if sampling.dense
+        else "adapted",
         max_leapfrogs=LONGEST if fixed else sampling.leapfrogs,
         start=start or "network",
         float64_accept=large,
@@ -141,6 +146,7 @@ class Inputs(NamedTuple):
     test: tuple[np.ndarray, np.ndarray]
     corrupted: tuple[np.ndarray, np.ndarray] | None
     outside: np.ndarray | None
+    corrupted_images: int = 1  # of each kind and severity
 
 
 def run_methods(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> dict[str, Json]:
@@ -149,7 +155,8 @@ def run_methods(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> d
     examples = load_examples(bench, target, cell.seed)
     problem = build_problem(target, examples)
     corrupted = corrupt_all(target, examples, settings, cell.seed)
-    inputs = Inputs(examples.test, corrupted, load_outside(bench, target, cell.seed))
+    images = min(settings.corrupted_test, len(examples.test[1]))
+    inputs = Inputs(examples.test, corrupted, load_outside(bench, target, cell.seed), images)
     ensemble = fit_ensemble(bench, problem, examples.train, target.recipe, cell.seed)
     start = ensemble if target.start == "ensemble" else None
     truth = sample(bench, problem, examples.train, target.sampling, cell.seed, start)
@@ -161,12 +168,46 @@ def run_methods(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> d
     result: dict[str, Json] = {"quality": quality(truth, draws), "single": single}
     result[HMC_ROW] = score_reference(reference, inputs)
     reference_mean = average(reference)
+    halves = Halves.split(draws, target.recipe.draws)
+    result["halves"] = {HMC_ROW: halves.second_half()}
     for name, posterior in approximations(bench, problem, examples.train, target, cell.seed, ensemble):
-        members = predict_chains(posterior, inputs)
+        members = predict_chains(posterior, inputs, target.recipe.vi_draws)
         result[name] = score(average(members), inputs, reference_mean)
+        result["halves"][name] = halves.distance(average(members).test)
         if name == ENSEMBLE_ROW:
             result[MAP_ROW] = mean_entries([score(member, inputs, reference_mean) for member in members])
+            result["halves"][MAP_ROW] = float(np.mean([halves.distance(member.test) for member in members]))
+    by_severity(result, len(settings.severities))
     return result
+
+
+class Halves(NamedTuple):
+    """The test predictions of two halves of HMC's chains: how far methods, and HMC itself, are from the first one."""
+
+    first: np.ndarray
+    second: np.ndarray  # of as many draws as a method has
+
+    @classmethod
+    def split(cls, draws: np.ndarray, most: int) -> "Halves":
+        """Of predictions by every draw, (chains, draws, examples, classes); `most` draws of a chain in the second."""
+        middle = max(1, len(draws) // 2)
+        thin = max(1, draws.shape[1] // most)
+        second = draws[middle:] if len(draws) > 1 else draws
+        return cls(*(part.mean(axis=(0, 1), dtype=np.float64) for part in (draws[:middle], second[:, ::thin])))
+
+    def distance(self, probs: np.ndarray) -> float:
+        return float(total_variation(probs, self.first))
+
+    def second_half(self) -> float:
+        return self.distance(self.second)
+
+
+def by_severity(result: dict[str, Json], severities: int) -> None:
+    """Replace the hits on corrupted images, kind by kind and severity by severity, by the accuracy by severity."""
+    for row in result.values():
+        hits = row.pop("corrupted_hits", None) if isinstance(row, dict) else None
+        if hits is not None:
+            row["severity"] = np.asarray(hits, np.float64).reshape(-1, severities).mean(axis=0).tolist()
 
 
 def approximations(
@@ -185,7 +226,14 @@ def approximations(
 
 
 def fit_ensemble(bench: Workbench, problem: Problem, train: Examples, recipe: TrainingRecipe, key: int) -> Posterior:
-    method = Ensemble(MAP(falling_adam(recipe.rate, recipe.epochs, train, recipe)), recipe.members)
+    """Members trained by Adam, or by SGD with momentum and a weight decay of its own."""
+    optimizer = falling_adam(recipe.rate, recipe.epochs, train, recipe)
+    if recipe.momentum:
+        steps = recipe.epochs * -(-len(train[1]) // batch_size(train, recipe))
+        optimizer = optax.sgd(optax.cosine_decay_schedule(recipe.rate, steps), momentum=recipe.momentum)
+    if recipe.weight_decay:
+        problem = replace(problem, prior=Normal(1 / math.sqrt(recipe.weight_decay)))
+    method = Ensemble(MAP(optimizer), recipe.members)
     return bench.fit(problem, train, method, epochs=recipe.epochs, batch_size=batch_size(train, recipe), key=key)
 
 
@@ -210,7 +258,10 @@ def fit_sg_mcmc(
             recipe.preconditioned * problem.temperature, 0.95, cyclical=True, preconditioner="rmsprop", **common
         ),
     }
-    length = {"draws": recipe.draws, "chains": recipe.chains, "batch_size": batch_size(train, recipe)}
+    if "cyclical" in name or "preconditioned" in name:
+        common["epochs_per_draw"] = recipe.cycle_epochs or recipe.epochs_per_draw
+    draws = max(1, recipe.draws * recipe.epochs_per_draw // common["epochs_per_draw"])
+    length = {"draws": draws, "chains": recipe.chains, "batch_size": batch_size(train, recipe)}
     return bench.fit(problem, train, kinds[name](), key=key, **length, **settings)
 
 
@@ -244,7 +295,7 @@ class Predicted(NamedTuple):
     outside: np.ndarray | None
 
 
-def predict_chains(posterior: Posterior, inputs: Inputs) -> list[Predicted]:
+def predict_chains(posterior: Posterior, inputs: Inputs, vi_draws: int = 100) -> list[Predicted]:
     """The averages over the draws of each chain, or the predictions of each member of an ensemble; of VI, one average.
 
     All inputs are predicted together, and chain by chain: few programs have to be compiled.
@@ -254,7 +305,7 @@ def predict_chains(posterior: Posterior, inputs: Inputs) -> list[Predicted]:
     ends = np.cumsum([0 if part is None else len(part) for part in given])[:-1]
     predicted = []
     for chain in split_members(posterior):
-        predictive: Any = chain.predict(x, None if chain.support else VI_DRAWS, reduce=True)
+        predictive: Any = chain.predict(x, None if chain.support else vi_draws, reduce=True)
         parts = np.split(np.asarray(predictive.probs, np.float64), ends)
         predicted.append(Predicted(*(part if len(part) else None for part in parts)))  # type: ignore[arg-type]
     return predicted
@@ -267,8 +318,14 @@ def average(members: list[Predicted]) -> Predicted:
 def score(predicted: Predicted, inputs: Inputs, reference: Predicted) -> dict[str, Json]:
     """Scores on test examples, the same on corrupted ones, and the detection of inputs from elsewhere."""
     scored: dict[str, Json] = class_scores(predicted.test, inputs.test[1], reference.test)
+    scored["reliability"] = reliability_bins(predicted.test, inputs.test[1])
     if inputs.corrupted is not None and predicted.corrupted is not None:
-        scored["corrupted"] = class_scores(predicted.corrupted, inputs.corrupted[1], reference.corrupted)
+        labels = inputs.corrupted[1]
+        scored["corrupted"] = class_scores(predicted.corrupted, labels, reference.corrupted)
+        sets = len(labels) // inputs.corrupted_images
+        scored["corrupted_hits"] = (
+            (predicted.corrupted.argmax(axis=-1) == labels).reshape(sets, -1).mean(axis=1).tolist()
+        )
     if predicted.outside is not None:
         scored["auroc"] = detection(predicted.test, predicted.outside)
     return scored
@@ -297,6 +354,17 @@ def class_scores(probs: np.ndarray, y: np.ndarray, reference: np.ndarray | None)
         scored["agreement"] = float(agreement(probs, reference))
         scored["total_variation"] = float(total_variation(probs, reference))
     return scored
+
+
+def reliability_bins(probs: np.ndarray, y: np.ndarray) -> list[list[float]]:
+    """Mean confidence and accuracy in bins of equal mass.
+
+    >>> reliability_bins(np.array([[0.6, 0.4]] * 10 + [[0.9, 0.1]] * 10), np.array([0, 1] * 5 + [0] * 10))[0][::9]
+    [0.6, 0.9]
+    """
+    confidence, right = probs.max(axis=-1), probs.argmax(axis=-1) == y
+    bins = np.array_split(np.argsort(confidence, kind="stable"), RELIABILITY_BINS)
+    return [[float(values[rows].mean()) for rows in bins if len(rows)] for values in (confidence, right)]
 
 
 def mean_nll(probs: np.ndarray, y: np.ndarray) -> float:

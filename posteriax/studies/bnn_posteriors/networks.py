@@ -31,6 +31,9 @@ from posteriax.studies.workbench import Examples, Workbench, average_pixels, las
 from posteriax.zoo import CNNLSTM, Dense, max_pool
 
 KERNEL, STRIDE = 4, 2
+CLASSES = {"cifar100": 100}  # all other images have ten
+FIRST_LAYERS = {"MLP": "layers/0/weight", "LeNet": "convolutions/0/weight"}  # that EmpCov is the prior of
+LENET_KERNEL = 5
 
 
 class SmallCNN(eqx.Module):
@@ -134,7 +137,8 @@ def prepare(target: Target, x: np.ndarray) -> np.ndarray:
     """Images averaged down and scaled, or reviews cut to their last words."""
     if target.words:
         return last_words(x, target.length, target.words)
-    return ((average_pixels(x, x.shape[1] // target.pixels) - target.centre) / target.spread).astype(np.float32)
+    centre = np.asarray(target.centres or target.centre, np.float32)
+    return ((average_pixels(x, x.shape[1] // target.pixels) - centre) / target.spread).astype(np.float32)
 
 
 def build_network(target: Target, shape: tuple[int, ...], classes: int, key: jax.Array) -> Any:
@@ -145,6 +149,8 @@ def build_network(target: Target, shape: tuple[int, ...], classes: int, key: jax
         return SmallCNN(shape[0], (target.widths[0], target.widths[1]), classes, key=key)
     if target.network == "ResNet-20":
         return zoo.resnet20(classes=classes, key=key)
+    if target.network == "LeNet":
+        return zoo.lenet5(shape=shape, channels=target.widths[:2], hidden=target.widths[2], classes=classes, key=key)  # type: ignore[arg-type]
     features, channels, units = target.widths
     kind = {"CNN-LSTM": CNNLSTM, "small CNN-LSTM": SmallCNNLSTM}[target.network]
     return kind(target.words, features, channels, units, classes, key=key)
@@ -162,7 +168,7 @@ def build_problem(
     The network's initial weights are the same for all seeds, so that compiled programs can be used again; the members
     of an ensemble, and chains, start at shuffled ones.
     """
-    classes = 2 if target.words else 10
+    classes = 2 if target.words else CLASSES.get(target.data.removeprefix("made-up/"), 10)
     net = build_network(target, examples.train[0].shape[1:], classes, jax.random.key(0))
     if isinstance(prior, dict):
         net = with_example(net, example=examples.train[0][:1])  # EmpCov must know which axis is the inputs'

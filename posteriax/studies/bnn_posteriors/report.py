@@ -1,21 +1,23 @@
 """What is shown of the study of BNN posteriors, from its results alone: measures of the claims, tables, figures.
 
-A value is one seed, or one split of a UCI set. Measures over networks are means over the targets that have the entry.
+A value is one seed, or one split of a UCI set. Measures over networks have a part for each target that has the entry.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from posteriax._internal.plot_style import PALETTE, colours
 from posteriax.studies.bnn_posteriors.experiments import AUGMENTATIONS, REGRESSION_ROWS, SHIFT_ROWS, noise_name
-from posteriax.studies.bnn_posteriors.methods import ENSEMBLE_ROW, HMC_ROW, MAP_ROW, METHODS, VI_ROW
+from posteriax.studies.bnn_posteriors.methods import ENSEMBLE_ROW, HMC_ROW, MAP_ROW, MCLMC_ROW, METHODS, VI_ROW
 from posteriax.studies.bnn_posteriors.settings import SG_MCMC
 from posteriax.studies.figures import Curve, Figure, Means, Panel, draw_panels, standard_error
 from posteriax.studies.results import (
+    Conditional,
     Measure,
+    Parts,
     Results,
     Setting,
     combine,
@@ -23,6 +25,7 @@ from posteriax.studies.results import (
     entry,
     has,
     least,
+    look_up,
     mean,
     most,
     per_cell,
@@ -56,58 +59,112 @@ def score(target: str, method: str, path: str) -> Measure:
     return depending(choose)
 
 
-def over_targets(measure: Callable[[str], Measure], path: str, experiment: str = "methods") -> Measure:
-    """The mean over the targets of an experiment that have this entry."""
-    return depending(lambda results: mean(*map(measure, targets(results, path, experiment))))
+def by_network_measures(measure: Callable[[str], Measure], path: str, experiment: str = "methods") -> Parts:
+    """A measure by network, of the targets of an experiment that have this entry."""
+    return Parts(lambda results: {short_name(t): measure(t) for t in targets(results, path, experiment)})
 
 
-def average(method: str, path: str) -> Measure:
-    """A score of a method, averaged over targets."""
-    return over_targets(lambda target: score(target, method, path), f"{method}.{path}")
+def short_name(target: str) -> str:
+    """The network of a target, which is how pages call it.
+
+    >>> short_name("Fashion-MNIST, MLP")
+    'MLP'
+    """
+    return target.rpartition(", ")[2]
 
 
-def difference(method: str, other: str, path: str) -> Measure:
-    """A score of one method minus that of another, averaged over targets."""
+def by_network(method: str, path: str) -> Parts:
+    """A score of a method, by network."""
+    return by_network_measures(lambda target: score(target, method, path), f"{method}.{path}")
+
+
+def difference(method: str, other: str, path: str) -> Parts:
+    """A score of one method minus that of another, by network."""
     return difference_of_scores(method, path, other, path, f"{HMC_ROW}.{path}")
 
 
-def difference_of_scores(method: str, path: str, other: str, other_path: str, needed: str) -> Measure:
-    """One score minus another, averaged over the targets that have the entry `needed`."""
-    return over_targets(lambda target: score(target, method, path) - score(target, other, other_path), needed)
+def difference_of_scores(method: str, path: str, other: str, other_path: str, needed: str) -> Parts:
+    """One score minus another, by network, of those that have the entry `needed`."""
+    return by_network_measures(lambda target: score(target, method, path) - score(target, other, other_path), needed)
 
 
-def over_confidence(method: str) -> Measure:
+def over_networks(parts: Parts) -> Measure:
+    """The mean over networks, for checks that hold on each of them by construction."""
+    return depending(lambda results: mean(*parts.by_name(results).values()))
+
+
+def over_confidence(method: str) -> Parts:
     """Confidence minus accuracy."""
     return difference_of_scores(method, "confidence", method, "accuracy", f"{HMC_ROW}.confidence")
 
 
-def lost_accuracy(method: str, other: str) -> Measure:
+def lost_accuracy(method: str, other: str) -> Parts:
     """Clean minus corrupted accuracy of one method, minus the same of another."""
 
     def loss(target: str, name: str) -> Measure:
         return score(target, name, "accuracy") - score(target, name, "corrupted.accuracy")
 
-    return over_targets(lambda t: loss(t, method) - loss(t, other), f"{HMC_ROW}.corrupted.accuracy")
+    return by_network_measures(lambda t: loss(t, method) - loss(t, other), f"{HMC_ROW}.corrupted.accuracy")
 
 
-def closest_distance() -> Measure:
-    """Total variation from HMC: of the closest approximation, minus that of one chain from the others."""
+def closest_at_equal_draws() -> Parts:
+    """Total variation from the first half of HMC's chains: of the closest method, minus that of the second half."""
 
     def distance(target: str) -> Measure:
         def closest(results: Results) -> Measure:
             first = results.select(experiment="methods", target=target)[0]
-            names = [name for name in (*SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW) if has(first, name)]
-            return least(*(score(target, name, "total_variation") for name in names))
+            names = [name for name in (*SG_MCMC, ENSEMBLE_ROW, VI_ROW, MAP_ROW) if has(first, f"halves.{name}")]
+            return least(*(entry(f"halves.{n}", experiment="methods", target=target) for n in names))
 
-        return depending(closest) - score(target, HMC_ROW, "total_variation")
+        return depending(closest) - entry(f"halves.{HMC_ROW}", experiment="methods", target=target)
 
-    return over_targets(distance, f"{HMC_ROW}.total_variation")
+    return by_network_measures(distance, "halves")
 
 
-def weights_minus_functions() -> Measure:
+def mclmc_lead() -> Parts:
+    """Total variation from HMC: of the closest kind of SG-MCMC, minus that of MCLMC."""
+
+    def lead(target: str) -> Measure:
+        kinds = (score(target, name, "total_variation") for name in SG_MCMC)
+        return least(*kinds) - score(target, MCLMC_ROW, "total_variation")
+
+    return by_network_measures(lead, MCLMC_ROW)
+
+
+FULL_SIZE = 28  # pixels a side of MNIST's images
+
+
+def if_full_size(measure: Parts) -> Conditional:
+    """A measure of noisy images; decides nothing if these are averaged down, which removes the noise."""
+
+    def objection(results: Results) -> str:
+        pixels = results.settings.get("shifted", {}).get("pixels", FULL_SIZE)
+        return (
+            "" if pixels >= FULL_SIZE else f"images are averaged to {pixels} x {pixels} pixels after they are corrupted"
+        )
+
+    return Conditional(measure, objection)
+
+
+LONG_ENOUGH = 100  # draws of a chain for its R-hat to mean something; the paper has 240 and more
+
+
+def if_long_enough(measure: Parts) -> Conditional:
+    """A measure of R-hat; decides nothing if chains are short, where R-hat is large for any sampler."""
+
+    def objection(results: Results) -> str:
+        draws = [int(score(target, "quality", "draws")(results).min()) for target in targets(results, "quality")]
+        if not draws or min(draws) >= LONG_ENOUGH:
+            return ""
+        return f"chains have {min(draws)} to {max(draws)} draws each, where the paper's have 240 and 400"
+
+    return Conditional(measure, objection)
+
+
+def weights_minus_functions() -> Parts:
     """log10 of the largest R-hat of weights, minus that of predictions."""
     logs = lambda weights, functions: np.log10(weights) - np.log10(functions)  # noqa: E731
-    return over_targets(
+    return by_network_measures(
         lambda t: combine(logs, score(t, "quality", "weight_plain"), score(t, "quality", "function_plain")),
         "quality.weight_plain",
     )
@@ -159,21 +216,38 @@ def colder(**settings: Setting) -> Measure:
     return depending(choose)
 
 
-def colder_hmc() -> Measure:
-    return over_targets(lambda target: colder(experiment="temperature", target=target), "", "temperature")
+def colder_hmc() -> Parts:
+    return by_network_measures(lambda target: colder(experiment="temperature", target=target), "", "temperature")
 
 
 def colder_sghmc(augmentation: str) -> Measure:
     return colder(experiment="augmentation", augmentation=augmentation)
 
 
-def against_one(temperature: float) -> Measure:
+def colder_at_chosen_prior() -> Measure:
+    """The same at the variance of the prior that HMC's held-out likelihood prefers, by seed."""
+
+    def choose(results: Results) -> Measure:
+        cells = results.select(experiment="grid")
+        if not cells:
+            return NOTHING
+        held_out: dict[float, float] = {}
+        for variance in results.distinct("variance", experiment="grid"):
+            held_out[variance] = results.values(
+                "held_out_nll", experiment="grid", variance=variance, temperature=1.0
+            ).mean()
+        return colder(experiment="grid", variance=min(held_out, key=lambda variance: held_out[variance]))
+
+    return depending(choose)
+
+
+def against_one(temperature: float) -> Parts:
     """NLL of HMC at a temperature minus that at 1."""
 
     def at(target: str, t: float) -> Measure:
         return entry("nll", experiment="temperature", target=target, temperature=t)
 
-    return over_targets(lambda target: at(target, temperature) - at(target, 1.0), "", "temperature")
+    return by_network_measures(lambda target: at(target, temperature) - at(target, 1.0), "", "temperature")
 
 
 def prior_accuracies(results: Results, *, families: bool) -> list[Measure]:
@@ -198,34 +272,74 @@ def spread(*, families: bool) -> Measure:
     return depending(choose)
 
 
-def worst_prior_minus_map() -> Measure:
-    """The lowest accuracy over the variances of the prior, minus MAP's on the same examples."""
+def above_map_by_prior() -> Parts:
+    """HMC's accuracy minus MAP's under the same Gaussian prior, by its variance."""
+
+    def above(variance: float) -> Measure:
+        cells: dict[str, Setting] = {"experiment": "prior", "family": "Normal", "variance": variance}
+        return Measure(
+            lambda results: {
+                c.seed: look_up(c.result, "accuracy") - look_up(c.result, "map.accuracy")
+                for c in results.select(**cells)
+                if has(c, "map.accuracy")
+            }
+        )
+
+    variances = lambda results: results.distinct("variance", experiment="prior", family="Normal")  # noqa: E731
+    return Parts(lambda results: {f"{variance:g}": above(variance) for variance in variances(results)})
+
+
+def architecture_minus_prior() -> Measure:
+    """The difference in accuracy between two architectures on the same images, minus the spread over families."""
 
     def choose(results: Results) -> Measure:
-        target = results.settings.get("varied", {}).get("name")
-        if target not in targets(results):
+        if not results.select(experiment="architecture"):
             return NOTHING
-        return least(*prior_accuracies(results, families=False)) - score(target, MAP_ROW, "accuracy")
+        names = results.distinct("target", experiment="architecture")
+        scores = [entry("accuracy", experiment="architecture", target=name) for name in names]
+        return most(*scores) - least(*scores) - spread(families=True)
 
     return depending(choose)
 
 
 def unlit(method: str) -> Measure:
     """Root mean square of the weights of unlit pixels, in units of the prior's scale."""
-    return entry(f"unlit.{method}", experiment="shift")
+    return Measure(
+        lambda results: {
+            c.seed: look_up(c.result, f"unlit.{method}") for c in results.select(experiment="shift") if has(c, "unlit")
+        }
+    )
 
 
-def under_noise(method: str, other: str, *, noisy: bool = True) -> Measure:
-    """Accuracy of one row minus another: the mean over all levels of noise, or without noise."""
+def under_noise(method: str, other: str, *, noisy: bool = True) -> Parts:
+    """Accuracy of one row minus another: the mean over all levels of noise, or without noise; by network."""
 
-    def accuracy(row: str, noise: float) -> Measure:
-        return entry(f"{row}.{noise_name(noise)}", experiment="shift")
+    def accuracy(target: str, row: str, noise: float) -> Measure:
+        return entry(f"{row}.{noise_name(noise)}", experiment="shift", target=target)
 
-    def choose(results: Results) -> Measure:
-        levels = [noise for noise in results.settings.get("noises", ()) if (noise > 0) == noisy]
-        return mean(*(accuracy(method, noise) - accuracy(other, noise) for noise in levels))
+    def of_target(target: str) -> Measure:
+        def choose(results: Results) -> Measure:
+            levels = [noise for noise in results.settings.get("noises", ()) if (noise > 0) == noisy]
+            return mean(*(accuracy(target, method, noise) - accuracy(target, other, noise) for noise in levels))
 
-    return depending(choose)
+        return depending(choose)
+
+    return Parts(lambda results: {short_name(target): of_target(target) for target in shift_targets(results)})
+
+
+def shift_targets(results: Results) -> list[str]:
+    """The targets of the experiment on shift."""
+    return list(results.distinct("target", experiment="shift"))
+
+
+def worst_noise(method: str, other: str, kinds: Sequence[str]) -> Parts:
+    """Accuracy of one row minus another, the mean over some corruptions of severity 5; by network."""
+
+    def of_target(target: str) -> Measure:
+        cells: dict[str, Setting] = {"experiment": "shift", "target": target}
+        return mean(*(entry(f"{method}.{kind}", **cells) - entry(f"{other}.{kind}", **cells) for kind in kinds))
+
+    return Parts(lambda results: {short_name(target): of_target(target) for target in shift_targets(results)})
 
 
 def log_likelihood(method: str, data: str) -> Measure:
@@ -236,6 +350,45 @@ def log_likelihood(method: str, data: str) -> Measure:
 def above_approximations(data: str) -> Measure:
     """HMC's log-likelihood minus the better of mean-field VI and the deep ensemble here, by split."""
     return log_likelihood(HMC_ROW, data) - most(log_likelihood(ENSEMBLE_ROW, data), log_likelihood(VI_ROW, data))
+
+
+def above_baselines(data: str) -> Measure:
+    """HMC's log-likelihood minus the better of SGLD and MAP here, by split; nothing if their starts differ."""
+    return if_same_start(
+        data, log_likelihood(HMC_ROW, data) - most(log_likelihood("SGLD", data), log_likelihood(MAP_ROW, data))
+    )
+
+
+def rmse_below_baselines(data: str) -> Measure:
+    """HMC's RMSE minus the better of SGLD and MAP here, by split."""
+    rmse = partial(entry, experiment="regression", data=data)
+    return if_same_start(data, rmse(f"{HMC_ROW}.rmse") - least(rmse("SGLD.rmse"), rmse(f"{MAP_ROW}.rmse")))
+
+
+def if_same_start(data: str, measure: Measure) -> Measure:
+    """A comparison of methods on a set, unless HMC's chains started at an ensemble that was trained for longer."""
+
+    def choose(results: Results) -> Measure:
+        little = results.settings.get("regression", {}).get("little_noise", ())
+        longer = any(name == data and epochs for name, _, epochs in little)
+        return NOTHING if longer else measure
+
+    return depending(choose)
+
+
+MIXED = 1.1  # largest R-hat of the predictions
+
+
+def if_mixed(data: str, measure: Measure) -> Conditional:
+    """A measure of HMC on a set; decides nothing if its chains have not mixed in function space."""
+
+    def objection(results: Results) -> str:
+        rhats = results.values("quality.function_rhat", experiment="regression", data=data)
+        if not len(rhats) or rhats.max() < MIXED:
+            return ""
+        return f"HMC's chains have not mixed, R-hat of the predictions is {rhats.min():.1f} to {rhats.max():.1f}"
+
+    return Conditional(measure, objection)
 
 
 # ---- tables, beside the paper's figures
@@ -274,6 +427,7 @@ PAPER_UCI = {
     "uci/energy": ("-1.1, -2.2, -1.5, -1.7", ".36, 1.3, .86, 1.6"),
     "uci/naval": ("9.65, 3.4, 3.7, 6.65", "1e-4, 6e-3, 6.3e-3, 1e-3"),
 }
+PAPER_STEPS, PAPER_ACCEPTANCE = (1.0, 5.0, 10.0, 50.0), (0.722, 0.463, 0.222, 0.125)  # CIFAR-10, units of 1e-5
 SAMPLED = (
     *("acceptance", "divergent", "leapfrogs", "R-hat, largest", "above 1.1", "R-hat, weights", "effective draws"),
     "draws",
@@ -406,8 +560,9 @@ def _priors(results: Results) -> PageTable:
 
 
 def _shift(results: Results) -> PageTable:
-    cells = results.select(experiment="shift")
-    values = partial(results.values, experiment="shift")
+    name = shift_targets(results)[0] if shift_targets(results) else ""
+    cells = results.select(experiment="shift", target=name)
+    values = partial(results.values, experiment="shift", target=name)
     columns = [
         Column(name.replace("_", "." if name.startswith("noise") else " "), name)
         for name in (cells[0].result["HMC"] if cells else ())
@@ -440,7 +595,7 @@ def _regression(results: Results) -> list[PageTable]:
 
 # ---- figures
 
-COLOURS = colours(METHODS) | {"HMC, EmpCov": PALETTE[9]}
+COLOURS = colours(METHODS) | {ENSEMBLE_ROW: PALETTE[9], "HMC, EmpCov": "0.5"}
 NLL_LABEL = "test NLL (nats per example)"
 
 
@@ -472,13 +627,20 @@ def mixing(results: Results) -> Figure:
     options = {"linewidth": 1}
     chains = [Curve(burn_in + 1 + np.arange(len(nll)), nll, "-", PALETTE[2], options=options) for nll in draws]
     lengths, steps = sweep(results, "nll", "trajectory"), sweep(results, "quality.acceptance", "step")
-    units = {"xlabel": "step size (units of the smallest)", "ylabel": "acceptance", "ylim": (0, 1.02)}
+    paired = {length: nll - lengths[1.0] for length, nll in lengths.items() if 1.0 in lengths}
+    paper = dict(zip(PAPER_STEPS, PAPER_ACCEPTANCE, strict=True))
+    acceptance = [
+        _means(results, steps, PALETTE[0], "here"),
+        Curve(list(paper), list(paper.values()), "x--", "0.5", "the paper, CIFAR-10", {"linewidth": 1}),
+    ]
+    units = {"xlabel": "step size (units of the smallest)", "ylabel": "acceptance", "ylim": (0, 1.02), "xscale": "log"}
     panels = [
         Panel(
-            [_means(results, lengths, PALETTE[0])],
-            {"xlabel": "trajectory (units of $\\pi\\alpha/2$)", "ylabel": NLL_LABEL},
+            [_means(results, paired, PALETTE[0])],
+            {"xlabel": "trajectory (units of $\\pi\\alpha/2$)", "ylabel": "test NLL minus that at 1 (nats)"},
+            reference=(0.0, "0.8", None),
         ),
-        Panel([_means(results, steps, PALETTE[0])], units),
+        Panel(acceptance, units, legend={}),
         Panel(chains, {"xlabel": "iteration", "ylabel": "test NLL of single draws (nats)"}),
     ]
     return draw_panels(panels, 3.6, 3.2)[0]
@@ -530,35 +692,75 @@ def priors(results: Results) -> Figure:
 def noise(results: Results) -> Figure:
     """Accuracy by noise on the pixels."""
     levels = list(results.settings["noises"]) if results.select(experiment="shift") else []
-    lines = []
+    target, lines = (shift_targets(results) or [""])[0], []
     for name in SHIFT_ROWS:
-        values = [results.values(f"{name}.{noise_name(level)}", experiment="shift") for level in levels]
+        values = [results.values(f"{name}.{noise_name(level)}", experiment="shift", target=target) for level in levels]
         lines.append(Means(levels, values, "o--" if name == "HMC, EmpCov" else "o-", COLOURS[name], name))
     labels = {"xlabel": "standard deviation of the noise (units of the inputs)", "ylabel": "test accuracy, MNIST"}
     return draw_panels([Panel(lines, {**labels, "ylim": (0, 1)}, legend={})], 5.0, 3.4)[0]
 
 
 def regression(results: Results) -> Figure:
-    """Test log-likelihood on UCI sets, as the difference from HMC by split."""
-    names = results.distinct("data", experiment="regression")
-    lines = []
-    for number, method in enumerate(REGRESSION_ROWS[1:]):
-        gaps = [(log_likelihood(method, name) - log_likelihood(HMC_ROW, name))(results) for name in names]
-        lines.append(Means(np.arange(len(names)) + 0.12 * (number - 1.5), gaps, "o", COLOURS[method], method))
-    panel = Panel(lines, {"ylabel": "test log-likelihood minus HMC's (nats)"})
-    figure, (axis,) = draw_panels([panel], 6.4, 3.6, below=4)
-    axis.axhline(0.0, color="0.5", linewidth=1, zorder=0)
-    axis.set_yscale("symlog", linthresh=0.1, linscale=1.0)
-    axis.set_yticks([0, -0.1, -1, -10], ["0", "-0.1", "-1", "-10"])
-    axis.set_xticks(range(len(names)), [name.rpartition("/")[2] for name in names])
+    """Test log-likelihood on UCI sets, as the difference from HMC by split; one panel for each set."""
+    names, panels = results.distinct("data", experiment="regression"), []
+    methods = REGRESSION_ROWS[1:]
+    for name in names:
+        lines: list[Curve | Means] = []
+        for height, method in enumerate(reversed(methods)):
+            gaps = (log_likelihood(method, name) - log_likelihood(HMC_ROW, name))(results)
+            options = {"markersize": 4, "alpha": 0.5}
+            lines.append(Curve(gaps, np.full(len(gaps), height), "o", COLOURS[method], options=options))
+            bar = {"markersize": 14, "markeredgewidth": 2}
+            lines.append(Curve([gaps.mean()], [height], "|", COLOURS[method], options=bar))
+        rhat = results.values("quality.function_rhat", experiment="regression", data=name).max()
+        ticks = {"yticks": range(len(methods)), "yticklabels": methods[::-1], "ylim": (-0.6, len(methods) - 0.4)}
+        title = f"{name.rpartition('/')[2]}, R-hat {rhat:.1f}"
+        panels.append(Panel(lines, {"xlabel": "log-likelihood minus HMC's (nats)", **ticks}, title))
+    figure, axes = draw_panels(panels, 3.2, 2.2, columns=3, sharey=True)
+    for axis in axes:
+        axis.axvline(0.0, color="0.5", linewidth=1, zorder=0)
+        axis.locator_params(axis="x", nbins=5)
     return figure
+
+
+def reliability(results: Results) -> Figure:
+    """Accuracy by confidence, in bins of equal mass, of HMC, the deep ensemble and single networks."""
+    panels = []
+    for target in targets(results):
+        cells = [c for c in results.select(experiment="methods", target=target) if has(c, "HMC.reliability")]
+        lines = [Curve([0, 1], [0, 1], "-", "0.8")]
+        for name in (HMC_ROW, ENSEMBLE_ROW, VI_ROW, MAP_ROW):
+            if cells:
+                bins = np.mean([cell.result[name]["reliability"] for cell in cells], axis=0)
+                lines.append(Curve(bins[0], bins[1], "o-", COLOURS[name], name, {"markersize": 4}))
+        panels.append(Panel(lines, {"title": target, "xlabel": "confidence", "ylabel": "accuracy"}))
+    return draw_panels(panels, 3.6, 3.4, below=4)[0]
+
+
+def corruption(results: Results) -> Figure:
+    """Accuracy by severity of corruption, 0 is clean; means over kinds and seeds."""
+    panels = []
+    for target in targets(results, f"{HMC_ROW}.severity"):
+        cells = results.select(experiment="methods", target=target)
+        at, lines = [0, *results.settings["severities"]], []
+        for name in (HMC_ROW, "SGLD", ENSEMBLE_ROW, VI_ROW, MAP_ROW):
+            curves = np.array([[c.result[name]["accuracy"], *c.result[name]["severity"]] for c in cells])
+            lines.append(Means(at, list(curves.T), "o-", COLOURS[name], name))
+        panels.append(Panel(lines, {"title": target, "xlabel": "severity", "ylabel": "test accuracy"}))
+    return draw_panels(panels, 4.0, 3.4, below=5)[0]
 
 
 FIGURES = {
     "fidelity": fidelity,
+    "reliability": reliability,
     "mixing": mixing,
+    "corruption": corruption,
+    "noise": noise,
     "temperatures": temperatures,
     "priors": priors,
-    "noise": noise,
     "regression": regression,
+}
+NEEDS = {
+    "reliability": lambda results: any(has(cell, "HMC.reliability") for cell in results.cells),
+    "corruption": lambda results: any(has(cell, "HMC.severity") for cell in results.cells),
 }

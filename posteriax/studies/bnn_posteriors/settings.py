@@ -7,7 +7,7 @@ from typing import Literal
 from posteriax.data import CORRUPTIONS
 from posteriax.studies.scales import read_scales
 
-SETS = ("uci/boston", "uci/concrete", "uci/energy", "uci/wine", "uci/naval", "uci/power")
+SETS = ("uci/boston", "uci/concrete", "uci/energy", "uci/yacht", "uci/wine", "uci/naval", "uci/power")
 SG_MCMC = ("SGLD", "SGHMC", "cyclical SGHMC", "preconditioned SGHMC")
 
 
@@ -25,6 +25,7 @@ class Sampling:
     # the warm-up finds
     trajectory: float = 0.0
     leapfrogs: int = 1000  # of a trajectory, at most, if the step size is adapted
+    dense: bool = False  # masses that know correlations, learned in the warm-up, if neither of the two is given
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,14 @@ class TrainingRecipe:
     """How the approximations are trained; chosen on training examples that were held out."""
 
     batch_size: int = 50  # of all of these
-    rate: float = 3e-3  # MAP's Adam, whose rate falls to 0 along a cosine
+    rate: float = 3e-3  # MAP's Adam, whose rate falls to 0 along a cosine; of SGD if there is a momentum
+    momentum: float = 0.0  # of SGD in place of Adam
+    weight_decay: float = 0.0  # the precision of MAP's prior; 0 for the prior that all others have
     epochs: int = 100
     members: int = 10  # of the deep ensemble
     vi_rate: float = 3e-3  # the same for mean-field VI, which starts at a member of the ensemble
     vi_epochs: int = 300
+    vi_draws: int = 100  # for predictions
     sgld: float = 1e-5  # step sizes
     sghmc: float = 1e-5
     cyclical: float = 1e-5
@@ -44,7 +48,8 @@ class TrainingRecipe:
     chains: int = 4  # of SG-MCMC
     warmup_epochs: int = 100
     epochs_per_draw: int = 10
-    draws: int = 30
+    cycle_epochs: int = 0  # of cyclical SGHMC, with a draw at the end of each cycle; 0 for `epochs_per_draw`
+    draws: int = 30  # of a chain; with longer cycles, fewer in as many epochs
     mclmc_warmup: int = 1000  # steps of MCLMC
     mclmc_thin: int = 20
 
@@ -62,6 +67,7 @@ class Target:
     prior_variance: float  # of every weight
     pixels: int = 14  # images are averaged down to so many pixels a side
     centre: float = 0.0  # subtracted from pixels in [0, 1]
+    centres: tuple[float, ...] = ()  # the same by channel
     spread: float = 1.0  # and divided by
     words: int = 0  # size of the vocabulary
     length: int = 0  # words of a review
@@ -97,14 +103,14 @@ class Regression:
     recipe: TrainingRecipe
     # of the noise: "predicted" by a second output, as in the paper, or one "learned" number
     scale: Literal["predicted", "learned"] = "predicted"
-    start_epochs: int = 0  # of the ensemble at which chains start; 0 is the one that HMC is compared with
-    little_noise: tuple[tuple[str, float, int], ...] = ()  # sets with shorter trajectories, other epochs for the start
+    little_noise: tuple[tuple[str, float, int], ...] = ()  # sets with other trajectories, and epochs of all ensembles
 
     def for_set(self, name: str) -> "Regression":
         """The same settings as they are for one of the sets."""
         for data, trajectory, epochs in self.little_noise:
             if data == name:
-                return replace(self, sampling=replace(self.sampling, trajectory=trajectory), start_epochs=epochs)
+                recipe = replace(self.recipe, epochs=epochs or self.recipe.epochs)
+                return replace(self, sampling=replace(self.sampling, trajectory=trajectory), recipe=recipe)
         return self
 
 
@@ -113,6 +119,7 @@ class PosteriorsSettings:
     """All experiments."""
 
     seeds: int  # repetitions by default
+    review_seeds: int = 1000  # of targets with reviews, at most
     data: tuple[str, ...]  # data sets that must be there
     targets: tuple[Target, ...]  # on which all methods are compared with HMC
     short: Sampling  # HMC for other temperatures and priors, and under shift
@@ -123,7 +130,12 @@ class PosteriorsSettings:
     varied: Target  # whose prior varies: its variance, or its family at the target's own variance
     variances: tuple[float, ...]
     families: tuple[str, ...]  # beside the Gaussian, which is one of the variances
+    # HMC at all of these variances and temperatures of `varied`; the variance is chosen on held-out training examples
+    grid_variances: tuple[float, ...] = ()
+    grid_temperatures: tuple[float, ...] = ()
+    architectures: tuple[Target, ...] = ()  # networks on the same images, with one prior
     mixing: Mixing  # sweeps of trajectory and step size
+    also_shifted: tuple[Target, ...] = ()  # the same as `shifted` for other networks
     shifted: Target  # for noise on the pixels, in units of the inputs, and for these corruptions
     remedied: Sampling  # HMC with the EmpCov prior, which has other scales
     noises: tuple[float, ...]

@@ -1,17 +1,45 @@
 """What is shown of the study of the k-tied Normal, from its results alone: measures of the claims, tables, figures."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from posteriax._internal.plot_style import PALETTE
+from posteriax._internal.plot_style import PALETTE, heat_map, subplots
 from posteriax.metrics.score import Estimate, format_estimate
 from posteriax.studies.figures import Axis, Curve, Figure, Panel, draw_panels
-from posteriax.studies.k_tied.experiments import HE, LENET, LSTM, MEAN_FIELD, MLP, POINT, PRIOR_SCALE, RANKS, TIED
-from posteriax.studies.results import CellResult, Measure, Results, entry, least, most, per_cell
+from posteriax.studies.k_tied.experiments import (
+    HE,
+    LENET,
+    LSTM,
+    MEAN_FIELD,
+    MLP,
+    POINT,
+    PRIOR_SCALE,
+    RANKS,
+    RESNET,
+    TIED,
+)
+from posteriax.studies.results import (
+    Conditional,
+    Measure,
+    Parts,
+    Results,
+    combine,
+    entry,
+    has,
+    least,
+    look_up,
+    most,
+    per_cell,
+)
 from posteriax.studies.tables import Column, PageTable, Row, Values, make_table
 
-TRAINED_NETWORKS, NETWORKS = (MLP, LENET, LSTM), (MLP, LENET, LSTM, HE)
+TRAINED_NETWORKS, NETWORKS = (MLP, LENET, LSTM), (MLP, LENET, LSTM, HE, RESNET)
+
+GUESSING = {MLP: math.log(10), HE: math.log(10), LENET: math.log(100), LSTM: math.log(2), RESNET: math.log(10)}
+INITIAL = (0.01, 0.001)  # mean and standard deviation of the entries of an initial matrix, in the paper
 
 # ---- measures: numbers by seed
 
@@ -31,18 +59,93 @@ def against_mean_field(network: str, family: str, path: str) -> Measure:
     return trained(network, path, family) / trained(network, path)
 
 
-def smallest_share(network: str, part: str, count: int) -> Measure:
-    """The share of the squares in the first `count` singular values: the smallest over the matrices."""
-    return per_cell(lambda cell: min(_shares(cell, part, count)), network=network, family=MEAN_FIELD)
+def truncation_difference(network: str, k: int, score: str) -> Measure:
+    """A score after truncation to rank k, less the one before."""
+    return trained(network, f"truncation.{k}.{score}") - trained(network, f"scores.{score}")
 
 
-def largest_share(network: str, part: str, count: int) -> Measure:
-    """The share of the squares in the first `count` singular values: the largest over the matrices."""
-    return per_cell(lambda cell: max(_shares(cell, part, count)), network=network, family=MEAN_FIELD)
+def if_learnt(network: str, measure: Measure | Parts) -> Conditional:
+    """A measure of a network; decides nothing if its mean-field posterior is worse than guessing, by its own -ELBO."""
+
+    def objection(results: Results) -> str:
+        reached = trained(network, "scores.negative_elbo")(results).mean()
+        if not reached > GUESSING[network]:
+            return ""
+        return (
+            f"by its own objective the {network} is worse than guessing, with a -ELBO of {reached:.2f} nats against "
+            f"{GUESSING[network]:.2f}"
+        )
+
+    return Conditional(measure, objection)
 
 
-def _shares(cell: CellResult, part: str, count: int) -> list[float]:
-    return [sum(matrix[part][:count]) for matrix in cell.result["spectra"].values()]
+def by_matrix(network: str, number: Callable[[Mapping[str, Any]], float | None]) -> Parts:
+    """A number of every matrix of the mean-field posterior; None for those that were not recorded."""
+
+    def parts(results: Results) -> dict[str, Measure]:
+        cells = results.select(network=network, family=MEAN_FIELD)
+        names = cells[0].result["spectra"] if cells else ()
+
+        def measure(name: str) -> Measure:
+            values = {cell.seed: number(cell.result["spectra"][name]) for cell in cells}
+            return Measure(lambda _: {seed: value for seed, value in values.items() if value is not None})
+
+        return {name: measure(name) for name in names}
+
+    return Parts(parts)
+
+
+def explained(network: str) -> Parts:
+    """1 - what two singular values leave of the scales, over what they leave of the same entries in random order."""
+
+    def number(matrix: Mapping[str, Any]) -> float | None:
+        return 1 - left(matrix, "scales") / left(matrix, "shuffled") if "shuffled" in matrix else None
+
+    return by_matrix(network, number)
+
+
+def scales_above_means(network: str) -> Parts:
+    """The share of the first two singular values of the scales, less that of the means, by matrix."""
+    return by_matrix(network, lambda matrix: left(matrix, "means") - left(matrix, "scales"))
+
+
+def above_initial(network: str) -> Parts:
+    """The share of the first two singular values of the scales, less that of an initial matrix of the same size."""
+    return by_matrix(network, lambda matrix: left_at_start(*matrix["shape"]) - left(matrix, "scales"))
+
+
+def left(matrix: Mapping[str, Any], part: str, count: int = 2) -> float:
+    """The share of the squares that the first singular values leave.
+
+    >>> round(left({"scales": [0.7, 0.2, 0.1]}, "scales"), 6)
+    0.1
+    """
+    return 1 - sum(matrix[part][:count])
+
+
+def left_at_start(rows: int, columns: int, count: int = 2) -> float:
+    """What the first singular values leave of an initial matrix: independent entries, as the paper starts from.
+
+    The first value holds the mean; the others are close to the edge of the spectrum of the noise,
+    deviation (sqrt(rows) + sqrt(columns)).
+
+    >>> round(left_at_start(784, 400), 5)
+    0.00982
+    """
+    mean, deviation = INITIAL
+    square = mean**2 + deviation**2
+    edge = deviation**2 * (math.sqrt(rows) + math.sqrt(columns)) ** 2 / (rows * columns * square)
+    return max(0.0, deviation**2 / square - (count - 1) * edge)
+
+
+def smallest_shares() -> Parts:
+    """The share of the first two singular values of the scales: the smallest over the matrices, by network."""
+
+    def smallest(network: str) -> Measure:
+        share = lambda cell: min(1 - left(matrix, "scales") for matrix in cell.result["spectra"].values())  # noqa: E731
+        return per_cell(share, network=network, family=MEAN_FIELD)
+
+    return Parts(lambda results: {name: smallest(name) for name in NETWORKS})
 
 
 def relative_scale(network: str) -> Measure:
@@ -56,13 +159,61 @@ def signal_ratio(window: int, reading: str = "signal") -> Measure:
     `window` counts from the start, 0, or from the end, -1.
     """
     path = f"first_steps.{reading}.{window}"
-    return least(*(trained(MLP, path, family) for family in TIED)) / trained(MLP, path)
+
+    def recorded(family: str) -> Measure:
+        cells = {"network": MLP, "family": family}
+        return Measure(
+            lambda results: {c.seed: look_up(c.result, path) for c in results.select(**cells) if has(c, path)}
+        )
+
+    return least(*map(recorded, TIED)) / recorded(MEAN_FIELD)
 
 
 def late_elbo_ratio() -> Measure:
     """-ELBO of mean-field divided by the largest one among the tied families, at the last window."""
     path = "first_steps.negative_elbo.-1"
     return trained(MLP, path) / most(*(trained(MLP, path, family) for family in TIED))
+
+
+def step_time_ratio(family: str, other: str) -> Measure:
+    """The time of a step of the MLP with one family over that with another, by seed."""
+
+    def by_seed(results: Results) -> dict[int, float]:
+        times = {
+            name: {cell.seed: _step_time(results, name, cell.seed) for cell in results.select(network=MLP, family=name)}
+            for name in (family, other)
+        }
+        both = times[family].keys() & times[other].keys()
+        return {seed: times[family][seed] / times[other][seed] for seed in sorted(both) if times[other][seed]}
+
+    return Measure(by_seed)
+
+
+def _step_time(results: Results, family: str, seed: int) -> float:
+    return results.times.get(f"{MLP}, {family}, seed {seed}", {}).get("seconds_per_step", 0.0)
+
+
+def early_curve_ratio(network: str) -> Measure:
+    """-ELBO at a tenth of the run to convergence: mean-field divided by 2-tied."""
+
+    def at_a_tenth(family: str) -> Measure:
+        cells = {"network": network, "family": family}
+        curves = lambda results: {c.seed: c.result["curve"] for c in results.select(**cells)}  # noqa: E731
+        return Measure(
+            lambda results: {
+                seed: curve["negative_elbo"][len(curve["step"]) // 10]
+                for seed, curve in curves(results).items()
+                if "random_kl" in curve
+            }
+        )
+
+    return at_a_tenth(MEAN_FIELD) / at_a_tenth("2-tied")
+
+
+def more_speed(network: str, other: str) -> Measure:
+    """The log of that ratio, of one network less that of another."""
+    logs = lambda first, second: math.log(first) - math.log(second)  # noqa: E731
+    return combine(logs, early_curve_ratio(network), early_curve_ratio(other))
 
 
 # ---- tables, with the paper's figures beside
@@ -74,6 +225,7 @@ PAPER_TRUNCATED = {
     LENET: ("3.83, 2.23, 42.1", "4.33, 2.30, 41.7", "3.88, 2.24, 42.2", "3.86, 2.24, 42.1"),
     LSTM: ("0.536, 0.493, 80.1", "0.687, 0.491, 80.0", "0.621, 0.494, 80.1", "0.595, 0.493, 80.1"),
     HE: ("1.379, 0.638, 79.0", "5.428, 1.485, 57.0", "1.448, 0.648, 78.8", "1.411, 0.646, 78.9"),
+    RESNET: ("122.61, 0.495, 83.5", "122.57, 0.658, 81.7", "122.77, 0.503, 83.2", "122.67, 0.501, 83.2"),
 }
 # the same and thousands of parameters; figure 6
 PAPER_TRAINED = {
@@ -118,7 +270,7 @@ def _spectra(results: Results) -> PageTable:
     rows = []
     for network in NETWORKS:
         runs = [cell.result["spectra"] for cell in results.select(network=network, family=MEAN_FIELD)]
-        for leaf, matrix in runs[0].items():
+        for leaf, matrix in (runs[0] if runs else {}).items():
             shown = [show([sum(run[leaf][part][:count]) for run in runs]) for part, count in shares.values()]
             size = " x ".join(map(str, matrix["shape"]))
             rows.append((network, leaf, size, *shown, show([run[leaf]["mean_scale"] for run in runs])))
@@ -135,6 +287,7 @@ def _truncation(results: Results) -> PageTable:
         Row((network, name), _look_up(results, network, part=part), (paper,))
         for network, reported in PAPER_TRUNCATED.items()
         for (name, part), paper in zip(parts.items(), reported, strict=True)
+        if results.select(network=network)
     ]
     caption = (
         "Truncation of trained standard deviations. -ELBO and NLL in nats per test example, accuracy in per cent; the "
@@ -165,7 +318,9 @@ def _training(results: Results) -> PageTable:
 def _first_steps(results: Results) -> PageTable:
     steps = results.select(network=MLP, family=MEAN_FIELD)[0].result["first_steps"]["step"]
     windows = sorted({1, (len(steps) + 1) // 2, len(steps) - 1})
-    readings = {"SNR": "signal", "averaged ratio": "mean_ratio", "-ELBO": "negative_elbo"}
+    readings = {"SNR": "signal", "-ELBO": "negative_elbo"}
+    if "median_ratio" in results.select(network=MLP, family=MEAN_FIELD)[0].result["first_steps"]:
+        readings["median ratio"] = "median_ratio"
     columns = [
         Column(f"{name}, step {steps[window]}", f"first_steps.{reading}.{window}", show)
         for name, reading in readings.items()
@@ -174,9 +329,9 @@ def _first_steps(results: Results) -> PageTable:
     rows = [Row((family,), _look_up(results, MLP, family), paper) for family, paper in PAPER_FIRST_STEPS.items()]
     caption = (
         "The first steps of the MLP with Adam: signal-to-noise ratio of the gradients of the second layer's scales, "
-        "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise); the average over parameters of E[g^2] / "
-        "Var[g], which is the paper's; and -ELBO in nats per training example. The paper's figures are those at steps "
-        f"1000, 5000 and 9000; the learning rate here is {results.settings['first_rate']:g}."
+        "sum of E[g^2] / sum of Var[g] over ten batches (1 is noise), and -ELBO in nats per training example. The "
+        "paper's figures, averages of E[g^2] / Var[g] over parameters, are those at steps 1000, 5000 and 9000; the "
+        f"learning rate here is {results.settings['first_rate']:g}."
     )
     return make_table(caption, ("family",), columns, rows, ("SNR, the paper", "-ELBO, the paper"))
 
@@ -194,52 +349,95 @@ def _step_times(results: Results) -> PageTable:
 # ---- figures
 
 COLOURS = dict(zip((MEAN_FIELD, *TIED), (PALETTE[3], PALETTE[1], PALETTE[0], PALETTE[2]), strict=True))
-PAPER_NLL = {MLP: (0.100, 0.677, 0.107, 0.106), LENET: (2.23, 2.30, 2.24, 2.24), LSTM: (0.493, 0.491, 0.494, 0.493)}
+SPECTRA = {"scales": PALETTE[0], "means": PALETTE[3], "shuffled": PALETTE[1]}
+SMALLEST_SHARE = 1e-7  # that a figure shows
+SCORE_PLACES = {"negative_elbo": 0, "nll": 1}  # in the paper's rows
 THIN = {"linewidth": 0.7, "alpha": 0.5}  # lines of single seeds
 
 
 def spectra(results: Results) -> Figure:
-    """Shares of the first singular values, by matrix; thin lines are seeds."""
+    """What the first singular values leave of the squares, by matrix, on a logarithmic axis; thin lines are seeds."""
     panels = []
-    for network in TRAINED_NETWORKS:
+    for network in (*TRAINED_NETWORKS, RESNET):
         runs = [cell.result["spectra"] for cell in results.select(network=network, family=MEAN_FIELD)]
-        for leaf in runs[0]:
+        for leaf, matrix in (runs[0] if runs else {}).items():
             lines = []
-            for part, colour in (("scales", PALETTE[0]), ("means", PALETTE[3])):
-                shares = np.array([run[leaf][part] for run in runs], float)
-                numbers = np.arange(1, shares.shape[1] + 1)
-                lines.append(Curve(numbers, shares.T, "-", colour, options=THIN))
-                lines.append(Curve(numbers, shares.mean(axis=0), "o", colour, options={"markersize": 4}))
-            settings = {"xlabel": "singular value", "ylim": (-0.03, 1.03), "xticks": [1, 5, 10]}
+            for part, colour in SPECTRA.items():
+                if part not in matrix:
+                    continue
+                shares = 1 - np.cumsum([run[leaf][part] for run in runs], axis=1)
+                shares[shares < SMALLEST_SHARE] = np.nan
+                counts = np.arange(1, shares.shape[1] + 1)
+                lines.append(Curve(counts, shares.T, "-", colour, options=THIN))
+                lines.append(Curve(counts, shares.mean(axis=0), "o", colour, options={"markersize": 4}))
+            rows, columns = matrix["shape"]
+            start = [
+                left_at_start(rows, columns, int(count)) if count < min(rows, columns) / 2 else np.nan
+                for count in counts
+            ]
+            lines.append(Curve(counts, start, "--", "0.5", options={"linewidth": 1}))
+            settings = {
+                "xlabel": "singular values",
+                "yscale": "log",
+                "ylim": (SMALLEST_SHARE, 1.5),
+                "xticks": [1, 5, 10],
+            }
             panels.append(Panel(lines, settings, f"{network}: {leaf}"))
     figure, axes = draw_panels(panels, 2.6, 2.5, columns=4, sharey=True)
-    axes[0].text(3, 0.75, "standard deviations", color=PALETTE[0], fontsize="small")
-    axes[0].text(3, 0.24, "means", color=PALETTE[3], fontsize="small")
-    for axis in axes[::4]:
-        axis.set_ylabel("share of squares")
+    for axis in axes[:: min(4, max(len(panels), 1))]:
+        axis.set_ylabel("share of squares left")
+    if panels:
+        names = {"scales": "standard deviations", "means": "means", "shuffled": "the same, shuffled"}
+        shown = [part for part in SPECTRA if part in matrix]
+        handles = [*(_line(SPECTRA[part], "-") for part in shown), _line("0.5", "--")]
+        labels = [*(names[part] for part in shown), "initial matrix"]
+        figure.legend(handles, labels, loc="outside lower center", ncol=4, fontsize="small", frameon=False)
     return figure
 
 
+def _line(colour: str, style: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, linestyle=style)
+
+
 def truncation(results: Results) -> Figure:
-    """NLL after truncation, relative to the NLL as trained; each dot is a seed, crosses are the paper's."""
+    """NLL and -ELBO after truncation, relative to those as trained; dots are seeds, crosses are the paper's."""
     panels = []
-    for network in NETWORKS:
-        lines = []
-        for k in RANKS:
-            ratio = truncation_ratio(network, k, "nll")(results)
-            options = {"markersize": 6, "alpha": 0.7}
-            lines.append(Curve(np.full(len(ratio), k), ratio, "o", COLOURS[f"{k}-tied"], options=options))
-        if network in PAPER_NLL:
-            lines.append(Curve(RANKS, np.array(PAPER_NLL[network][1:]) / PAPER_NLL[network][0], "x"))
-        settings = {"xlabel": "rank of the scales", "xticks": RANKS, "xlim": (0.5, 3.5)}
-        panels.append(Panel(lines, settings, network))
-    figure, axes = draw_panels(panels, 2.5, 2.8)
-    for axis in axes:
-        axis.axhline(1.0, color="0.6", linewidth=1)
+    shown = [network for network in NETWORKS if results.select(network=network, family=MEAN_FIELD)]
+    for score, label in (("nll", "NLL"), ("negative_elbo", "-ELBO")):
+        for network in shown:
+            lines = []
+            for k in RANKS:
+                ratio = truncation_ratio(network, k, score)(results)
+                options = {"markersize": 6, "alpha": 0.7}
+                lines.append(Curve(np.full(len(ratio), k), ratio, "o", COLOURS[f"{k}-tied"], options=options))
+            reported = [float(row.split(", ")[SCORE_PLACES[score]]) for row in PAPER_TRUNCATED[network]]
+            lines.append(Curve(RANKS, np.array(reported[1:]) / reported[0], "x", "0.2", options={"markersize": 7}))
+            settings = {"xlabel": "rank of the scales", "xticks": RANKS, "xlim": (0.5, 3.5), "yscale": "log"}
+            panels.append(Panel(lines, {**settings, "ylabel": f"{label} / as trained"}, network))
+    figure, axes = draw_panels(panels, 2.7, 2.6, columns=max(len(shown), 1))
+    for axis, _ in zip(axes, panels, strict=False):
+        axis.axhline(1.0, color="0.6", linewidth=1, zorder=0)
         low, high = axis.get_ylim()
-        axis.set_ylim(min(low, 0.9), max(high, 1.1))  # small differences are noise
-    axes[0].set_ylabel("NLL / NLL as trained")
-    axes[0].text(1.15, PAPER_NLL[MLP][1] / PAPER_NLL[MLP][0], "the paper", color="0.3", va="center", fontsize="small")
+        axis.set_ylim(min(low, 0.8), max(high, 1.5))  # small differences are noise
+        ticks = [tick for tick in (0.8, 1, 1.2, 1.5, 2, 3, 5, 8) if min(low, 0.8) <= tick <= max(high, 1.5)]
+        axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+    return figure
+
+
+def heat_maps(results: Results) -> Figure:
+    """Trained standard deviations of the LeNet's first dense layer, and their approximations of rank 1 and 2."""
+    heat = next((cell.result["heat"] for cell in results.select(network=LENET) if "heat" in cell.result), {})
+    figure, (axes,) = subplots(1, max(len(heat), 1), 3.2, 3.0)
+    for axis, (name, matrix) in zip(axes, heat.items(), strict=False):
+        values = np.asarray(matrix, float)
+        image = heat_map(axis, values, title="as trained" if name == "scales" else name)
+        image.set_clim(*np.quantile(np.asarray(heat["scales"], float), [0.01, 0.99]))
+        axis.set(xlabel="output", ylabel="input" if axis is axes[0] else "", xticks=[], yticks=[])
+    if heat:
+        figure.colorbar(image, ax=list(axes), label="standard deviation", shrink=0.8)
     return figure
 
 
@@ -270,14 +468,21 @@ def first_steps(results: Results) -> Figure:
 
 
 def convergence(results: Results) -> Figure:
-    """-ELBO of the training examples in the runs to convergence; for the LSTM up to a constant."""
+    """-ELBO of the training examples in the runs to convergence.
+
+    Of networks with point estimates only runs whose curve was recorded without the prior density of these.
+    """
     panels, ends = [], []
     for network in TRAINED_NETWORKS:
         curves = {
             family: [cell.result["curve"] for cell in results.select(network=network, family=family)]
             for family in COLOURS
         }
-        curves = {family: runs for family, runs in curves.items() if runs}
+        curves = {
+            family: runs for family, runs in curves.items() if runs and (network != LSTM or "random_kl" in runs[0])
+        }
+        if not curves:
+            continue
         every = [run["negative_elbo"] for runs in curves.values() for run in runs]
         low, high = min(map(min, every)), max(values[len(values) // 5] for values in every)
         limits = (low - 0.05 * (high - low), high + 0.02 * (high - low))
@@ -290,8 +495,8 @@ def convergence(results: Results) -> Figure:
         panels.append(Panel(lines, {"xlabel": "step", "ylim": limits}, network))
         last = max(runs[0]["step"][-1] for runs in curves.values())
         ends.append({f: (last, float(np.mean([run["negative_elbo"][-1] for run in r]))) for f, r in curves.items()})
-    figure, axes = draw_panels(panels, 3.6, 3.0)
-    for axis, end in zip(axes, ends, strict=True):
+    figure, axes = draw_panels(panels, 3.9, 3.0)
+    for axis, end in zip(axes, ends, strict=False):
         _label_ends(axis, end)
     axes[0].set_ylabel("-ELBO (nats per training example)")
     return figure
@@ -307,4 +512,11 @@ def _label_ends(axis: Axis, ends: dict[str, tuple[float, float]]) -> None:
         axis.text(x, back(height), f"  {family}", color=COLOURS[family], fontsize="small", va="center", clip_on=False)
 
 
-FIGURES = {"spectra": spectra, "truncation": truncation, "first_steps": first_steps, "convergence": convergence}
+FIGURES = {
+    "spectra": spectra,
+    "heat_maps": heat_maps,
+    "truncation": truncation,
+    "convergence": convergence,
+    "first_steps": first_steps,
+}
+NEEDS = {"heat_maps": lambda results: any("heat" in cell.result for cell in results.cells)}

@@ -1,22 +1,26 @@
 """Liberty or Depth: do deep networks need more than a mean-field posterior? (Farquhar, Smith and Gal 2020)
 
 The paper argues that the mean-field approximation, which makes all weights independent, costs little in deep networks,
-because a product of matrices with independent entries has correlated entries. Its four experiments, one file each:
+because a product of matrices with independent entries has correlated entries. Its experiments, one file each:
 
     product_matrices.py     covariances of product matrices and local product matrices, Fashion-MNIST      figure 1
     two_moons.py            what mean-field loses in modes of the true posterior, sampled by NUTS          figure 2
     iris.py                 full-covariance against mean-field VI by depth                                 figure 3
     swag.py                 SWAG against SWAG-Diag by depth of PreResNets                                  figure 4
+    costs.py                time and parameters of a training step, by family and width                    table 1
+    bimodal.py              a mean-field network whose predictive distribution has two modes         proposition 4
 
 The paper shows these results as figures without numbers, so that its claims are about orders and sizes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from posteriax.studies.liberty_or_depth import iris, product_matrices, report, swag, two_moons
+from posteriax.studies.liberty_or_depth import bimodal, costs, iris, product_matrices, report, swag, two_moons
+from posteriax.studies.liberty_or_depth.bimodal import Bimodal
+from posteriax.studies.liberty_or_depth.costs import Costs
 from posteriax.studies.liberty_or_depth.iris import Iris
 from posteriax.studies.liberty_or_depth.product_matrices import ProductMatrices
 from posteriax.studies.liberty_or_depth.swag import PreResNets
@@ -37,6 +41,8 @@ class LibertySettings:
     two_moons: TwoMoons
     iris: Iris
     swag: PreResNets
+    costs: Costs = field(default_factory=Costs)
+    bimodal: Bimodal = field(default_factory=Bimodal)
 
 
 # the experiments, by the name of their settings, in the order in which they run
@@ -45,6 +51,8 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "two_moons": two_moons,
     "iris": iris,
     "swag": swag,
+    "costs": costs,
+    "bimodal": bimodal,
 }
 
 SCALES = read_scales(Path(__file__).with_name("scales.toml"), LibertySettings)

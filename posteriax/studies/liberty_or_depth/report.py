@@ -1,19 +1,32 @@
 """What is shown of Liberty or Depth, from its results alone: measures of the claims, tables, figures."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from posteriax._internal.plot_style import PALETTE, colours, heat_map, subplots
-from posteriax.studies.figures import Axis, Figure, Means, Panel, draw_panels
-from posteriax.studies.liberty_or_depth import iris, product_matrices, swag, two_moons
-from posteriax.studies.liberty_or_depth.swag import KINDS
+from posteriax.studies.figures import Axis, Curve, Figure, Means, Panel, draw_panels
+from posteriax.studies.liberty_or_depth import bimodal, costs, iris, product_matrices, swag, two_moons
+from posteriax.studies.liberty_or_depth.swag import CONTROLS, KINDS, SWA
 from posteriax.studies.liberty_or_depth.two_moons import SLOPES
-from posteriax.studies.results import Measure, Results, depending, entry, mean, most
+from posteriax.studies.results import (
+    Conditional,
+    Measure,
+    Parts,
+    Results,
+    combine,
+    depending,
+    entry,
+    has,
+    look_up,
+    most,
+)
 from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_as, mean_with_error, rows_by
 
 PRODUCTS, MOONS, IRIS, SWAG = product_matrices.NAME, two_moons.NAME, iris.NAME, swag.NAME
+COSTS, BIMODAL = costs.NAME, bimodal.NAME
 MEAN_FIELD, FULL = iris.FAMILIES
 
 # ---- measures: numbers by seed, restart or split
@@ -29,11 +42,24 @@ def product(path: str, activation: str, layers: int) -> Measure:
     return entry(path, experiment=PRODUCTS, activation=activation, layers=layers)
 
 
-def outside_pairs(activation: str, choose: Callable[..., Measure]) -> Measure:
-    """Share of correlated pairs outside of rows and columns: that of the two deepest products, `choose` which."""
-    path = "outside_correlated"
-    return depending(
-        lambda results: choose(*(product(path, activation, n) for n in depths(results, PRODUCTS, "layers")[-2:]))
+def outside_by_depth(activation: str) -> Parts:
+    """Share of correlated pairs outside of rows and columns, of the products of several layers."""
+    return Parts(
+        lambda results: {
+            f"{n} layers": product("outside_correlated", activation, n)
+            for n in depths(results, PRODUCTS, "layers")
+            if n > 1
+        }
+    )
+
+
+def added_by_activations() -> Parts:
+    """The same of leaky ReLU networks minus that of linear ones."""
+    leaky, linear = outside_by_depth("leaky ReLU"), outside_by_depth("linear")
+    return Parts(
+        lambda results: {
+            name: measure - linear.by_name(results)[name] for name, measure in leaky.by_name(results).items()
+        }
     )
 
 
@@ -59,41 +85,65 @@ def activations(results: Results) -> list[str]:
     return [name for name in SLOPES if results.select(experiment=MOONS, activation=name)]
 
 
-def fall(path: str) -> Measure:
-    """How much of the cost with one hidden layer is gone with the most, by restart, for the activation where it is
-    least: 1 - E(deepest) / mean E(1)."""
+def falls(path: str, to: int = 0) -> Parts:
+    """How much of the cost with one hidden layer is gone with `to`, or with the most, by restart and activation:
+    1 - E(to) / mean E(1)."""
 
-    def by_restart(results: Results) -> dict[int, float]:
-        deepest = depths(results, MOONS)[-1]
-        falls = [
-            1 - excess(path, name, deepest)(results) / excess(path, name, 1)(results).mean()
-            for name in activations(results)
-        ]
-        smallest = min(falls, key=lambda values: float(values.mean()))
-        return dict(enumerate(smallest))
+    def of_activation(name: str) -> Measure:
+        def by_restart(results: Results) -> dict[int, float]:
+            deeper, first = excess(path, name, to or depths(results, MOONS)[-1]), excess(path, name, 1)
+            return dict(enumerate(1 - deeper(results) / first(results).mean()))
 
-    return Measure(by_restart)
+        return Measure(by_restart)
+
+    return Parts(lambda results: {name: of_activation(name) for name in activations(results)})
 
 
-def closer_to_linear() -> Measure:
+LARGEST_DIVERGENT, LARGEST_NULL = 0.02, 2.0  # share of transitions, and null over E_KL, of a well-sampled network
+
+
+def badly_sampled(results: Results, activation: str, depth: int) -> bool:
+    """Whether the null is more than twice what is left of E_KL, or too many transitions diverge."""
+    (cell,) = results.select(experiment=MOONS, activation=activation, depth=depth)
+    null = float(np.mean(np.array(cell.result["kl_null"], np.float64)))
+    remains = float(excess("kl", activation, depth)(results).mean())
+    return not null <= LARGEST_NULL * remains or cell.result["divergent"] > LARGEST_DIVERGENT
+
+
+def if_sampled(measure: Parts) -> Conditional:
+    """A measure of the deepest networks; decides nothing if these are badly sampled."""
+
+    def objection(results: Results) -> str:
+        deepest = max(depths(results, MOONS), default=0)
+        bad = [name for name in activations(results) if badly_sampled(results, name, deepest)]
+        if not bad:
+            return ""
+        worst = max(results.select(experiment=MOONS, depth=deepest), key=lambda cell: cell.result["divergent"])
+        return (
+            f"with {deepest} hidden layers up to {worst.result['divergent']:.0%} of the transitions diverge, and the "
+            f"null of E_KL is more than twice E_KL ({', '.join(bad)})"
+        )
+
+    return Conditional(measure, objection)
+
+
+def closer_to_own_kind() -> Parts:
     """By restart: distance of LeakyReLU 0.95's curve of E_KL by depth from ReLU's minus that from the linear
-    network's, and the same for LeakyReLU 0.5 the other way round; the smaller of the two."""
+    network's, and the same for LeakyReLU 0.5 the other way round."""
 
-    def by_restart(results: Results) -> dict[int, float]:
-        if len(activations(results)) < len(SLOPES):
-            return {}
-        curves = {n: np.array([excess("kl", n, d)(results) for d in depths(results, MOONS)]) for n in SLOPES}
-        centres = {name: curve.mean(axis=1, keepdims=True) for name, curve in curves.items()}
+    def closeness(name: str, own: str, other: str) -> Measure:
+        def by_restart(results: Results) -> dict[int, float]:
+            if len(activations(results)) < len(SLOPES):
+                return {}
+            curves = {n: np.array([excess("kl", n, d)(results) for d in depths(results, MOONS)]) for n in SLOPES}
+            centres = {kind: curve.mean(axis=1, keepdims=True) for kind, curve in curves.items()}
+            far, near = (np.abs(curves[name] - centres[kind]).mean(axis=0) for kind in (other, own))
+            return dict(enumerate(far - near))
 
-        def distance(name: str, other: str) -> np.ndarray:
-            return np.abs(curves[name] - centres[other]).mean(axis=0)
+        return Measure(by_restart)
 
-        shallow = distance("LeakyReLU 0.95", "ReLU") - distance("LeakyReLU 0.95", "linear")
-        sharp = distance("LeakyReLU 0.5", "linear") - distance("LeakyReLU 0.5", "ReLU")
-        smaller = min(shallow, sharp, key=lambda values: float(values.mean()))
-        return dict(enumerate(smaller))
-
-    return Measure(by_restart)
+    pairs = {"LeakyReLU 0.95": ("linear", "ReLU"), "LeakyReLU 0.5": ("ReLU", "linear")}
+    return Parts(lambda results: {name: closeness(name, *kinds) for name, kinds in pairs.items()})
 
 
 def gap(depth: int) -> Measure:
@@ -102,9 +152,27 @@ def gap(depth: int) -> Measure:
     return nll(family=MEAN_FIELD) - nll(family=FULL)
 
 
-def deeper_gap() -> Measure:
-    """The same, as the mean over two and more hidden layers."""
-    return depending(lambda results: mean(*map(gap, depths(results, IRIS)[1:])))
+def gap_closes() -> Parts:
+    """Half of the gap with one hidden layer minus the gap with more, by split and depth."""
+    closes = lambda first, deeper: first / 2 - deeper  # noqa: E731
+    return Parts(
+        lambda results: {
+            f"{depth} hidden layers": combine(closes, gap(1), gap(depth)) for depth in depths(results, IRIS)[1:]
+        }
+    )
+
+
+def elbo_gap(depth: int) -> Measure:
+    """ELBO of full covariance minus that of mean-field, in nats, by split."""
+    elbo = partial(entry, "elbo", experiment=IRIS, depth=depth)
+    return elbo(family=FULL) - elbo(family=MEAN_FIELD)
+
+
+def elbo_gap_ratio() -> Parts:
+    """The gap in the ELBO with more hidden layers over that with one, by split and depth."""
+    return Parts(
+        lambda results: {f"{depth} hidden layers": elbo_gap(depth) / elbo_gap(1) for depth in depths(results, IRIS)[1:]}
+    )
 
 
 def diagonal_minus_swag(path: str, depth: int) -> Measure:
@@ -113,14 +181,69 @@ def diagonal_minus_swag(path: str, depth: int) -> Measure:
     return diagonal - low_rank
 
 
-def most_different(path: str) -> Measure:
-    """SWAG-Diag minus SWAG at the depth where the mean difference is largest."""
-    return depending(
-        lambda results: max(
-            (diagonal_minus_swag(path, depth) for depth in depths(results, SWAG)),
-            key=lambda measure: abs(measure(results).mean()),
-        )
+def difference_by_depth(path: str) -> Parts:
+    """SWAG-Diag minus SWAG, by depth."""
+    return Parts(
+        lambda results: {f"depth {depth}": diagonal_minus_swag(path, depth) for depth in depths(results, SWAG)}
     )
+
+
+def gain(path: str, depth: int) -> Measure:
+    """What SWAG gains on SWA, the network at the mean of the weights; nothing if that was not run."""
+    cells = {"experiment": SWAG, "depth": depth}
+    return Measure(
+        lambda results: {
+            c.seed: look_up(c.result, f"{SWA}.{path}") - look_up(c.result, f"low_rank.{path}")
+            for c in results.select(**cells)
+            if has(c, SWA)
+        }
+    )
+
+
+def share_of_gain(path: str) -> Parts:
+    """SWAG-Diag minus SWAG over SWAG's gain on SWA, by depth."""
+    return Parts(
+        lambda results: {
+            f"depth {depth}": diagonal_minus_swag(path, depth) / gain(path, depth) for depth in depths(results, SWAG)
+        }
+    )
+
+
+def if_gained(measure: Parts) -> Conditional:
+    """A comparison of SWAG and SWAG-Diag; decides nothing if it is not known what either gains on SWA."""
+
+    def objection(results: Results) -> str:
+        known = any(has(cell, SWA) for cell in results.select(experiment=SWAG))
+        return "" if known else "the mean of the weights (SWA) was not run, so that no posterior may matter here"
+
+    return Conditional(measure, objection)
+
+
+def cost_growth() -> Parts:
+    """The growth of a step's time with the width, of structured families over that of mean-field."""
+
+    def times(results: Results) -> Mapping[str, Any]:
+        cells = results.select(experiment=COSTS)
+        return cells[0].result["seconds"] if cells else {}
+
+    def growth(name: str) -> Measure:
+        def by_seed(results: Results) -> dict[int, float]:
+            ratios = {}
+            for cell in results.select(experiment=COSTS):
+                first, last = (cell.result["seconds"][name][i] for i in (0, -1))
+                own, diagonal = last / first, cell.result["seconds"][MEAN_FIELD]
+                ratios[cell.seed] = own / (diagonal[-1] / diagonal[0])
+            return ratios
+
+        return Measure(by_seed)
+
+    return Parts(lambda results: {name: growth(name) for name in times(results) if name not in (MEAN_FIELD, "2-tied")})
+
+
+def bimodality() -> Measure:
+    """How much more of the predictions is near either of two modes with two hidden layers than with one."""
+    near = lambda layers: entry("near_modes", experiment=BIMODAL, layers=layers)  # noqa: E731
+    return near(2) - near(1)
 
 
 # ---- tables
@@ -243,14 +366,18 @@ def from_triangle(above: list[float]) -> np.ndarray:
 
 
 def draw_moons(results: Results) -> Figure:
-    """E_KL and E_W by depth, minus their null."""
+    """E_KL and E_W by depth, minus their null; hollow points are badly sampled."""
     at, colour = depths(results, MOONS), colours(SLOPES)
     panels = []
     for path, label in (("w", "$E_W$"), ("kl", "$E_{KL}$ (nats)")):
-        lines = []
+        lines: list[Curve | Means] = []
         for number, name in enumerate(activations(results)):
             values = [excess(path, name, depth)(results) for depth in at]
-            lines.append(Means(np.array(at) + 0.04 * (number - 1.5), values, "o-", colour[name], name))
+            x = np.array(at) + 0.04 * (number - 1.5)
+            lines.append(Means(x, values, "o-", colour[name], name))
+            bad = [i for i, depth in enumerate(at) if badly_sampled(results, name, depth)]
+            hollow = {"markerfacecolor": "white", "markersize": 4, "zorder": 5}
+            lines.append(Curve(x[bad], [values[i].mean() for i in bad], "o", colour[name], options=hollow))
         settings = {"xlabel": "hidden layers", "ylabel": f"{label}, null subtracted", "xticks": at}
         panels.append(Panel(lines, settings, legend={} if path == "kl" else None))
     figure, axes = draw_panels(panels, 4.4, 3.4)
@@ -260,27 +387,34 @@ def draw_moons(results: Results) -> Figure:
 
 
 def draw_iris(results: Results) -> Figure:
-    """Test NLL by depth, full covariance and mean-field."""
-    at = depths(results, IRIS)
-    lines = []
-    for family, colour in zip(iris.FAMILIES, COVARIANCES, strict=True):
-        values = [results.values("nll", experiment=IRIS, depth=depth, family=family) for depth in at]
-        lines.append(Means(at, values, "o-", colour, family))
-    label = "test NLL on Iris (nats per example)"
-    figure, (axis,) = draw_panels([Panel(lines, {"xlabel": "hidden layers", "ylabel": label, "xticks": at})], 4.6, 3.4)
-    label_lines(axis)
+    """The gap between the families by depth, in the test NLL and in the ELBO; dots are splits."""
+    at, panels = depths(results, IRIS), []
+    labels = ("gap in the test NLL (nats per example)", "gap in the ELBO (nats)")
+    for measure, label in zip((gap, elbo_gap), labels, strict=True):
+        values = [measure(depth)(results) for depth in at]
+        dots: list[Curve | Means] = [
+            Curve(np.full(len(v), depth) - 0.08, v, "o", "0.6", options={"markersize": 4})
+            for depth, v in zip(at, values, strict=True)
+        ]
+        settings = {"xlabel": "hidden layers", "ylabel": label, "xticks": at}
+        panels.append(Panel([*dots, Means(at, values, "o-", COVARIANCES[0])], settings))
+    figure, axes = draw_panels(panels, 4.4, 3.2)
+    for axis in axes:
+        axis.axhline(0.0, color="0.7", linewidth=1, zorder=0)
     return figure
 
 
 def draw_swag(results: Results) -> Figure:
-    """Test NLL and accuracy by depth, SWAG and SWAG-Diag."""
+    """Test NLL and accuracy by depth, of SWAG, SWAG-Diag and the controls that were run."""
     at = depths(results, SWAG)
+    kinds = KINDS | {name: name for name in CONTROLS if any(has(c, name) for c in results.select(experiment=SWAG))}
     panels = []
     for path, label in (("nll", "test NLL (nats per example)"), ("accuracy", "test accuracy")):
         lines = []
-        for (name, kind), colour in zip(KINDS.items(), COVARIANCES, strict=True):
+        for number, ((name, kind), colour) in enumerate(zip(kinds.items(), (*COVARIANCES, "0.4", "0.7"), strict=False)):
             values = [results.values(f"{kind}.{path}", experiment=SWAG, depth=depth) for depth in at]
-            lines.append(Means(at, values, "o-", colour, name))
+            x = np.array(at) + 0.15 * (number - (len(kinds) - 1) / 2)
+            lines.append(Means(x, values, "o-" if len(at) > 2 else "o", colour, name))
         panels.append(Panel(lines, {"xlabel": "depth of the PreResNet", "ylabel": label, "xticks": at}))
     figure, axes = draw_panels(panels, 4.6, 3.4)
     for axis in axes:

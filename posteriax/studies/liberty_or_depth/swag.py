@@ -9,26 +9,30 @@ nothing else:
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import numpy as np
+import optax
 from jax.flatten_util import ravel_pytree
 
+from posteriax import analysis, zoo
 from posteriax import families as q
 from posteriax import priors as p
-from posteriax import zoo
 from posteriax.data import RandomCrop, RandomFlip
 from posteriax.evaluation import evaluate
 from posteriax.likelihoods import Categorical
-from posteriax.methods import SWAG
-from posteriax.posterior import VariationalPosterior, with_batch_statistics
+from posteriax.methods import MAP, SWAG
+from posteriax.posterior import Posterior, VariationalPosterior, with_batch_statistics
 from posteriax.problem import Problem
 from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
-from posteriax.studies.workbench import Workbench, average_pixels
+from posteriax.studies.workbench import Examples, Workbench, average_pixels
 
 NAME = "SWAG"
+SCORED = ("nll", "accuracy", "ece")
 KINDS = {"SWAG-Diag": "diagonal", "SWAG": "low_rank"}
+SWA, SGD = CONTROLS = ("SWA", "SGD")  # the mean of the weights, and a run of SGD to the end: no posterior
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,8 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Json]:
     )
     augment = [RandomCrop(settings.crop), RandomFlip()] if settings.crop else None
     run_length = {"epochs": settings.epochs, "batch_size": settings.batch_size}
-    posterior = bench.fit_variational(
-        Problem(net, Categorical(), prior), (x, y), method, key=cell.seed, augment=augment, **run_length
-    )
+    problem = Problem(net, Categorical(), prior)
+    posterior = bench.fit_variational(problem, (x, y), method, key=cell.seed, augment=augment, **run_length)
     nll = np.ravel(posterior.trace["nll_per_example"]).astype(np.float64)
     per_epoch = max(1, len(nll) // settings.epochs)
     result: dict[str, Json] = {
@@ -89,8 +92,29 @@ def run(cell: Cell, settings: PreResNets, bench: Workbench) -> dict[str, Json]:
     for kind, gaussian in {"low_rank": posterior, "diagonal": swag_diagonal(posterior)}.items():
         measured = with_batch_statistics(gaussian, x[: settings.measured_on or None], batch_size=settings.batch_size)
         scores = evaluate(measured.predict(x_test, settings.draws, key=1), y_test)
-        result[kind] = {name: scores[name] for name in ("nll", "accuracy", "ece")}
+        result[kind] = {name: scores[name] for name in SCORED}
+    for name, network in (
+        (SWA, analysis.at_mean(posterior)),
+        (SGD, train_without_average(problem, (x, y), settings, bench, cell.seed, augment)),
+    ):
+        measured = with_batch_statistics(network, x[: settings.measured_on or None], batch_size=settings.batch_size)
+        scores = evaluate(measured.predict(x_test), y_test)
+        result[name] = {score: scores[score] for score in SCORED}
     return result
+
+
+def train_without_average(
+    problem: Problem, train: Examples, settings: PreResNets, bench: Workbench, seed: int, augment: Any
+) -> Posterior:
+    """SGD with momentum for as many epochs, whose rate stays, and then falls to a hundredth in the last half."""
+    steps = settings.epochs * -(-len(train[1]) // settings.batch_size)
+    rate = settings.start_learning_rate / len(train[1])  # of an objective that sums over examples
+    falling = optax.join_schedules(
+        [optax.constant_schedule(rate), optax.linear_schedule(rate, rate / 100, max(1, steps // 2))], [steps // 2]
+    )
+    method = MAP(optax.sgd(falling, momentum=0.9))
+    run_length = {"epochs": settings.epochs, "batch_size": settings.batch_size}
+    return bench.fit(problem, train, method, key=seed, augment=augment, **run_length)
 
 
 def swag_diagonal(posterior: VariationalPosterior) -> VariationalPosterior:

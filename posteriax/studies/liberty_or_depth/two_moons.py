@@ -11,6 +11,7 @@ only the step size; `px.NUTS` chooses their length, and adapts a mass for every 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from posteriax import analysis
 from posteriax import priors as p
 from posteriax.evaluation import evaluate
 from posteriax.likelihoods import Bernoulli
-from posteriax.methods import NUTS
+from posteriax.methods import HMC, NUTS, Method
 from posteriax.problem import Problem
 from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
@@ -39,7 +40,8 @@ class TwoMoons:
     train: int = 100  # how many points; their noise has standard deviation 0.2
     warmup: int = 300  # of each chain
     draws: int = 1000
-    max_doublings: int = 7  # a trajectory has at most 2^max_doublings leapfrog steps
+    max_doublings: int = 7  # a trajectory of NUTS has at most 2^max_doublings leapfrog steps
+    sampler: Literal["NUTS", "HMC"] = "NUTS"  # HMC's trajectories have nearly the same length in all chains
     points: int = 300  # draws matched by the assignment in E_W
     activations: tuple[str, ...] = tuple(SLOPES)  # names in `SLOPES`
 
@@ -62,7 +64,9 @@ def run(cell: Cell, settings: TwoMoons, bench: Workbench) -> dict[str, Json]:
     sizes = (2, *[settings.widths[depth - 1]] * depth, 1)
     net = MLP(sizes, activation=Rectifier(activation), key=jax.random.key(depth))
     problem = Problem(net, Bernoulli(), p.Normal(scale=1.0))
-    method = NUTS(warmup=settings.warmup, max_doublings=settings.max_doublings)
+    method: Method = NUTS(warmup=settings.warmup, max_doublings=settings.max_doublings)
+    if settings.sampler == "HMC":
+        method = HMC(warmup=settings.warmup, masses="adapted", target_acceptance=0.95)
     chains = cell["restarts"]
     posterior = bench.fit(problem, data.train, method, draws=settings.draws, chains=chains, key=cell.seed)
     cost = analysis.mean_field_cost(posterior, points=settings.points)

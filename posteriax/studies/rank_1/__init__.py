@@ -7,7 +7,7 @@ with BatchEnsemble (the same without noise), dropout, mean-field VI and deep ens
 and varies one choice at a time: where the factors are, how many components, which likelihood, which noise. Here:
 
 - images, experiment "table": every method on CIFAR-10 and Fashion-MNIST, at the same number of parameters;
-- experiment "ablation": variants of the rank-1 network on Fashion-MNIST;
+- experiment "ablation": variants of the rank-1 network, on one of them;
 - experiment "mortality": the LSTM, on public records of the same kind.
 
 One deep ensemble gives two rows of a table: its average, and the mean over its members, the deterministic baseline.
@@ -17,7 +17,8 @@ from collections.abc import Mapping
 
 from posteriax.studies.rank_1 import report, settings
 from posteriax.studies.rank_1.experiments import run_images, run_mortality
-from posteriax.studies.rank_1.settings import Rank1Settings, size_name
+from posteriax.studies.rank_1.networks import WRN
+from posteriax.studies.rank_1.settings import Rank1Settings, ablated_table, size_name
 from posteriax.studies.results import Json
 from posteriax.studies.study import Cell, make_study
 from posteriax.studies.workbench import Workbench
@@ -25,11 +26,11 @@ from posteriax.studies.workbench import Workbench
 
 def cells(settings: Rank1Settings, seeds: int) -> list[Cell]:
     """All cells, seed by seed: a run that is cut short has whole repetitions. Costs are seconds at laptop scale."""
-    last, records = settings.tables[-1], settings.mortality
-    costs = [(table, 8.0 if table is last else 20.0) for table in settings.tables]
+    ablated, records = ablated_table(settings), settings.mortality
+    costs = [(table, 20.0 if table.network == WRN else 8.0) for table in settings.tables]
     plan = [("table", table.data, method, cost) for table, cost in costs for method in table.methods]
     variants = (*settings.variants, *map(size_name, settings.sizes))
-    plan += [("ablation", last.data, method, 8.0) for method in variants]
+    plan += [("ablation", ablated.data, method, 8.0) for method in variants]
     plan += [("mortality", records.data, method, 10.0) for method in records.methods]
     names = ("experiment", "data", "method")
     return [Cell(dict(zip(names, values, strict=True)), seed, cost) for seed in range(seeds) for *values, cost in plan]

@@ -12,20 +12,23 @@ at full resolution; averaging pixels, where a network takes fewer, comes after.
 """
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import optax
 from scipy.special import logsumexp
 
 from posteriax import families as q
 from posteriax import metrics
-from posteriax.data import DataSet, corrupt
+from posteriax.data import DataSet, RandomCrop, RandomFlip, corrupt
 from posteriax.methods import MAP, VI, Ensemble, Method
 from posteriax.posterior import Posterior, with_batch_statistics
 from posteriax.problem import Problem
 from posteriax.studies.rank_1.networks import WRN, image_problem, mortality_problem
 from posteriax.studies.rank_1.settings import (
+    ADDITIVE,
     BATCH_ENSEMBLE,
     CAUCHY,
     DEEP,
@@ -58,10 +61,13 @@ class ImageParts(NamedTuple):
     classes: int
 
 
-def load_images(plan: Images, bench: Workbench) -> ImageParts:
+def load_images(plan: Images, bench: Workbench, seed: int = 0) -> ImageParts:
     """The data of a table. Pixels are centred and scaled by the mean and standard deviation of the training images."""
     data = bench.load(plan.data)
     (x, y), (x_test, y_test) = data.train, data.test
+    if plan.own_images:
+        order = np.random.default_rng((seed, 7)).permutation(len(y))[: plan.examples or None]
+        x, y = x[order], y[order]
     x, y = x[: plan.examples or None], y[: plan.examples or None]
     centre, scale = float(x.mean()), float(x.std())
 
@@ -98,6 +104,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     CAUCHY: {"noise": "cauchy"},
     INPUT: {"place": "input"},
     OUTPUT: {"place": "output"},
+    ADDITIVE: {"form": "additive"},
     MIXTURE: {"likelihood": "mixture"},
     LOG_NORMAL: {"noise": "log_normal"},
     HALF_CAUCHY: {"noise": "half_cauchy", "prior_scale": 1.0},  # the prior of a factor around 1 must reach it
@@ -123,6 +130,7 @@ def variational_families(method: str, settings: Rank1Settings) -> dict[str, q.Fa
     # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
     around = "normal" if method == BATCH_ENSEMBLE else settings.start
     changes = CHANGES.get(method, {})
+    changes = {**changes, "other": settings.other_side} if "place" in changes else changes
     positive = changes.get("noise") in ("log_normal", "half_cauchy")  # these start around 1, whatever is asked for
     start: dict[str, Any] = {} if positive else {"start": around, "start_value": settings.start_value}
     return {"**": q.Rank1(component_count(method, settings), **start, **prior, **changes)}
@@ -137,6 +145,8 @@ def build_method(
     if method in (DEEP, EQUAL):
         return Ensemble(MAP(optimizer), settings.members)
     families = variational_families(method, settings) | ({NORMS: q.Point()} if norms else {})
+    if optimizer is not None and method == BATCH_ENSEMBLE:
+        optimizer = optax.chain(optimizer, optax.masked(optax.scale(settings.fast_rate), factor_mask))
     annealed = method not in (BATCH_ENSEMBLE, DROPOUT)  # these have no KL, only weight decay
     return VI(
         families,
@@ -144,6 +154,15 @@ def build_method(
         optimizer=optimizer,
         kl_schedule=linear_annealing(plan.annealing, plan.steps) if annealed else None,
     )
+
+
+def factor_mask(variational: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
+    """Which parameters are factors, on inputs or outputs.
+
+    >>> factor_mask({"weight": {"kernel": 0, "in": 0, "out": 0}})
+    {'weight': {'kernel': False, 'in': True, 'out': True}}
+    """
+    return {leaf: {name: name in ("in", "out") for name in params} for leaf, params in variational.items()}
 
 
 def falling_sgd(rate: float, batch_size: int, examples: int, steps: int) -> optax.GradientTransformation:
@@ -161,21 +180,59 @@ def falling_sgd(rate: float, batch_size: int, examples: int, steps: int) -> opta
 
 
 EVALUATION_KEY = 1
+CROP = 4  # pixels around an image of full resolution
 CLOCKED = 4  # parts of a run whose time is taken
+
+
+TRAIN_SCORED = 1000  # training images on which the fit is scored
+HELD_OUT = 0.2  # of the training images, while scales are chosen
 
 
 def run_images(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Json]:
     """Train one method on images, and measure it."""
     plan = next(plan for plan in settings.tables if plan.data == cell["data"])
-    method, parts = cell["method"], load_images(plan, bench)
+    method, parts = cell["method"], load_images(plan, bench, cell.seed)
+    plan, tuning = choose_scales(method, plan, parts, settings, bench, cell.seed)
     problem = image_problem(method, plan, settings, parts.train[0].shape[1:], parts.classes, cell.seed)
-    norms = plan.network == WRN
-    posterior = train(method, problem, parts.train, plan, settings, bench, cell.seed, norms=norms)
-    result = {"parameters": stored_parameters(posterior)}
-    if norms:
-        few = parts.train[0][: settings.statistics]
-        posterior = with_batch_statistics(posterior, few, batch_size=min(plan.batch_size, len(few)))
-    return result | measure(posterior, parts, method, plan, settings)
+    posterior = train(method, problem, parts.train, plan, settings, bench, cell.seed)
+    result = {"parameters": stored_parameters(posterior), **({"tuning": tuning} if tuning else {})}
+    return result | measure(with_statistics(posterior, parts.train, plan, settings), parts, method, plan, settings)
+
+
+def choose_scales(
+    method: str, plan: Images, parts: ImageParts, settings: Rank1Settings, bench: Workbench, seed: int
+) -> tuple[Images, dict[str, float]]:
+    """The plan with prior scales multiplied by the factor whose NLL on held-out training images is the lowest.
+
+    Every method has the same number of trials, each as long as the run itself. Without trials the plan as it is.
+    """
+    if not plan.trials:
+        return plan, {}
+    (x, y), kept = parts.train, round(len(parts.train[1]) * (1 - HELD_OUT))
+    found: dict[float, float] = {}
+    for factor in plan.trials:
+        scaled = scale_priors(plan, factor)
+        problem = image_problem(method, scaled, settings, x.shape[1:], parts.classes, seed)
+        posterior = train(method, problem, (x[:kept], y[:kept]), scaled, settings, bench, seed)
+        posterior = with_statistics(posterior, (x[:kept], y[:kept]), scaled, settings)
+        log_probs = predict(posterior, x[kept:], draw_count(method, settings), settings.examples_per_draw)
+        found[factor] = scores(log_probs, y[kept:])["nll"]
+    best = min(found, key=lambda factor: found[factor])
+    return scale_priors(plan, best), {f"{factor:g}": nll for factor, nll in found.items()}
+
+
+def scale_priors(plan: Images, factor: float) -> Images:
+    """The same plan with all prior scales multiplied."""
+    names = ("prior_scale", "batch_scale", "rank_1_scale", "mean_field_scale")
+    return replace(plan, **{name: getattr(plan, name) * factor for name in names})
+
+
+def with_statistics(posterior: Posterior, data: Examples, plan: Images, settings: Rank1Settings) -> Posterior:
+    """The posterior with batch statistics of its draws, if the network has batch normalisations."""
+    if plan.network != WRN:
+        return posterior
+    few = data[0][: settings.statistics]
+    return with_batch_statistics(posterior, few, batch_size=min(plan.batch_size, len(few)))
 
 
 def train(
@@ -186,11 +243,10 @@ def train(
     settings: Rank1Settings,
     bench: Workbench,
     seed: int,
-    *,
-    norms: bool = False,
 ) -> Posterior:
     """The run of a method."""
-    examples = len(data[1])
+    examples, norms = len(data[1]), isinstance(plan, Images) and plan.network == WRN
+    crops = isinstance(plan, Images) and plan.augment
     return bench.fit_timed(
         problem,
         data,
@@ -199,6 +255,7 @@ def train(
         batch_size=min(examples, images_per_step(method, plan, settings)),
         key=seed,
         every=max(1, plan.steps // CLOCKED),
+        augment=[RandomCrop(max(1, CROP // plan.pool)), RandomFlip()] if crops else None,  # type: ignore[union-attr]
     )
 
 
@@ -220,14 +277,28 @@ def draw_count(method: str, settings: Rank1Settings) -> int:
     if method in (DEEP, EQUAL):
         return settings.members
     components = component_count(method, settings)
+    draws = settings.draws if method in (CAUCHY, HALF_CAUCHY) else settings.gaussian_draws
     # one network with random weights gets as many draws as the mixture
-    return settings.draws * (component_count(GAUSSIAN, settings) if components == 1 else components)
+    return draws * (component_count(GAUSSIAN, settings) if components == 1 else components)
 
 
-def predict(posterior: Posterior, x: Any, draws: int) -> np.ndarray:
-    """Log probabilities of every draw, (draws, examples, classes)."""
-    predictive: Any = posterior.predict(x, draws, key=EVALUATION_KEY)
-    return np.asarray(predictive.log_probs_per_draw, np.float64)
+def predict(posterior: Posterior, x: Any, draws: int, shared: int = 0) -> np.ndarray:
+    """Log probabilities of every draw, (draws, examples, classes).
+
+    Args:
+        posterior: of any method.
+        x: the inputs.
+        draws: how many.
+        shared: how many inputs share a draw; 0 for all of them.
+    """
+    count = len(jax.tree.leaves(x)[0])
+    size = shared or count
+    blocks = []
+    for i, start in enumerate(range(0, count, size)):
+        block = jax.tree.map(lambda a, rows=slice(start, start + size): a[rows], x)
+        predictive: Any = posterior.predict(block, draws, key=EVALUATION_KEY + i)
+        blocks.append(np.asarray(predictive.log_probs_per_draw, np.float64))
+    return np.concatenate(blocks, axis=1)
 
 
 def measure(
@@ -237,9 +308,12 @@ def measure(
     draws, kinds = draw_count(method, settings), len(plan.kinds)
     components = max(2, component_count(method, settings))
     (x, y), (x_worse, y_worse) = parts.test, parts.corrupted
-    clean, worse = predict(posterior, x, draws), predict(posterior, x_worse, draws)
+    (x_train, y_train), shared = parts.train, settings.examples_per_draw
+    fit = predict(posterior, x_train[:TRAIN_SCORED], draws, shared)
+    clean, worse = predict(posterior, x, draws, shared), predict(posterior, x_worse, draws, shared)
     single = clean[: min(components, draws)]
     result: dict[str, Json] = {
+        "train": scores(fit, y_train[:TRAIN_SCORED]),
         "clean": scores(clean, y),
         "corrupted": by_kind(worse, y_worse, kinds),
         "severity": by_severity(worse, y_worse, kinds, len(plan.severities)),

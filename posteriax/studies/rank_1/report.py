@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from posteriax._internal.plot_style import PALETTE
-from posteriax.studies.figures import Curve, Figure, Panel, draw_panels
+from posteriax.studies.figures import Curve, Figure, Means, Panel, draw_panels
 from posteriax.studies.rank_1.settings import (
     ABLATIONS,
     BATCH_ENSEMBLE,
@@ -19,15 +19,27 @@ from posteriax.studies.rank_1.settings import (
     DROPOUT,
     EQUAL,
     GAUSSIAN,
+    INPUT,
     MEAN_FIELD,
+    OUTPUT,
     SCALES,
     size_name,
 )
-from posteriax.studies.results import CellResult, Measure, Results, combine, depending, look_up
+from posteriax.studies.results import (
+    CellResult,
+    Conditional,
+    Measure,
+    Parts,
+    Results,
+    combine,
+    depending,
+    has,
+    look_up,
+)
 from posteriax.studies.tables import Column, PageTable, Row, Values, make_table, mean_with_error
 
-IMAGES, CLOTHES, RECORDS = "cifar10", "fashion", "physionet2012"  # parts of the names of data sets
-DATA = {IMAGES: "CIFAR-10", CLOTHES: "Fashion-MNIST"}
+IMAGES, HUNDRED, CLOTHES, RECORDS = "cifar10", "cifar100", "fashion", "physionet2012"  # how names of data begin
+DATA = {IMAGES: "CIFAR-10", HUNDRED: "CIFAR-100", CLOTHES: "Fashion-MNIST"}
 
 # ---- measures: numbers by seed
 
@@ -36,16 +48,42 @@ def score(data: str, method: str, path: str) -> Measure:
     """An entry of a method's results; of the deterministic baseline, the mean over an ensemble's members."""
     if method == DETERMINISTIC:
         method, path = DEEP, path if path == "parameters" else f"member.{path}"
-    return Measure(lambda results: {c.seed: look_up(c.result, path) for c in _runs(results, data, method)})
+    return Measure(
+        lambda results: {c.seed: look_up(c.result, path) for c in _runs(results, data, method) if has(c, path)}
+    )
 
 
 def _runs(results: Results, data: str, method: str) -> list[CellResult]:
-    return [c for c in results.cells if data in c.settings["data"] and c.settings["method"] == method]
+    return [c for c in results.cells if is_data(c.settings["data"], data) and c.settings["method"] == method]
+
+
+def is_data(stored: str, name: str) -> bool:
+    """Whether a cell's data set is the one that is meant.
+
+    >>> is_data("made-up/cifar10", "cifar10"), is_data("cifar100", "cifar10"), is_data("fashion_small", "fashion")
+    (True, False, True)
+    """
+    real = stored.removeprefix("made-up/")
+    return real == name or (name == CLOTHES and real.startswith(CLOTHES))
 
 
 cifar10 = partial(score, IMAGES)
 fashion = partial(score, CLOTHES)
+cifar100 = partial(score, HUNDRED)
 mortality = partial(score, RECORDS)
+
+
+def ablation(method: str, path: str) -> Measure:
+    """A score of a variant of the rank-1 network, on the data that the ablations have."""
+    return depending(lambda results: score(ablated_data(results), method, path))
+
+
+def ablated_data(results: Results) -> str:
+    """The data set of the ablations, by the name that measures use."""
+    listed = results.settings.get("tables", ())
+    name = results.settings.get("ablated") or (listed[-1]["data"] if listed else CLOTHES)
+    real = name.removeprefix("made-up/")
+    return CLOTHES if real.startswith(CLOTHES) else real
 
 
 def parameter_ratio(data: str, method: str, other: str) -> Measure:
@@ -64,13 +102,66 @@ def _networks(results: Results, method: str) -> int:
     return results.settings["members"] if method == DETERMINISTIC and results.settings else 1
 
 
+def doublings(path: str, last: int) -> Parts:
+    """A score with twice as many components less that with half of them, up to `last` components, by doubling."""
+
+    def parts(results: Results) -> dict[str, Measure]:
+        usual = results.settings.get("members", 4)
+        sizes = sorted({*results.settings.get("sizes", ()), usual})
+
+        def of_size(size: int) -> Measure:
+            return ablation(GAUSSIAN if size == usual else size_name(size), path)
+
+        return {f"{k} to {2 * k}": of_size(2 * k) - of_size(k) for k in sizes if 2 * k in sizes and 2 * k <= last}
+
+    return Parts(parts)
+
+
+def both_less_either(path: str) -> Parts:
+    """A score with factors on inputs and outputs, less that with factors on one side."""
+    both = ablation(GAUSSIAN, path)
+    return Parts(lambda results: {side: both - ablation(side, path) for side in (INPUT, OUTPUT)})
+
+
+def if_other_side_is_a_point(measure: Parts) -> Conditional:
+    """A comparison of sides; decides nothing unless the side without noise is a point estimate, as in the paper."""
+
+    def objection(results: Results) -> str:
+        if results.settings.get("other_side") == "point":
+            return ""
+        return "factors on one side leave out the other side, where the paper's are point estimates for each component"
+
+    return Conditional(measure, objection)
+
+
+STARVED = 0.02  # accuracy that the networks of an ensemble of equal parameters may lack
+
+
+def if_not_starved(data: str, measure: Measure) -> Conditional:
+    """A comparison with the ensemble of equal parameters; decides nothing if its networks are too small to learn."""
+
+    def objection(results: Results) -> str:
+        small, usual = (
+            score(data, method, "member.clean.accuracy" if method == EQUAL else "clean.accuracy")(results)
+            for method in (EQUAL, DETERMINISTIC)
+        )
+        if not len(small) or usual.mean() - small.mean() <= STARVED:
+            return ""
+        return (
+            f"with a quarter of the parameters each, the networks of that ensemble have {small.mean():.1%} right where "
+            f"the deterministic one has {usual.mean():.1%} (in the paper 0.3 % separate the ensembles)"
+        )
+
+    return Conditional(measure, objection)
+
+
 def step_time(results: Results, data: str, method: str) -> float:
     """Processor time of a step in ms, the mean over seeds; NaN if it was not taken."""
     run = DEEP if method == DETERMINISTIC else method
     times = [
         time["processor_seconds_per_step"]
         for name, time in results.times.items()
-        if f", {run}, seed" in name and data in name and "processor_seconds_per_step" in time
+        if f", {run}, seed" in name and is_data(name.split(", ")[1], data) and "processor_seconds_per_step" in time
     ]
     return 1000 * float(np.mean(times)) / _networks(results, method) if times else float("nan")
 
@@ -102,6 +193,16 @@ PAPER_IMAGES = {
     EQUAL: "0.115 / 96.3 / 0.008; 0.84 / 77.2 / 0.089",
     DEEP: "0.114 / 96.6 / 0.010; 0.81 / 77.9 / 0.087",
 }
+PAPER_HUNDRED = {
+    DETERMINISTIC: "0.875 / 79.8 / 0.085; 2.70 / 51.3 / 0.239",
+    BATCH_ENSEMBLE: "0.734 / 81.5 / 0.033; 2.49 / 54.1 / 0.191",
+    DROPOUT: "0.830 / 79.6 / 0.050; 2.33 / 51.5 / 0.148",
+    MEAN_FIELD: "1.030 / 77.3 / 0.111; 3.48 / 48.0 / 0.299",
+    GAUSSIAN: "0.692 / 81.3 / 0.018; 2.24 / 53.8 / 0.117",
+    CAUCHY: "0.689 / 82.4 / 0.012; 2.04 / 57.8 / 0.142",
+    EQUAL: "0.694 / 81.5 / 0.017; 2.19 / 53.7 / 0.111",
+    DEEP: "0.666 / 82.7 / 0.021; 2.27 / 54.1 / 0.138",
+}
 # MIMIC-III: NLL, AUC-PR, ECE
 PAPER_RECORDS = {
     DETERMINISTIC: "0.213 / 0.390 / 0.0135",
@@ -116,11 +217,16 @@ PAPER_RECORDS = {
 def tables(results: Results) -> list[PageTable]:
     return [
         _main(results, IMAGES, PAPER_IMAGES),
+        *([_main(results, HUNDRED, PAPER_HUNDRED)] if _has(results, HUNDRED) else []),
         _main(results, CLOTHES, {}),
         _ablations(results),
         _mortality(results),
         _cost(results),
     ]
+
+
+def _has(results: Results, data: str) -> bool:
+    return any(is_data(cell.settings["data"], data) for cell in results.cells)
 
 
 def _row(results: Results, data: str, method: str, *end: str) -> Row:
@@ -155,11 +261,13 @@ def _main(results: Results, data: str, paper: Mapping[str, str]) -> PageTable:
 
 def _ablations(results: Results) -> PageTable:
     sizes = sorted(results.settings["sizes"]) if results.settings else []
+    data = ablated_data(results)
     rows = [
-        _row(results, CLOTHES, method, _parameters(results, CLOTHES, method))
+        _row(results, data, method, _parameters(results, data, method))
         for method in (GAUSSIAN, CAUCHY, *ABLATIONS, *map(size_name, sizes))
+        if len(score(data, method, "clean.nll")(results))
     ]
-    caption = "Variants of the rank-1 network on Fashion-MNIST, all with the same rows and steps"
+    caption = f"Variants of the rank-1 network on {DATA[data]}, all with the same rows and steps"
     columns = (*SCORES, Column("NLL of one draw", "member.clean.nll"))
     return make_table(caption, ("",), columns, rows, ("parameters",))
 
@@ -183,10 +291,12 @@ def _mortality(results: Results) -> PageTable:
 def _cost(results: Results) -> PageTable:
     """What was run, and what the paper's number of steps and seeds would cost with the same networks."""
     paper = SCALES["paper"]
-    plans = {IMAGES: paper.tables[0].steps, CLOTHES: paper.tables[-1].steps, RECORDS: paper.mortality.steps}
+    plans = {table.data: table.steps for table in paper.tables} | {RECORDS: paper.mortality.steps}
     rows = []
     for data, full in plans.items():
-        methods = dict.fromkeys(c.settings["method"] for c in results.cells if data in c.settings["data"])
+        if not _has(results, data):
+            continue
+        methods = dict.fromkeys(c.settings["method"] for c in results.cells if is_data(c.settings["data"], data))
         times = [time for method in methods if np.isfinite(time := step_time(results, data, method))]
         steps, total = _steps(results, data), sum(times) / 1000
         as_run, as_paper = total * steps * results.seeds / 60, total * full * paper.seeds / 3600
@@ -202,7 +312,7 @@ def _cost(results: Results) -> PageTable:
 
 def _steps(results: Results, data: str) -> int:
     plans = [*results.settings["tables"], results.settings["mortality"]] if results.settings else []
-    return int(next((plan["steps"] for plan in plans if data in plan["data"]), 0))
+    return int(next((plan["steps"] for plan in plans if is_data(plan["data"], data)), 0))
 
 
 # ---- figures
@@ -221,28 +331,49 @@ LABELS = {"nll": "NLL (nats)", "accuracy": "accuracy (%)", "ece": "ECE"}
 UNITS = {"nll": 1.0, "accuracy": 100.0, "ece": 1.0}
 
 
+def shown_data(results: Results) -> dict[str, str]:
+    """The data sets of the tables that were run, and what pages call them."""
+    return {data: called for data, called in DATA.items() if _has(results, data)}
+
+
+def scores(results: Results) -> Figure:
+    """NLL and ECE by method; each dot is a seed, a bar is their mean."""
+    panels = []
+    for data, called in shown_data(results).items():
+        for name in ("nll", "ece"):
+            lines = []
+            for height, method in enumerate(reversed(ROWS)):
+                values = score(data, method, f"clean.{name}")(results)
+                if len(values):
+                    options = {"markersize": 4, "alpha": 0.6}
+                    lines.append(Curve(values, np.full(len(values), height), "o", COLOURS[method], options=options))
+                    bar = {"markersize": 14, "markeredgewidth": 2}
+                    lines.append(Curve([values.mean()], [height], "|", COLOURS[method], options=bar))
+            ticks = {"yticks": range(len(ROWS)), "yticklabels": ROWS[::-1]}
+            panels.append(Panel(lines, {"xlabel": f"{LABELS[name]}, {called}", **ticks}))
+    return draw_panels(panels, 3.6, 2.9, columns=4, sharey=True)[0]
+
+
 def severity(results: Results) -> Figure:
-    """Scores by severity of corruption, 0 is clean, less those of the deep ensemble; means over seeds.
+    """Scores by severity of corruption, 0 is clean, less those of the deep ensemble; means and standard errors."""
 
-    Every severity has images of its own, few and of uneven difficulty, the same for all methods.
-    """
-
-    def curve(data: str, method: str, name: str) -> np.ndarray:
+    def curves(data: str, method: str, name: str) -> np.ndarray:
         runs = [cell.result for cell in _runs(results, data, method)]
-        by_seed = [[run["clean"][name], *run["severity"][name]] for run in runs]
-        return np.mean(by_seed, axis=0) if by_seed else np.array([])
+        return np.array([[run["clean"][name], *run["severity"][name]] for run in runs])
 
     panels = []
-    for data, called in DATA.items():
+    methods = (BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY)
+    for data, called in shown_data(results).items():
         for name, label in LABELS.items():
-            base = curve(data, DEEP, name)
+            base = curves(data, DEEP, name)
             lines = []
-            for method in (BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY):
-                values = curve(data, method, name)
-                if len(values) and len(base):
-                    gap = UNITS[name] * (values - base)
-                    options = {"markersize": 3.5}
-                    lines.append(Curve(range(len(gap)), gap, "o-", COLOURS[method], method, options))
+            for number, method in enumerate(methods):
+                values = curves(data, method, name)
+                if len(values) and values.shape == base.shape:
+                    gaps = UNITS[name] * (values - base)
+                    x = np.arange(gaps.shape[1]) + 0.07 * (number - (len(methods) - 1) / 2)
+                    options = {"markersize": 3, "linewidth": 1, "capsize": 2}
+                    lines.append(Means(x, list(gaps.T), "o-", COLOURS[method], method, options))
             settings = {"xlabel": "severity", "ylabel": f"{label}, difference"}
             panels.append(Panel(lines, settings, called, reference=(0.0, COLOURS[DEEP], DEEP)))
     return draw_panels(panels, 3.6, 2.7, columns=3, below=6)[0]
@@ -260,7 +391,7 @@ def components(results: Results) -> Figure:
             means = []
             for size in sizes:
                 method = GAUSSIAN if size == members else size_name(size)
-                values = UNITS[name] * fashion(method, f"{part}.{name}")(results)
+                values = UNITS[name] * ablation(method, f"{part}.{name}")(results)
                 options = {"markersize": 3.5, "alpha": 0.6}
                 lines.append(Curve(np.full(len(values), size), values, "o", colour, options=options))
                 means.append(values.mean() if len(values) else np.nan)
@@ -281,7 +412,7 @@ def components(results: Results) -> Figure:
 def diversity(results: Results) -> Figure:
     """Disagreement of members over the error rate, against the accuracy of their average; each dot is a seed."""
     panels = []
-    for data, called in DATA.items():
+    for data, called in shown_data(results).items():
         lines = []
         for method in (BATCH_ENSEMBLE, GAUSSIAN, CAUCHY, DEEP, EQUAL, DROPOUT):
             accuracy, diverse = (score(data, method, path)(results) for path in ("clean.accuracy", "diversity"))
@@ -302,7 +433,7 @@ def variants(results: Results) -> Figure:
     for part in ("clean", "corrupted"):
         lines = []
         for height, method in enumerate(reversed(names)):
-            values, colour = fashion(method, f"{part}.nll")(results), COLOURS.get(method, "0.4")
+            values, colour = ablation(method, f"{part}.nll")(results), COLOURS.get(method, "0.4")
             options = {"markersize": 5, "alpha": 0.8}
             lines.append(Curve(values, np.full(len(values), height), "o", colour, options=options))
         ticks = {"yticks": range(len(names)), "yticklabels": names[::-1]}
@@ -310,4 +441,10 @@ def variants(results: Results) -> Figure:
     return draw_panels(panels, 4.6, 3.2, sharey=True)[0]
 
 
-FIGURES = {"severity": severity, "components": components, "diversity": diversity, "variants": variants}
+FIGURES = {
+    "scores": scores,
+    "severity": severity,
+    "variants": variants,
+    "components": components,
+    "diversity": diversity,
+}

@@ -10,6 +10,7 @@ All others are rank-1 mixtures.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from posteriax.data import CORRUPTIONS
 from posteriax.studies.scales import read_scales
@@ -21,8 +22,9 @@ GAUSSIAN, CAUCHY = "rank-1 Gaussian", "rank-1 Cauchy"
 INPUT, OUTPUT = "factors on inputs", "factors on outputs"
 MIXTURE = "log-mixture likelihood"
 LOG_NORMAL, HALF_CAUCHY = "log-normal factors", "half-Cauchy factors"
+ADDITIVE = "additive factors"
 TABLE = (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY)
-ABLATIONS = (INPUT, OUTPUT, MIXTURE, LOG_NORMAL, HALF_CAUCHY)
+ABLATIONS = (INPUT, OUTPUT, MIXTURE, LOG_NORMAL, HALF_CAUCHY, ADDITIVE)
 MORTALITY = (DEEP, BATCH_ENSEMBLE, MEAN_FIELD, GAUSSIAN, CAUCHY)
 
 
@@ -59,6 +61,11 @@ class Images:
     methods: tuple[str, ...] = TABLE  # rows of the table
     kinds: tuple[str, ...] = CORRUPTIONS
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    augment: bool = False  # random crops and flips of the training images
+    own_images: bool = False  # whether every seed takes training images of its own, if not all of them
+    trials: tuple[
+        float, ...
+    ] = ()  # factors on all prior scales, of which every method takes the best on held-out images
     # of SGD with Nesterov momentum, per 128 images, with the paper's warm-up and decays; 0 for posteriax's optimisers
     rate: float = 0.0
 
@@ -89,18 +96,28 @@ class Rank1Settings:
 
     seeds: int  # repetitions by default
     data: tuple[str, ...]  # data sets that must be there
-    tables: tuple[Images, ...]  # ablations use the last
+    tables: tuple[Images, ...]
     mortality: Mortality
+    ablated: str = ""  # the data of the table whose settings the ablations use; the last one if empty
     members: int = 4  # K, of mixtures and ensembles
     variants: tuple[str, ...] = ABLATIONS  # of the rank-1 network
     sizes: tuple[int, ...] = (1, 2, 8, 16)  # other sizes of mixtures
     draws: int = 4  # of each component, for predictions
+    gaussian_draws: int = 4  # the same with Gaussian factors
+    examples_per_draw: int = 0  # test examples that share a draw of the factors; 0: all of them
+    other_side: Literal["none", "point"] = "none"  # what the other side has if factors are on one side
+    fast_rate: float = 1.0  # learning rate of BatchEnsemble's factors over that of the other parameters, with SGD
     start: str = "normal"  # initial means of the factors, see `q.Rank1`
     start_value: float = 0.5
     factor_scale: float = 0.1  # of the factors' prior, N(1, scale^2), also for their logs
     cauchy_scale: float = 0.1  # of the factors' prior, Cauchy(1, scale)
     dropout: float = 0.1  # the rate of MC dropout
     statistics: int = 512  # training images for the batch statistics of a draw
+
+
+def ablated_table(settings: Rank1Settings) -> Images:
+    """The table whose data and network the ablations have."""
+    return next((table for table in settings.tables if table.data == settings.ablated), settings.tables[-1])
 
 
 SCALES = read_scales(Path(__file__).with_name("scales.toml"), Rank1Settings)

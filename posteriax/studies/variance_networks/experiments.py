@@ -19,6 +19,7 @@ zero-mean units,
 where nothing but the standard deviations of the two units can tell the classes apart."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -42,7 +43,7 @@ from posteriax.studies.results import Json
 from posteriax.studies.study import Cell
 from posteriax.studies.variance_networks.settings import VarianceSettings
 from posteriax.studies.workbench import Examples, Workbench, join_members
-from posteriax.zoo import Dense
+from posteriax.zoo.layers import BatchNorm, Conv, Dense, max_pool
 
 Families = dict[str, q.Family]  # by pattern of the leaves' paths
 LAYER = "dense/weight"  # the first dense layer, in LeNet-5 and in the VGG-like network
@@ -87,15 +88,44 @@ def layer(method: str, settings: VarianceSettings) -> VarianceLayer:
     }[method]
 
 
-def load_images(bench: Workbench, name: str, examples: int, test: int) -> tuple[Examples, Examples]:
-    """The first training and test examples (0: all), with an axis of channels and pixels in [0, 1]."""
+def load_images(
+    bench: Workbench, name: str, examples: int, test: int, seed: int | None = None
+) -> tuple[Examples, Examples]:
+    """The first training and test examples (0: all), with an axis of channels and pixels in [0, 1].
+
+    With a seed, a random part of the training examples in place of the first.
+    """
     loaded = bench.load(name)
     both = []
     for (x, y), count in ((loaded.train, examples), (loaded.test, test)):
+        if seed is not None and x is loaded.train[0]:
+            order = np.random.default_rng((seed, 8)).permutation(len(y))[: count or None]
+            x, y = x[order], y[order]
         x, y = x[: count or None], y[: count or None]
         x = x[..., None] if x.ndim == 3 else x
         both.append((x, np.asarray(COARSE, np.int32)[y] if name.endswith("cifar100") else y))
     return both[0], both[1]
+
+
+class NormalisedLeNet(eqx.Module):
+    """LeNet-5 with batch normalisation between its first dense layer and the activation behind it."""
+
+    convolutions: list[Conv]
+    dense: Dense
+    norm: BatchNorm
+    out: Dense
+    activation: Callable[[jax.Array], jax.Array] = eqx.field(static=True)
+
+    def __init__(self, channels: tuple[int, int], hidden: int, activation: Any, *, key: jax.Array):
+        net = zoo.lenet5(channels=channels, hidden=hidden, activation=activation, key=key)
+        self.convolutions, self.dense, self.out, self.activation = net.convolutions, net.dense, net.out, activation
+        self.norm = BatchNorm(hidden, epsilon=1e-3)
+
+    def __call__(self, x: jax.Array, state: eqx.nn.State) -> tuple[jax.Array, eqx.nn.State]:
+        for convolution in self.convolutions:
+            x = max_pool(jax.nn.relu(convolution(x)))
+        hidden, state = self.norm(self.dense(x.reshape(-1)), state)
+        return self.out(self.activation(hidden)), state
 
 
 def lenet_problem(
@@ -104,12 +134,15 @@ def lenet_problem(
     """LeNet-5 and the families of its leaves; `table` for the network of the accuracy table."""
     chosen = layer(method, settings)
     layers = settings.variance_layers if table and method == "layer" else LAYER
-    net = zoo.lenet5(
-        channels=settings.channels if table else settings.subset_channels,
-        hidden=settings.hidden if table else settings.subset_hidden,
-        activation=chosen.activation,
-        key=jax.random.key(seed),
-    )
+    channels = settings.channels if table else settings.subset_channels
+    hidden = settings.hidden if table else settings.subset_hidden
+    key = jax.random.key(seed)
+    net: Any
+    # the likelihood must have second derivatives example by example where softplus is used, and |.| needs a mean of 0
+    if settings.batch_norm and chosen.activation is jax.nn.relu:
+        net = eqx.nn.make_with_state(NormalisedLeNet)(channels, hidden, chosen.activation, key=key)
+    else:
+        net = zoo.lenet5(channels=channels, hidden=hidden, activation=chosen.activation, key=key)
     families: Families = {"**": q.Point(), layers: chosen.family}
     if method == "dropout":
         families["out/weight"] = q.Dropout(0.5)  # of the hidden units
@@ -186,7 +219,7 @@ def run_accuracy(cell: Cell, settings: VarianceSettings, bench: Workbench) -> di
     """One row of the accuracy table, or one parameterisation."""
     method, name, table = cell["method"], cell["data"], cell["experiment"] == "accuracy"
     sizes = (settings.examples, settings.test) if table else (settings.subset, settings.subset_test)
-    training, test = load_images(bench, name, *sizes)
+    training, test = load_images(bench, name, *sizes, cell.seed if settings.own_images else None)
     epochs = settings.dropout_epochs if method == "dropout" else settings.epochs
     batch_size = settings.batch_size
     if not table:
@@ -227,6 +260,7 @@ def measure(
     family = posterior.families[LAYER]
     if isinstance(family, DiagonalGaussian):
         mean, scale = (np.asarray(a[0]) for a in _moments(posterior, family))
+        measured["log_alphas"] = log_alphas(posterior)
         if mean.any():
             measured["log_alpha"] = np.median(2 * np.log(scale[mean != 0] / np.abs(mean[mean != 0])))
         measured |= elbo(posterior, training, settings)
@@ -235,6 +269,15 @@ def measure(
         for name, change in (("without_means", analysis.zero_mean), ("shuffled", analysis.permute)):
             measured[name] = ensemble_accuracy(change(posterior, LAYER), (x[few], y[few]), settings.draws)
     return measured
+
+
+def log_alphas(posterior: VariationalPosterior) -> dict[str, float]:
+    """The median log alpha of every layer that has one."""
+    found = {}
+    for name, params in posterior.variational.items():
+        if "log_alpha" in params:
+            found[name] = float(np.median(np.asarray(params["log_alpha"])))
+    return found
 
 
 def above_chance(predicted: np.ndarray, y: np.ndarray) -> float:
@@ -296,7 +339,8 @@ def curve(posterior: Posterior) -> dict[str, Json]:
 
 def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Json]:
     """LeNet-5 with softplus behind its variance layer, so that the likelihood has second derivatives."""
-    training, test = load_images(bench, cell["data"], settings.subset, settings.subset_test)
+    own = cell.seed if settings.own_images else None
+    training, test = load_images(bench, cell["data"], settings.subset, settings.subset_test, own)
     accuracy = watched_accuracies(test, settings)
 
     def watch(posterior: Any) -> dict[str, float]:
@@ -316,11 +360,13 @@ def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> d
         watch=watch,
     )
     trace, kappa = posterior.trace, analysis.kappa(posterior, _first(training, settings), LAYER)
-    accuracy_by_share: dict[str, list[float]] = {"zero": [], "mean": []}
+    accuracy_by_share: dict[str, list[float]] = {"zero": [], "mean": [], "random": []}
+    shuffled = shuffle_kappa(kappa, cell.seed)
     for share in settings.shares:
         threshold = kappa.threshold(keep=1 - share)
         for rest, values in accuracy_by_share.items():
-            sparse = analysis.sparse_ensemble(posterior, kappa, threshold, rest).posterior  # type: ignore[arg-type]
+            chosen, value = (shuffled, "zero") if rest == "random" else (kappa, rest)
+            sparse = analysis.sparse_ensemble(posterior, chosen, threshold, value).posterior  # type: ignore[arg-type]
             values.append(ensemble_accuracy(sparse, test, settings.draws))
     return {
         "curve": curve(posterior) | {"above": trace["above"]},
@@ -329,6 +375,13 @@ def run_curvature(cell: Cell, settings: VarianceSettings, bench: Workbench) -> d
         "removed": settings.shares,
         **accuracy_by_share,
     }
+
+
+def shuffle_kappa(kappa: analysis.Kappa, seed: int) -> analysis.Kappa:
+    """The same values in random order: as many weights are removed, but not those that matter least."""
+    rng = np.random.default_rng((seed, 9))
+    leaves = {name: rng.permutation(values.ravel()).reshape(values.shape) for name, values in kappa.items()}
+    return replace(kappa, leaves=leaves)
 
 
 def _first(training: Examples, settings: VarianceSettings) -> Examples:
@@ -361,7 +414,9 @@ def _summary(values: np.ndarray) -> dict[str, float]:
 def run_attack(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict[str, Json]:
     """Success rates and entropies by iteration, for five ways to predict."""
     name = cell["data"]
-    training, test = load_images(bench, name, settings.subset, settings.attacked)
+    own = cell.seed if settings.own_images else None
+    training, test = load_images(bench, name, settings.subset, settings.attacked, own)
+    short = settings.attack_epochs or settings.subset_epochs
     trained = {}
     for method in ("dropout", "layer"):
         members = []
@@ -370,7 +425,7 @@ def run_attack(cell: Cell, settings: VarianceSettings, bench: Workbench) -> dict
             if cell["network"] == "VGG":
                 (problem, families), epochs = vgg_problem(method, 10, settings, key), settings.vgg_epochs
             else:
-                (problem, families), epochs = lenet_problem(method, settings, key), settings.subset_epochs
+                (problem, families), epochs = lenet_problem(method, settings, key), short
             schedule: dict[str, Any] = {"epochs": epochs, "batch_size": settings.subset_batch}
             members.append(train(bench, method, problem, families, training, settings, **schedule, key=key))
         trained[method] = members

@@ -5,11 +5,22 @@ from functools import partial
 
 import numpy as np
 
-from posteriax._internal.plot_style import PALETTE, subplots
+from posteriax._internal.plot_style import PALETTE, legend_below, subplots
 from posteriax.studies.figures import Curve, Figure, Panel, draw_panels, numbers
-from posteriax.studies.results import CellResult, Measure, Results, entry, per_cell
+from posteriax.studies.results import CellResult, Conditional, Measure, Parts, Results, combine, entry, per_cell
 from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_with_error
-from posteriax.studies.variance_networks.experiments import EDGES, THRESHOLD
+from posteriax.studies.variance_networks.experiments import EDGES, LAYER, THRESHOLD
+
+ATTACKED = {  # ways to predict, with the colours and lines of the figure
+    "dropout, means": (5, ":"),
+    "dropout": (0, "--"),
+    "deep ensemble": (1, "-."),
+    "variance": (2, "-"),
+    "variance ensemble": (3, "-"),
+}
+VARIANCE = ("variance", "variance ensemble")
+AT_CHANCE = 0.2  # accuracy below it is that of a guess among ten classes, or nearly
+EMERGED = 1e-3  # share of weights with a kappa above the threshold
 
 # ---- measures: numbers by seed
 
@@ -37,14 +48,76 @@ def fall_of_means() -> Measure:
     return per_cell(fall, experiment="parameterisation", method="layer")
 
 
-def change_of_ensemble() -> Measure:
-    """From where the mean weights are best to the end of the run, on the watched examples."""
+def dip_of_ensemble() -> Measure:
+    """The ensemble's smallest accuracy after the reading where the means are best, less that at this reading."""
 
-    def change(cell: CellResult) -> float:
+    def dip(cell: CellResult) -> float:
         curve = cell.result["curve"]
-        return float(curve["ensemble"][-1] - curve["ensemble"][int(np.argmax(numbers(curve["deterministic"])))])
+        ensemble, best = numbers(curve["ensemble"]), int(np.argmax(numbers(curve["deterministic"])))
+        return float(ensemble[best:].min() - ensemble[best])
 
-    return per_cell(change, experiment="parameterisation", method="layer")
+    return per_cell(dip, experiment="parameterisation", method="layer")
+
+
+def after_transition(measure: Measure) -> Conditional:
+    """A measure of the runs with one alpha per layer; decides nothing unless their means have reached chance."""
+
+    def objection(results: Results) -> str:
+        means = parameterisation("layer", "deterministic")(results)
+        reached = int((means < AT_CHANCE).sum())
+        return "" if reached == len(means) else f"in {reached} of {len(means)} runs the means have reached chance"
+
+    return Conditional(measure, objection)
+
+
+def same_rates(measure: Measure | Parts) -> Conditional:
+    """A comparison of parameterisations; decides nothing if their noise had different learning rates."""
+
+    def objection(results: Results) -> str:
+        rates = [results.settings.get(name) for name in ("noise_rate", "free_rate")]
+        if rates[0] == rates[1]:
+            return ""
+        return (
+            f"the learning rates of log alpha differ, {rates[0]} for the layer and {rates[1]} for single weights, and "
+            "the result depends on them"
+        )
+
+    return Conditional(measure, objection)
+
+
+def flexible_means() -> Parts:
+    """Deterministic accuracy of the two parameterisations with a parameter for every weight."""
+    return Parts(lambda results: {name: parameterisation(name, "deterministic") for name in ("weight", "additive")})
+
+
+def equal_ensembles() -> Parts:
+    """Ensemble accuracy of one alpha per layer, less that of each other parameterisation."""
+    layer_alpha = parameterisation("layer", "ensemble")
+    others = ("neuron", "weight", "additive")
+    return Parts(lambda results: {name: layer_alpha - parameterisation(name, "ensemble") for name in others})
+
+
+def log_alpha_lead() -> Measure:
+    """Log alpha of the first dense layer less the largest of the other layers, where all are variance layers."""
+
+    def lead(cell: CellResult) -> float:
+        by_layer = dict(cell.result["log_alphas"])
+        return float(by_layer.pop(LAYER) - max(by_layer.values()))
+
+    cells = {"experiment": "accuracy", "network": "LeNet-5", "method": "layer"}
+    return Measure(lambda results: {c.seed: lead(c) for c in results.select(**cells) if "log_alphas" in c.result})
+
+
+def readings_before_fall() -> Measure:
+    """Readings from the first weights of large kappa to the fall of the means to half of their best accuracy."""
+
+    def count(cell: CellResult) -> float:
+        curve = cell.result["curve"]
+        above, means = numbers(curve["above"]), numbers(curve["deterministic"])
+        emerged, fallen = above > EMERGED, means < means.max() / 2
+        return float(np.argmax(fallen) - np.argmax(emerged)) if emerged.any() and fallen.any() else np.nan
+
+    return per_cell(count, experiment="curvature")
 
 
 def emergence() -> Measure:
@@ -63,7 +136,8 @@ def sparse_loss(removed: float, rest: str) -> Measure:
     def loss(cell: CellResult) -> float:
         return float(cell.result["ensemble"] - cell.result[rest][list(cell.result["removed"]).index(removed)])
 
-    return per_cell(loss, experiment="curvature")
+    cells = {"experiment": "curvature"}
+    return Measure(lambda results: {c.seed: loss(c) for c in results.select(**cells) if rest in c.result})
 
 
 def mean_success(predictor: str) -> Measure:
@@ -78,6 +152,17 @@ def mean_entropy(predictor: str) -> Measure:
 
 def clean_entropy(predictor: str) -> Measure:
     return per_cell(lambda cell: cell.result[predictor]["entropy"][0], experiment="attack")
+
+
+def only_variance_networks_doubt() -> Parts:
+    """Entropy under attack less that on clean images; of the other methods with the opposite sign."""
+    rises = {name: mean_entropy(name) - clean_entropy(name) for name in ATTACKED}
+    signs = {name: 1.0 if name in VARIANCE else -1.0 for name in ATTACKED}
+
+    def signed(name: str) -> Measure:
+        return combine(lambda rise: signs[name] * rise, rises[name])
+
+    return Parts(lambda results: {name: signed(name) for name in ATTACKED})
 
 
 def excess_entropy(predictor: str, other: str) -> Measure:
@@ -198,14 +283,9 @@ def _toy(results: Results) -> PageTable:
 
 # ---- figures
 
+LEAST_SHARE = 1e-6  # where the figure shows a share of 0
+WAY_NAMES = {"deterministic": "mean weights", "ensemble": "ensemble"}
 COLOURS = {"ensemble": PALETTE[2], "stochastic": PALETTE[0], "deterministic": PALETTE[3]}
-ATTACKED = {
-    "dropout, means": (5, ":"),
-    "dropout": (0, "--"),
-    "deep ensemble": (1, "-."),
-    "variance": (2, "-"),
-    "variance ensemble": (3, "-"),
-}
 
 
 def phase_transition(results: Results) -> Figure:
@@ -224,26 +304,52 @@ def phase_transition(results: Results) -> Figure:
     return draw_panels(panels, 5.6, 2.7, columns=1, sharex=True)[0]
 
 
+def parameterisations(results: Results) -> Figure:
+    """Accuracies of ensemble and means, and the ELBO, by parameterisation; dots are seeds, crosses the paper's."""
+    methods = results.distinct("method", experiment="parameterisation")
+    heights = {method: len(methods) - 1 - i for i, method in enumerate(methods)}
+    figure, (axes,) = subplots(1, 2, 4.8, 0.8 + 0.5 * max(len(methods), 1), sharey=True)
+    for method, height in heights.items():
+        values = partial(results.values, experiment="parameterisation", method=method)
+        elbo, *accuracies = PAPER_PARAMETERISATIONS[method]
+        for way, paper, shift in zip(("deterministic", "ensemble"), accuracies, (-0.12, 0.12), strict=True):
+            label = WAY_NAMES[way] if height == 0 else None
+            dots = np.full(len(values(way)), height + shift)
+            axes[0].plot(values(way), dots, "o", color=COLOURS[way], alpha=0.8, markersize=5, label=label)
+            reported = 0.1 if paper == "chance" else float(paper) / 100
+            axes[0].plot([reported], [height + shift], "x", color=COLOURS[way], markersize=7)
+        if elbo:  # Student's t has a KL of millions of nats that says nothing about the fit
+            axes[1].plot(-values("elbo"), np.full(len(values("elbo")), height), "o", color="0.3", alpha=0.8)
+            axes[1].plot([-float(elbo)], [height], "x", color="0.3", markersize=7)
+    axes[0].set(xlabel="accuracy (x: the paper)", xlim=(0, 1.02), yticks=list(heights.values()))
+    axes[0].set_yticklabels([LAYERS[method] for method in heights], fontsize="small")
+    axes[1].set(xlabel="-ELBO on the training set (nats)", xscale="log")
+    legend_below(figure, axes[0], columns=2)
+    return figure
+
+
 def kappa_histograms(results: Results) -> Figure:
-    """Histograms of kappa at the start, in the middle and at the end, and their tail beside the accuracy of means."""
-    figure, ((left, right),) = subplots(1, 2, 4.8, 3.2)
+    """Histograms of kappa along a run; the accuracy of the means and the share of weights with a large kappa."""
+    figure, ((left, middle, right),) = subplots(1, 3, 3.9, 3.2)
     cells = results.select(experiment="curvature")
     if not cells:
         return figure
     histograms, steps = np.asarray(cells[0].result["histograms"], float), cells[0].result["curve"]["step"]
-    for colour, i in zip((0, 2, 3), sorted({0, len(steps) // 2, len(steps) - 1}), strict=False):
+    shown = sorted({0, 1, len(steps) - 1})
+    for colour, i in zip((0, 2, 3), shown, strict=False):
         left.stairs(histograms[i], EDGES, color=PALETTE[colour], label=f"step {steps[i]}", linewidth=1.5)
     left.axvline(np.log10(THRESHOLD), color="0.5", linewidth=1)
     left.text(np.log10(THRESHOLD), left.get_ylim()[1], " $\\kappa_0$", va="top", fontsize="small")
     left.set(xlabel="log10 |κ|", ylabel="share of weights")
     left.legend(frameon=False, fontsize="small", loc="upper left")
     for cell in cells:
-        curve, last = cell.result["curve"], cell is cells[-1]
-        means, above = ("accuracy of the means", "share of weights with κ > κ0") if last else (None, None)
-        right.plot(curve["step"], curve["deterministic"], ":", color=PALETTE[3], label=means)
-        right.plot(curve["step"], numbers(curve["above"]), color="0.3", label=above)
-    right.set(xlabel="step", ylim=(0, 1.02))
-    right.legend(frameon=False, fontsize="small", loc="center left")
+        curve = cell.result["curve"]
+        middle.plot(curve["step"], numbers(curve["deterministic"]), "o-", color=PALETTE[3], markersize=3)
+        above = numbers(curve["above"])
+        right.plot(curve["step"], np.where(above > 0, above, LEAST_SHARE), "o-", color="0.3", markersize=3)
+    middle.set(xlabel="step", ylabel="accuracy of the means", ylim=(0, 1.02))
+    right.set(xlabel="step", ylabel="share of weights with κ > κ0", yscale="log", ylim=(LEAST_SHARE / 1.5, 0.1))
+    right.text(steps[0], LEAST_SHARE, "  none", va="center", fontsize="small", color="0.3")
     return figure
 
 
@@ -312,8 +418,9 @@ def toy(results: Results) -> Figure:
 
 FIGURES = {
     "phase_transition": phase_transition,
+    "parameterisations": parameterisations,
+    "attacks": attacks,
     "kappa": kappa_histograms,
     "sparse_ensembles": sparse_ensembles,
-    "attacks": attacks,
     "toy": toy,
 }

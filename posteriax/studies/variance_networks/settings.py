@@ -16,7 +16,9 @@ class VarianceSettings:
     channels: tuple[int, int] = (20, 50)
     hidden: int = 500
     variance_layers: str = "dense/weight"  # pattern of the weights that share an alpha per layer
-    table: tuple[str, ...] = ("dropout", "zero-mean")  # rows
+    table: tuple[str, ...] = ("dropout", "zero-mean")  # rows; "layer" has an alpha for each of `variance_layers`
+    batch_norm: bool = False  # behind the first dense layer, in all experiments but the curvature's
+    own_images: bool = False  # whether every seed takes training images of its own, if not all of them
     examples: int = 0  # 0 are all
     epochs: int = 9
     dropout_epochs: int = 2
@@ -25,6 +27,7 @@ class VarianceSettings:
     subset: int = 6000
     subset_epochs: int = 5
     subset_batch: int = 64
+    attack_epochs: int = 0  # of the networks that are attacked; 0 for `subset_epochs`
     subset_channels: tuple[int, int] = (20, 50)
     subset_hidden: int = 500
     # Adam, whose rates fall to 0 linearly
