@@ -15,7 +15,6 @@ endef
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # the lowest JAX that pyproject.toml admits, with a Flax of its time
 LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.6
-NIGHTLY := https://us-python.pkg.dev/ml-oss-artifacts-published/jax/simple/
 
 .PHONY: demo quick quick-newest test test-lowest test-newest test-nightly docs check-docs dist lint check-all clean
 
@@ -49,8 +48,10 @@ quick-newest: .venv-newest/.dev
 	.venv-newest/bin/posteriax doctor
 	.venv-newest/bin/pytest -n 2 --dist worksteal -m quick
 
-# and with last night's JAX, which pyproject.toml does not admit yet
+# and with last night's JAX, which pyproject.toml does not admit yet: make test-nightly NIGHTLY=INDEX, the package index
+# that JAX's installation guide names for nightly releases
 test-nightly: .venv-newest/.dev
+	@[ -n '$(NIGHTLY)' ] || { echo 'Say which index has the nightly releases of JAX: make test-nightly NIGHTLY=INDEX' >&2; exit 1; }
 	.venv-newest/bin/pip install --disable-pip-version-check --upgrade --pre --no-deps -i $(NIGHTLY) jax jaxlib
 	.venv-newest/bin/posteriax doctor
 	.venv-newest/bin/pytest -n 2 --dist worksteal
