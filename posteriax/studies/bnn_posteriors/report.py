@@ -629,7 +629,7 @@ def mixing(results: Results) -> Figure:
     lengths, steps = sweep(results, "nll", "trajectory"), sweep(results, "quality.acceptance", "step")
     paired = {length: nll - lengths[1.0] for length, nll in lengths.items() if 1.0 in lengths}
     paper = dict(zip(PAPER_STEPS, PAPER_ACCEPTANCE, strict=True))
-    acceptance = [
+    acceptance: list[Curve | Means] = [
         _means(results, steps, PALETTE[0], "here"),
         Curve(list(paper), list(paper.values()), "x--", "0.5", "the paper, CIFAR-10", {"linewidth": 1}),
     ]

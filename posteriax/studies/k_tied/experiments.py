@@ -30,6 +30,7 @@ from posteriax import families as q
 from posteriax import priors as p
 from posteriax.data import DataSet
 from posteriax.evaluation import evaluate
+from posteriax.families.arrays.estimators import Estimator
 from posteriax.likelihoods import Bernoulli, Categorical
 from posteriax.methods import MAP, VI, StaircaseKL
 from posteriax.networks import network as with_example
@@ -270,7 +271,7 @@ def fit_to_convergence(
 ) -> VariationalPosterior:
     """The run to convergence, from where the first steps ended, if there are any."""
     # one draw of the weights for the whole batch, as in the paper, or noise per example: the optimum is the same
-    estimator = "weight" if training.rate else "auto"
+    estimator: Estimator = "weight" if training.rate else "auto"
     method = VI(
         variational_family(network, family),
         optimizer=optax.adam(training.rate) if training.rate else None,

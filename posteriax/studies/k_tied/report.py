@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -395,7 +395,7 @@ def spectra(results: Results) -> Figure:
     return figure
 
 
-def _line(colour: str, style: str) -> Any:
+def _line(colour: str, style: Literal["-", "--"]) -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=colour, linestyle=style)
@@ -429,7 +429,8 @@ def truncation(results: Results) -> Figure:
 
 def heat_maps(results: Results) -> Figure:
     """Trained standard deviations of the LeNet's first dense layer, and their approximations of rank 1 and 2."""
-    heat = next((cell.result["heat"] for cell in results.select(network=LENET) if "heat" in cell.result), {})
+    shown = (cell.result["heat"] for cell in results.select(network=LENET) if "heat" in cell.result)
+    heat: Mapping[str, Any] = next(shown, {})
     figure, (axes,) = subplots(1, max(len(heat), 1), 3.2, 3.0)
     for axis, (name, matrix) in zip(axes, heat.items(), strict=False):
         values = np.asarray(matrix, float)

@@ -69,7 +69,7 @@ def run(cell: Cell, settings: Costs, bench: Workbench) -> dict[str, Json]:
                 every=max(1, settings.steps // 4),
             )
             seconds.setdefault(name, []).append(bench.times.pop("seconds_per_step", 0.0))
-            parameters.setdefault(name, []).append(int(posterior.num_parameters))  # type: ignore[attr-defined]
+            parameters.setdefault(name, []).append(int(posterior.num_parameters))
     bench.times.pop("processor_seconds_per_step", None)
     return {
         "widths": settings.widths,

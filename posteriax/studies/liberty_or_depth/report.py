@@ -190,7 +190,7 @@ def difference_by_depth(path: str) -> Parts:
 
 def gain(path: str, depth: int) -> Measure:
     """What SWAG gains on SWA, the network at the mean of the weights; nothing if that was not run."""
-    cells = {"experiment": SWAG, "depth": depth}
+    cells: dict[str, str | int | float] = {"experiment": SWAG, "depth": depth}
     return Measure(
         lambda results: {
             c.seed: look_up(c.result, f"{SWA}.{path}") - look_up(c.result, f"low_rank.{path}")
