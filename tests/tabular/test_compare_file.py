@@ -225,7 +225,7 @@ BAD = {
     "unknown task": (
         TREES,
         ["--target", "y", "--task", "ranking"],
-        "--task must be classification, regression or counts",
+        "--task must be classification, ordinal, regression, counts",
     ),
     "regression of text": (TREES, ["--target", "kind", "--task", "regression"], "cannot be the target of a regression"),
     "test fraction": (TREES, ["--target", "y", "--test-fraction", "1.5"], "--test-fraction must lie between 0 and 1"),
@@ -255,7 +255,7 @@ def test_a_posterior_without_its_description_or_with_another_is_refused(run, tmp
     with pytest.raises(TableError, match="describes a different posterior"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 99}))
-    with pytest.raises(TableError, match=r"json has version 99, but this posteriax reads versions up to 3"):
+    with pytest.raises(TableError, match=r"json has version 99, but this posteriax reads versions up to 4"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 1}))  # of the version before: the same without dates and pooling
     load_described(folder / "map.posterior")
