@@ -135,7 +135,7 @@ class NumberPredictive(PredictsNumbers):
 
     @property
     def knowledge(self) -> np.ndarray:
-        """The standard deviation of the draws' means, (N, D): what more data could remove. std² = noise² + knowledge²."""
+        """Standard deviation of the draws' means, (N, D), which more data could remove: std² = noise² + knowledge²."""
         mean = np.asarray(self.standard_moments[0])
         return self.likelihood.units.restore_spread(mean.std(axis=0, dtype=np.float64).astype(mean.dtype))
 

@@ -21,6 +21,8 @@ from posteriax.networks.fixed_leaves import fix_leaves
 from posteriax.networks.leaf import Axes
 from posteriax.networks.network import Network, network
 from posteriax.networks.tracing.coupling import couples_examples
+from posteriax.networks.widening import Widening
+from posteriax.posterior.distilled import DistilledPosterior
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.example import ExampleSpec, example_from_plain, example_to_plain
 from posteriax.posterior.export.exported import ExportedPosterior, is_exported, read_exported
@@ -61,6 +63,8 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     }  # without the run time, so that the same posterior gives the same file
     if is_linearised:
         about["linearised"] = True
+    if isinstance(posterior, DistilledPosterior):
+        about["distilled"] = None if posterior.widening is None else asdict(posterior.widening)
     if problem.network.fixed is not None:  # the leaves themselves, once
         about["fixed"] = list(problem.network.fixed.patterns)
         arrays |= {f"fixed:{path}": np.asarray(leaf) for path, leaf in problem.network.fixed.values.items()}
@@ -101,9 +105,9 @@ def load(path: str | os.PathLike[str], net: NetworkLike = None) -> Any:
 
     Args:
         path: a file written by ``posterior.save(path)``.
-        net: the network, as given to the problem; not for an exported model. Only its structure and shapes matter, not its weights. Fixed leaves
-            get their values from the file, and so do the statistics of batch normalisation if the network uses stored
-            ones. Whether it does must be as in the run: docs/networks.md tells how to switch.
+        net: the network, as given to the problem; not for an exported model. Only its structure and shapes matter, not
+            its weights. Fixed leaves get their values from the file, and so do the statistics of batch normalisation if
+            the network uses stored ones. Whether it does must be as in the run: docs/networks.md tells how to switch.
 
     Raises:
         PosteriorFileError: if the file is damaged, is not a posterior file, or does not fit the network.
@@ -179,6 +183,8 @@ def _axes_from_plain(plain: list[dict[str, Any] | None] | None, leaves: int) -> 
 
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Network) -> Posterior:
+    widening = _widening_from_plain(about.get("distilled"))
+    net = net if widening is None else widening.apply_to(net)
     net = _with_batch_normalisation(net.computing(about["compute"]), about, arrays)
     net = fix_leaves(_with_fixed_leaves(net, arrays), about.get("fixed", ()))
     net = replace(net, axes=_axes_from_plain(about["axes"], len(jax.tree.leaves(net.params))))
@@ -204,7 +210,15 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Network)
     for name, leaf, expected in zip(names, leaves, jax.tree.leaves(problem.latents), strict=True):
         _check_leaf(name, leaf.shape[2:], leaf.dtype, expected)
     draws: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), leaves)
+    if "distilled" in about:
+        return DistilledPosterior(problem, trace, draws, widening)
     return DrawsPosterior(problem, trace, draws)
+
+
+def _widening_from_plain(plain: dict[str, Any] | None) -> Widening | None:
+    if plain is None:
+        return None
+    return Widening(tuple(plain["head"]), int(plain["copies"]), int(plain["outputs"]))
 
 
 def _variational_parameters(

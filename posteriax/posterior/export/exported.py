@@ -4,7 +4,6 @@ No code is run from a file: StableHLO and ONNX hold programs of arrays, and the 
 read.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from posteriax.likelihoods.likelihood import Likelihood
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.posterior.example import example_from_plain
 from posteriax.posterior.export import numpy_folder, onnx_file, stablehlo
-from posteriax.posterior.export.program import OUTPUTS
+from posteriax.posterior.export.program import OUTPUTS, VERSION
 from posteriax.problem import Inputs, Key
 
 
@@ -79,6 +78,9 @@ class ExportedPosterior:
         """Write the same file again."""
         Path(path).write_bytes(self.content)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_content, (self.content,)
+
     def __repr__(self) -> str:
         return f"ExportedPosterior({self.draws:,} draws, {self.likelihood!r})"
 
@@ -87,7 +89,11 @@ def is_exported(path: Path) -> bool:
     """Whether there is an exported model, of any format."""
     if path.is_dir():
         return (path / numpy_folder.CODE).exists()
-    return path.is_file() and (path.suffix == ".onnx" or stablehlo.is_one(_end(path)))
+    if not path.is_file() or path.suffix == ".onnx":
+        return path.is_file()
+    with open(path, "rb") as file:
+        file.seek(max(path.stat().st_size - len(stablehlo.MARK), 0))
+        return stablehlo.is_one(file.read())
 
 
 def read_exported(path: Path, error: type[Exception]) -> ExportedPosterior:
@@ -97,33 +103,26 @@ def read_exported(path: Path, error: type[Exception]) -> ExportedPosterior:
             f"{path} is an exported NumPy model, which holds Python code that posteriax does not run: use its "
             f"{numpy_folder.CODE}, or export to StableHLO or ONNX"
         )
-    content = path.read_bytes()
     try:
-        about, run = (onnx_file if path.suffix == ".onnx" else stablehlo).read(content)
-        if about["version"] > 1:
-            raise error(f"{path} has version {about['version']}, but this posteriax reads versions up to 1")
-        if OUTPUTS not in about["results"]:
-            raise error(f"{path} was exported without {OUTPUTS!r}, from which posteriax predicts")
-        return ExportedPosterior(
-            from_plain(about["likelihood"]),
-            {name: np.asarray(values, np.float32) for name, values in about["latents"].items()},
-            example_from_plain(about["example"]),
-            run,
-            int(about["draws"]),
-            content,
-        )
-    except ModuleNotFoundError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as reason:
-        raise (
-            reason if isinstance(reason, error) else error(f"{path} is damaged, or not an exported model: {reason}")
-        ) from reason
+        return _from_content(path.read_bytes())
+    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        raise error(f"{path} cannot be read as an exported model: {reason}") from reason
 
 
-def _end(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        file.seek(max(path.stat().st_size - len(stablehlo.MARK), 0))
-        return file.read()
+def _from_content(content: bytes) -> ExportedPosterior:
+    about, run = (stablehlo if stablehlo.is_one(content) else onnx_file).read(content)
+    if about["version"] > VERSION:
+        raise ValueError(f"it has version {about['version']}, but this posteriax reads versions up to {VERSION}")
+    if OUTPUTS not in about["results"]:
+        raise ValueError(f"it was exported without {OUTPUTS!r}, from which posteriax predicts")
+    return ExportedPosterior(
+        from_plain(about["likelihood"]),
+        {name: np.asarray(values, np.float32) for name, values in about["latents"].items()},
+        example_from_plain(about["example"]),
+        run,
+        int(about["draws"]),
+        content,
+    )
 
 
 def _described(tree: Any, leading: int = 0) -> str:

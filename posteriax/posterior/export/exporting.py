@@ -14,9 +14,9 @@ import numpy as np
 from posteriax._internal.checks import check_choice
 from posteriax._internal.settings import to_plain
 from posteriax.likelihoods.predictive import Predictive
-from posteriax.posterior.export import numpy_folder, onnx_file, stablehlo
-from posteriax.posterior.export.program import LEVELS, OUTPUTS, PredictiveProgram, Results, predictive_program
 from posteriax.posterior.example import example_to_plain
+from posteriax.posterior.export import numpy_folder, onnx_file, stablehlo
+from posteriax.posterior.export.program import LEVELS, OUTPUTS, VERSION, PredictiveProgram, Results, predictive_program
 from posteriax.posterior.file import check_writable
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Inputs, Key
@@ -24,7 +24,6 @@ from posteriax.problem import Inputs, Key
 Format = Literal["stablehlo", "onnx", "numpy"]
 FORMATS = ("stablehlo", "onnx", "numpy")
 SUFFIXES = {".onnx": "onnx", ".stablehlo": "stablehlo"}
-VERSION = 1
 LARGEST_DIFFERENCE = 1e-3  # from `predict`, as `Export` measures it: more is not rounding
 
 

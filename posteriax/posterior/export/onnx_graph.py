@@ -11,10 +11,9 @@ from string import ascii_letters
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import onnx
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from onnx import TensorProto, helper, numpy_helper
 
 from posteriax.networks.tracing.program import TRIAL_SIZES, called_program
@@ -152,7 +151,7 @@ class Graph:
     def body(
         self, pair: tuple[ClosedJaxpr, ClosedJaxpr], arguments: Sequence[Name | None]
     ) -> "tuple[Graph, list, list[Name]]":
-        """The graph of a body of a loop: its own inputs where an argument is None. Returns it, these, and its outputs."""
+        """The graph of a loop's body, its own inputs, which are where an argument is None, and its outputs."""
         graph = Graph(self.shared)
         inputs, infos = [], []
         for argument, variable in zip(arguments, pair[0].jaxpr.invars, strict=True):
@@ -222,12 +221,42 @@ def _value_infos(names: Sequence[str], small: Sequence[Any], large: Sequence[Any
 
 
 NODES = {
-    "abs": "Abs", "add": "Add", "add_any": "Add", "and": "And", "ceil": "Ceil", "copy": "Identity", "copy_p": "Identity",
-    "cos": "Cos", "div": "Div", "eq": "Equal", "erf": "Erf", "exp": "Exp", "floor": "Floor", "ge": "GreaterOrEqual",
-    "gt": "Greater", "le": "LessOrEqual", "log": "Log", "logistic": "Sigmoid", "lt": "Less", "max": "Max", "min": "Min",
-    "mul": "Mul", "neg": "Neg", "not": "Not", "or": "Or", "pow": "Pow", "round": "Round", "sign": "Sign", "sin": "Sin",
-    "sqrt": "Sqrt", "stop_gradient": "Identity", "sub": "Sub", "tan": "Tan", "tanh": "Tanh", "xor": "Xor",
-}  # fmt: skip
+    "abs": "Abs",
+    "add": "Add",
+    "add_any": "Add",
+    "and": "And",
+    "ceil": "Ceil",
+    "copy": "Identity",
+    "copy_p": "Identity",
+    "cos": "Cos",
+    "div": "Div",
+    "eq": "Equal",
+    "erf": "Erf",
+    "exp": "Exp",
+    "floor": "Floor",
+    "ge": "GreaterOrEqual",
+    "gt": "Greater",
+    "le": "LessOrEqual",
+    "log": "Log",
+    "logistic": "Sigmoid",
+    "lt": "Less",
+    "max": "Max",
+    "min": "Min",
+    "mul": "Mul",
+    "neg": "Neg",
+    "not": "Not",
+    "or": "Or",
+    "pow": "Pow",
+    "round": "Round",
+    "sign": "Sign",
+    "sin": "Sin",
+    "sqrt": "Sqrt",
+    "stop_gradient": "Identity",
+    "sub": "Sub",
+    "tan": "Tan",
+    "tanh": "Tanh",
+    "xor": "Xor",
+}
 
 
 def _one(g: Graph, op: Operation) -> Name:

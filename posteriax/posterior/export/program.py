@@ -19,6 +19,7 @@ from posteriax.posterior.posterior import DEFAULT_DRAWS, Posterior
 from posteriax.posterior.prediction import outputs_of
 from posteriax.problem import Inputs, Key, Latents
 
+VERSION = 1  # of what a file says about itself
 OUTPUTS = "outputs"
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 EXAMPLES_TO_CHECK = 64  # of the example inputs
