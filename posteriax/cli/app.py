@@ -1,4 +1,4 @@
-"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``distil``, ``export``, ``doctor``, ``launch``, ``study``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``distil``, ``export``, ``study`` and others."""
 
 import argparse
 import os

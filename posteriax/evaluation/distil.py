@@ -3,8 +3,8 @@
     minimise over f:  mean over inputs x of the distance from the teacher's predictive to that which f(x) describes
 
 The inputs are those given, and others between and beyond pairs of them, x_i + a (x_j - x_i), so that the network also
-learns where the posterior is unsure. (For classes: the Dirichlet with the teacher's mean and mutual information; compare
-Malinin, Mlodozeniec and Gales 2020, who maximise the likelihood of every draw.)
+learns where the posterior is unsure. (For classes it learns the Dirichlet with the teacher's mean and mutual
+information; Malinin, Mlodozeniec and Gales (2020) maximise the likelihood of every draw.)
 """
 
 import math

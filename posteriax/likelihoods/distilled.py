@@ -160,7 +160,7 @@ class NormalPartsPredictive(NormalPredictive):
 
 
 class FromTeacher(Likelihood, namespace="likelihoods"):
-    """How far outputs are from what a teacher predicts, as a log probability, so that :func:`px.fit` can train on it."""
+    """How far outputs are from what a teacher predicts, as a log probability that :func:`px.fit` can train on."""
 
     def check(self, outputs: jax.ShapeDtypeStruct, y: np.ndarray) -> np.ndarray:
         return np.asarray(y, np.float32)
