@@ -74,8 +74,8 @@ def run_distil(posterior: Path, data: Path, out: Path | None, held_out: Path | N
 def _load_posterior(path: Path) -> tuple[Posterior, Description]:
     loaded, description = load_described(path)
     if not isinstance(loaded, Posterior):
-        kind = "an exported model already" if description.architecture is not None else "a baseline, not a posterior"
-        raise TableError(f"{path} is {kind}")
+        kind = "is an exported model, which" if description.architecture is not None else "is a baseline, which"
+        raise TableError(f"{path} {kind} cannot be exported again, or distilled: give the posterior's own file")
     return loaded, description
 
 
