@@ -33,10 +33,21 @@ BENCHMARKS = {
     "other_libraries": "The same work beside PyTorch, bayesian-torch, torchbnn, blitz, Pyro and TyXe.",
     "nuts_beside_numpyro": "Effective draws per gradient and per second beside NumPyro's NUTS, problem by problem.",
     "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
+    "distil": "A posterior, one network distilled from it, and one trained alone: scores, distances, time.",
+    "export": "Exported models where there is no posteriax: size, time to load and to predict, differences.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
 # how often each case is timed by default; 15 for the others
-ROUNDS = {"networks": 5, "estimators": 1, "growth": 5, "start": 5, "scaling": 3, "sharding": 3}
+ROUNDS = {
+    "networks": 5,
+    "estimators": 1,
+    "growth": 5,
+    "start": 5,
+    "scaling": 3,
+    "sharding": 3,
+    "distil": 5,
+    "export": 5,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     environment.use_all_cores()
     environment.use_compilation_cache()
     options = {name: value for name, value in vars(chosen).items() if name not in ("name", "page")}
+    if chosen.name == "export":
+        formats = ("stablehlo", "onnx", "numpy")
+        options["interpreters"] = {format: path for format in formats if (path := options.pop(format))}
     report: Callable[..., list[Table]] = import_module(f"benchmarks.{chosen.name}").report
     tables = report(**options)
     environment.console().print(*tables, sep="\n")
@@ -84,6 +98,12 @@ def make_parser() -> argparse.ArgumentParser:
     added["scaling"].add_argument("--out", type=Path, help="a JSON file for what was measured")
     added["other_libraries"].add_argument("race", choices=("step", "resnet20", "lenet", "leapfrog"))
     added["nuts_beside_numpyro"].add_argument("names", nargs="*", help="problems by name; by default all")
+    added["distil"].add_argument(
+        "--set", action="append", dest="sets", default=[], help="moons, concrete or fashion, repeatable; default: all"
+    )
+    for format in ("stablehlo", "onnx", "numpy"):
+        option = "--jax" if format == "stablehlo" else f"--{format}"
+        added["export"].add_argument(option, dest=format, help=f"an interpreter that runs {format} files")
     uci = added["uci_sampling"]
     uci.add_argument("--set", action="append", dest="sets", default=[], help="one by name, repeatable; default: all")
     uci.add_argument("--sampler", action="append", dest="samplers", default=[], help="one by name; default: all")

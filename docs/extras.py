@@ -12,11 +12,12 @@ from packaging.requirements import Requirement
 PURPOSE = {
     "analysis": "mixtures of Gaussians (`px.analysis.dominant_mode`)",
     "arviz": "`posterior.to_arviz()`",
-    "cli": "`posteriax demo`, `compare`, `predict`, `study`",
+    "cli": "`posteriax demo`, `compare`, `predict`, `distil`, `export`, `study`",
     "data": "downloads of public data sets",
     "flax": "Flax NNX and Linen",
     "haiku": "Haiku",
     "keras": "Keras 3 on JAX",
+    "onnx": '`posterior.export(..., "onnx")`',
     "plots": "figures",
     "sklearn": "`posteriax.sklearn`",
     "tables": "Excel and Parquet",

@@ -15,6 +15,7 @@ from . import priors as priors
 from . import run as run
 from . import zoo as zoo
 from .evaluation import compare as compare
+from .evaluation import distil as distil
 from .evaluation import evaluate as evaluate
 from .evaluation import loo as loo
 from .evaluation import stack as stack

@@ -1,4 +1,4 @@
-"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``doctor``, ``launch``, ``study``."""
+"""The command line: ``posteriax demo``, ``compare``, ``predict``, ``distil``, ``export``, ``study`` and others."""
 
 import argparse
 import os
@@ -41,7 +41,7 @@ def make_app() -> "typer.Typer":
     """All commands, one file each in ``commands/``; what is slow to import is imported by the command that needs it."""
     import typer
 
-    from posteriax.cli.commands import compare, demo, doctor, launch, predict, study
+    from posteriax.cli.commands import compare, demo, distil, doctor, export, launch, predict, study
 
     app = typer.Typer(help="Bayesian neural networks for JAX.", no_args_is_help=True, add_completion=False)
 
@@ -54,7 +54,7 @@ def make_app() -> "typer.Typer":
         """Bayesian neural networks for JAX."""
         prepare_jax()
 
-    for module in (demo, compare, predict, doctor, launch):
+    for module in (demo, compare, predict, distil, export, doctor, launch):
         app.command(module.__name__.rpartition(".")[2])(module.command)
     app.add_typer(study.commands(), name="study")
     return app

@@ -5,6 +5,8 @@ from posteriax.evaluation.compare import compare as compare
 from posteriax.evaluation.comparison import Comparison as Comparison
 from posteriax.evaluation.comparison import RunEnd as RunEnd
 from posteriax.evaluation.comparison import Status as Status
+from posteriax.evaluation.distil import distances as distances
+from posteriax.evaluation.distil import distil as distil
 from posteriax.evaluation.early_stopping import EarlyStopping as EarlyStopping
 from posteriax.evaluation.evaluate import evaluate as evaluate
 from posteriax.evaluation.loo import Loo as Loo

@@ -11,6 +11,8 @@ from posteriax.likelihoods.classes import Bernoulli as Bernoulli
 from posteriax.likelihoods.classes import Categorical as Categorical
 from posteriax.likelihoods.classes import ClassLikelihood as ClassLikelihood
 from posteriax.likelihoods.classes import ClassPredictive as ClassPredictive
+from posteriax.likelihoods.distilled import DirichletClasses as DirichletClasses
+from posteriax.likelihoods.distilled import NormalParts as NormalParts
 from posteriax.likelihoods.joined import join_examples as join_examples
 from posteriax.likelihoods.likelihood import Likelihood as Likelihood
 from posteriax.likelihoods.likelihood import LikelihoodLatents as LikelihoodLatents

@@ -8,7 +8,7 @@ follow from it.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from typing import Any, ClassVar, NamedTuple
@@ -72,6 +72,22 @@ class ClassLikelihood(Likelihood, namespace="likelihoods"):
 
     def reduced_predictive(self, sums: "ClassSums", output_shape: tuple[int, ...]) -> "ReducedClassPredictive":
         return ReducedClassPredictive(self, sums, output_shape)
+
+    def summary(self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]) -> dict[str, jax.Array]:
+        """Probabilities, (N, C), their standard deviation and quantiles over draws, and the entropy in nats, (N,): the
+        sum of `noise`, the mean entropy of a draw, and `knowledge`, the mutual information."""
+        log_probs = jax.vmap(self.log_probs)(latents, outputs)
+        draws, probs = log_probs.shape[0], jnp.exp(log_probs)
+        mean = jnp.exp(logsumexp(log_probs, axis=0) - math.log(draws))
+        entropy, noise = _entropy(mean), _entropy(probs).mean(axis=0)
+        return {
+            "probs": mean,
+            "std": jnp.sqrt(jnp.square(probs - probs.mean(axis=0)).mean(axis=0)),
+            "quantiles": quantiles_of_draws(probs, levels),
+            "entropy": entropy,
+            "noise": noise,
+            "knowledge": jnp.maximum(entropy - noise, 0.0) if draws > 1 else jnp.zeros_like(entropy),
+        }
 
 
 @dataclass(frozen=True)
@@ -354,6 +370,23 @@ def _log_prob_per_draw(
 ) -> jax.Array:
     return jax.vmap(lambda draw_latents, draw_outputs: likelihood.log_prob(draw_latents, draw_outputs, y))(
         latents, outputs
+    )
+
+
+def quantiles_of_draws(values: jax.Array, levels: Sequence[float]) -> jax.Array:
+    """Quantiles over the first axis, (levels, ...), as :func:`jnp.quantile` interpolates them.
+
+    >>> quantiles_of_draws(jnp.array([3.0, 1.0, 2.0]), (0.5, 0.75)).tolist()
+    [2.0, 2.5]
+    """
+    ascending, last = jnp.sort(values, axis=0), values.shape[0] - 1
+    below = [min(int(level * last), max(last - 1, 0)) for level in levels]
+    shares = [level * last - index for level, index in zip(levels, below, strict=True)]
+    return jnp.stack(
+        [
+            (1 - share) * ascending[index] + share * ascending[min(index + 1, last)]
+            for index, share in zip(below, shares, strict=True)
+        ]
     )
 
 

@@ -1,6 +1,7 @@
 """The contract of a likelihood."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -85,6 +86,16 @@ class Likelihood(Savable, ABC, namespace="likelihoods"):
     @abstractmethod
     def reduced_predictive(self, sums: Any, output_shape: tuple[int, ...]) -> Predictive:
         """Predictions from the sums over all draws."""
+
+    def summary(self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]) -> dict[str, jax.Array]:
+        """What the predictive says of every example, by name, as a function that JAX can trace and export.
+
+        Args:
+            latents: the likelihood's own latents of every draw, (S, ...) each.
+            outputs: the network's outputs of every draw, (S, N, ...).
+            levels: of the quantiles.
+        """
+        raise TypeError(f"{self!r} has no summary() of its predictions, so they cannot be exported")
 
     def log_probs(self, latents: LikelihoodLatents, outputs: jax.Array) -> jax.Array:
         """The log probability of every outcome, in a last axis, if there is a finite set of them."""

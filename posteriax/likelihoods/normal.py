@@ -1,5 +1,7 @@
 """Real numbers with Gaussian noise: the likelihood, and the mixture of one Gaussian per draw that it predicts."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +12,12 @@ import numpy as np
 import numpyro.distributions as dist
 
 from posteriax.likelihoods.likelihood import LikelihoodLatents
-from posteriax.likelihoods.mixtures import normal_mixture_distance, normal_mixture_entropy, normal_mixture_quantiles
+from posteriax.likelihoods.mixtures import (
+    normal_mixture_distance,
+    normal_mixture_entropy,
+    normal_mixture_quantiles,
+    traced_normal_mixture_entropy,
+)
 from posteriax.likelihoods.noise_scale import (
     WIDTH_OF_LEARNED_SCALE,
     Scale,
@@ -88,6 +95,14 @@ class Normal(NumberLikelihood):
 
     def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> "NormalPredictive":
         return NormalPredictive(self, outputs, latents)
+
+    def _shape_of_mixture(
+        self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        mean, scale = jax.vmap(lambda u, o: _mean_and_scale(self.distribution(u, o)))(latents, outputs)
+        noise = 0.5 * math.log(2 * math.pi * math.e) + jnp.log(scale).mean(axis=0)
+        quantiles = normal_mixture_quantiles(mean, scale, jnp.asarray(levels, mean.dtype))
+        return quantiles, traced_normal_mixture_entropy(mean, scale), noise
 
 
 @dataclass(frozen=True, eq=False)

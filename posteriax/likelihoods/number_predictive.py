@@ -4,7 +4,7 @@ p(y | x, D) ~ 1/S sum_s p(y | x, w_s)       mean, quantiles, entropies and dista
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -127,6 +127,19 @@ class NumberPredictive(PredictsNumbers):
         return (mean, scale) if units.are_standard else (units.restore(mean), units.restore_spread(scale))
 
     @property
+    def noise(self) -> np.ndarray:
+        """The standard deviation of y that is left when the weights are known, (N, D): sqrt(mean_s sigma_s^2)."""
+        scale = np.asarray(self.standard_moments[1])
+        noise = np.sqrt(np.square(scale).mean(axis=0, dtype=np.float64)).astype(scale.dtype)
+        return self.likelihood.units.restore_spread(noise)
+
+    @property
+    def knowledge(self) -> np.ndarray:
+        """Standard deviation of the draws' means, (N, D), which more data could remove: std² = noise² + knowledge²."""
+        mean = np.asarray(self.standard_moments[0])
+        return self.likelihood.units.restore_spread(mean.std(axis=0, dtype=np.float64).astype(mean.dtype))
+
+    @property
     def mean(self) -> np.ndarray:
         """E[y | x, D], (N, D)."""
         draw_means = np.asarray(self.standard_moments[0])
@@ -160,7 +173,7 @@ class NumberPredictive(PredictsNumbers):
         If an example has several targets, each has the entropy of its marginal distribution: their sum is the joint
         entropy only if they are independent under the mixture, and larger otherwise.
         """
-        log_density = _log_density_at(self.likelihood, self.latents, self.outputs, self._standard_quantiles(LEVELS))
+        log_density = log_density_at(self.likelihood, self.latents, self.outputs, self._standard_quantiles(LEVELS))
         return -np.tensordot(LEVEL_WEIGHTS, np.asarray(log_density, np.float64), 1) + self.likelihood.units.log_scale
 
     def mutual_information(self) -> np.ndarray:
@@ -275,8 +288,7 @@ class CountPredictive(NumberPredictive):
     @cached_property
     def _counts(self) -> int:
         """How many counts have non-negligible probability under any draw."""
-        mean, std = map(np.asarray, self.standard_moments)
-        largest = float((mean + DEVIATIONS * np.maximum(std, 1.0)).max())
+        largest = float(_largest_count(*self.standard_moments))
         return 2 ** int(np.ceil(np.log2(largest + 2)))  # few sizes to compile for
 
     def _tables(self, counts: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -348,7 +360,7 @@ def _log_prob(
 
 
 @partial(jax.jit, static_argnums=0)
-def _log_density_at(
+def log_density_at(
     likelihood: "NumberLikelihood", latents: "LikelihoodLatents", outputs: jax.Array, values: jax.Array
 ) -> jax.Array:
     """The log density of the mixture at values (values, N, D)."""
@@ -364,6 +376,37 @@ def _smallest_counts(probs: np.ndarray, levels: np.ndarray) -> np.ndarray:
     below = probs.cumsum(axis=0)  # (counts, rows, D)
     below /= below[-1]  # float32 sums to 1 only nearly, and a level above the sum would be the end of the table
     return np.stack([(below < level - 1e-7).sum(axis=0) for level in levels])  # float32 was rounded
+
+
+def _largest_count(mean: jax.Array, std: jax.Array) -> jax.Array:
+    """No larger count has more than a negligible probability under any draw."""
+    return (mean + DEVIATIONS * jnp.maximum(std, 1.0)).max()
+
+
+def count_mixture(
+    likelihood: "NumberLikelihood", latents: "LikelihoodLatents", outputs: jax.Array, levels: Sequence[float]
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Quantiles of a mixture of counts, (levels, N, D), its entropy, and the mean entropy of a draw, (N, D).
+
+    One count after another, up to the largest with a probability, at most `LONGEST_TABLE`.
+    """
+    distributions = jax.vmap(likelihood.distribution)(latents, outputs)
+    moments = jax.vmap(_mean_and_std)(distributions)
+    last = jnp.minimum(_largest_count(*moments), LONGEST_TABLE - 1).astype(jnp.int32)
+    wanted = jnp.asarray(levels, jnp.float32).reshape(-1, *[1] * (moments[0].ndim - 1))
+    zeros = jnp.zeros_like(moments[0][0])
+    start = (zeros, jnp.zeros_like(wanted * zeros), zeros, zeros)
+
+    def add(count: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        below, quantiles, entropy, noise = sums
+        probs = jnp.exp(jax.vmap(lambda distribution: distribution.log_prob(count))(distributions))
+        mean = probs.mean(axis=0)
+        below = below + mean
+        quantiles = quantiles + (below < wanted - 1e-6)  # float32 sums to 1 only nearly
+        return below, quantiles, entropy - xlogy(mean, mean), noise - xlogy(probs, probs).mean(axis=0)
+
+    _, quantiles, entropy, noise = jax.lax.fori_loop(0, last + 1, add, start)
+    return quantiles, entropy, noise
 
 
 @partial(jax.jit, static_argnums=(0, 1))

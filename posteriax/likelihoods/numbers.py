@@ -6,6 +6,7 @@ densities, in float64.
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,11 +19,14 @@ from numpy.typing import ArrayLike
 from posteriax._internal.checks import warn_if_rounded
 from posteriax._internal.settings import from_plain, to_plain
 from posteriax.likelihoods.likelihood import Likelihood, LikelihoodLatents, check_shape, sum_per_example
+from posteriax.likelihoods.mixtures import LEVEL_WEIGHTS, LEVELS, draw_entropies, mean_and_variance, mixture_quantiles
 from posteriax.likelihoods.number_predictive import (
     CountPredictive,
     NumberPredictive,
     NumberSums,
     ReducedNumberPredictive,
+    count_mixture,
+    log_density_at,
 )
 
 
@@ -111,6 +115,34 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
     def reduced_predictive(self, sums: NumberSums, output_shape: tuple[int, ...]) -> ReducedNumberPredictive:
         return ReducedNumberPredictive(self, sums, output_shape)
 
+    def summary(self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]) -> dict[str, jax.Array]:
+        """Mean and standard deviation of y, (N, D): `std`² is `noise`², the mean variance of a draw, plus `knowledge`²,
+        the variance of the draws' means; quantiles, (levels, N, D); entropy and mutual information in nats, (N, D)."""
+        draw_means, draw_variances = jax.vmap(lambda u, o: mean_and_variance(self.distribution(u, o)))(latents, outputs)
+        mean, variance = draw_means.mean(axis=0), draw_variances.mean(axis=0)
+        disagreement = jnp.square(draw_means - mean).mean(axis=0)
+        quantiles, entropy, noise_entropy = self._shape_of_mixture(latents, outputs, levels)
+        return {
+            "mean": mean,
+            "std": jnp.sqrt(variance + disagreement),
+            "noise": jnp.sqrt(variance),
+            "knowledge": jnp.sqrt(disagreement),
+            "quantiles": quantiles,
+            "entropy": entropy,
+            "mutual_information": jnp.maximum(entropy - noise_entropy, 0.0),
+        }
+
+    def _shape_of_mixture(
+        self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Quantiles of the mixture over draws, its entropy, and the mean entropy of a draw; all can be traced."""
+        if self._for_one_example(outputs.shape[2:]).is_discrete:
+            return count_mixture(self, latents, outputs, levels)
+        quantiles = mixture_quantiles(self, latents, outputs, jnp.asarray(levels))
+        at = mixture_quantiles(self, latents, outputs, jnp.asarray(LEVELS, jnp.float32))
+        entropy = -jnp.tensordot(jnp.asarray(LEVEL_WEIGHTS, jnp.float32), log_density_at(self, latents, outputs, at), 1)
+        return quantiles, entropy, draw_entropies(self, latents, outputs).mean(axis=0)
+
     def _for_one_example(self, output_shape: tuple[int, ...]) -> dist.Distribution:
         return self.distribution(self.latents(), jnp.zeros((1, *output_shape)))
 
@@ -196,6 +228,15 @@ class InUnits(NumberLikelihood):
 
     def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
         return replace(self.standard.predictive(outputs, latents), likelihood=self)
+
+    def summary(self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]) -> dict[str, jax.Array]:
+        """That of the standardised targets, in their own units."""
+        standard = self.standard.summary(latents, outputs, levels)
+        return standard | {
+            **{name: self.offset + self.scale * standard[name] for name in ("mean", "quantiles")},
+            **{name: self.scale * standard[name] for name in ("std", "noise", "knowledge")},
+            "entropy": standard["entropy"] + self.units.log_scale,
+        }
 
     def to_plain(self) -> dict[str, Any]:
         return super().to_plain() | {"standard": to_plain(self.standard)}

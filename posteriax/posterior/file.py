@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,11 @@ from posteriax.networks.fixed_leaves import fix_leaves
 from posteriax.networks.leaf import Axes
 from posteriax.networks.network import Network, network
 from posteriax.networks.tracing.coupling import couples_examples
+from posteriax.networks.widening import Widening
+from posteriax.posterior.distilled import DistilledPosterior
 from posteriax.posterior.draws import DrawsPosterior
+from posteriax.posterior.example import ExampleSpec, example_from_plain, example_to_plain
+from posteriax.posterior.export.exported import ExportedPosterior, is_exported, read_exported
 from posteriax.posterior.linearisation import LinearisedPosterior, linearised
 from posteriax.posterior.posterior import Posterior, unfixed
 from posteriax.posterior.trace import Trace
@@ -29,7 +33,6 @@ from posteriax.posterior.variational import VariationalPosterior
 from posteriax.problem import Inputs, Latents, Problem
 
 NetworkLike = Any  # anything that :func:`px.network` takes
-ExampleSpec = Any  # shapes and dtypes of one example: an array, or dicts, tuples and lists of arrays
 
 FORMAT = "posterior file"
 VERSION = 3
@@ -41,7 +44,7 @@ class PosteriorFileError(ValueError):
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     """Write a posterior to a file; an existing file is replaced only once the new one is complete."""
-    _check_writable(path)
+    check_writable(path)
     is_linearised = isinstance(posterior, LinearisedPosterior)
     posterior = posterior.weights if isinstance(posterior, LinearisedPosterior) else posterior
     arrays = {f"trace:{name}": np.asarray(values) for name, values in posterior.trace.items()}
@@ -60,6 +63,8 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     }  # without the run time, so that the same posterior gives the same file
     if is_linearised:
         about["linearised"] = True
+    if isinstance(posterior, DistilledPosterior):
+        about["distilled"] = None if posterior.widening is None else asdict(posterior.widening)
     if problem.network.fixed is not None:  # the leaves themselves, once
         about["fixed"] = list(problem.network.fixed.patterns)
         arrays |= {f"fixed:{path}": np.asarray(leaf) for path, leaf in problem.network.fixed.values.items()}
@@ -80,23 +85,29 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     write_tensors(Path(path), about, arrays)
 
 
-def _check_writable(path: str | os.PathLike[str]) -> None:
+def check_writable(path: str | os.PathLike[str]) -> None:
     if not os.fspath(path):
         raise ValueError('the path is empty: give the name of a file, such as "run.posterior"')
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file, such as {Path(path) / 'run.posterior'}")
     if not (folder := Path(path).parent).is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {folder}. Create it first, or use another")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write {path}: the folder {folder} is not writable")
 
 
-def load(path: str | os.PathLike[str], net: NetworkLike) -> Posterior:
-    """Read a posterior back for the network it was fitted to.
+@overload
+def load(path: str | os.PathLike[str]) -> ExportedPosterior: ...
+@overload
+def load(path: str | os.PathLike[str], net: NetworkLike) -> Posterior: ...
+def load(path: str | os.PathLike[str], net: NetworkLike = None) -> Any:
+    """Read a posterior back for the network it was fitted to, or a model that ``posterior.export`` wrote.
 
     Args:
         path: a file written by ``posterior.save(path)``.
-        net: the network, as given to the problem; only its structure and shapes matter, not its weights. Fixed leaves
-            get their values from the file, and so do the statistics of batch normalisation if the network uses stored
-            ones. Whether it does must be as in the run: docs/networks.md tells how to switch.
+        net: the network, as given to the problem; not for an exported model. Only its structure and shapes matter, not
+            its weights. Fixed leaves get their values from the file, and so do the statistics of batch normalisation if
+            the network uses stored ones. Whether it does must be as in the run: docs/networks.md tells how to switch.
 
     Raises:
         PosteriorFileError: if the file is damaged, is not a posterior file, or does not fit the network.
@@ -111,9 +122,13 @@ def load(path: str | os.PathLike[str], net: NetworkLike) -> Posterior:
     >>> bool((again.predict(x).probs == posterior.predict(x).probs).all())
     True
     """
+    if is_exported(Path(path)):
+        return read_exported(Path(path), PosteriorFileError)
     if Path(path).is_dir():
         raise PosteriorFileError(f"{Path(path)} is a folder: give the file that posterior.save(path) wrote")
     about, arrays, _ = read_tensors(Path(path), FORMAT, PosteriorFileError)
+    if net is None:
+        raise TypeError(f"{path} holds a posterior, not an exported model: give its network, px.load(path, net)")
     adapted = network(net)  # outside the try: a bad network is the caller's error, not the file's
     try:
         if about["version"] > VERSION:
@@ -168,6 +183,8 @@ def _axes_from_plain(plain: list[dict[str, Any] | None] | None, leaves: int) -> 
 
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Network) -> Posterior:
+    widening = _widening_from_plain(about.get("distilled"))
+    net = net if widening is None else widening.apply_to(net)
     net = _with_batch_normalisation(net.computing(about["compute"]), about, arrays)
     net = fix_leaves(_with_fixed_leaves(net, arrays), about.get("fixed", ()))
     net = replace(net, axes=_axes_from_plain(about["axes"], len(jax.tree.leaves(net.params))))
@@ -193,7 +210,15 @@ def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Network)
     for name, leaf, expected in zip(names, leaves, jax.tree.leaves(problem.latents), strict=True):
         _check_leaf(name, leaf.shape[2:], leaf.dtype, expected)
     draws: Latents = jax.tree.unflatten(jax.tree.structure(problem.latents), leaves)
+    if "distilled" in about:
+        return DistilledPosterior(problem, trace, draws, widening)
     return DrawsPosterior(problem, trace, draws)
+
+
+def _widening_from_plain(plain: dict[str, Any] | None) -> Widening | None:
+    if plain is None:
+        return None
+    return Widening(tuple(plain["head"]), int(plain["copies"]), int(plain["outputs"]))
 
 
 def _variational_parameters(
@@ -226,9 +251,9 @@ def _describe_batch_normalisation(problem: Problem) -> tuple[dict[str, Any], dic
     net = problem.network
     if net.batch_statistics is None or net.example is None:
         return {}, {}
-    plain, inputs = _example_to_plain(net.example), _made_up_inputs(net.example)
+    plain, inputs = example_to_plain(net.example), _made_up_inputs(net.example)
     structure: Any = jax.tree.structure(net.example)
-    if structure != jax.tree.structure(_example_from_plain(plain)):
+    if structure != jax.tree.structure(example_from_plain(plain)):
         return {}, {}
     coupled = couples_examples(net, inputs)
     if coupled != problem.couples_examples(inputs):  # known from the data: made-up inputs do not show it
@@ -256,7 +281,7 @@ def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[
             stacklevel=4,
         )
         return net
-    example = _example_from_plain(about["example"])
+    example = example_from_plain(about["example"])
     coupled, used = couples_examples(all_leaves, _made_up_inputs(example)), about["couples examples"]
     if coupled and not used:
         raise PosteriorFileError(
@@ -281,26 +306,6 @@ def _with_batch_normalisation(net: Network, about: dict[str, Any], arrays: dict[
     if all(np.array_equal(a, b) for a, b in zip(stored, expected, strict=True)):
         return all_leaves  # with its dropout in training
     return all_leaves.normalising_by(jax.tree.unflatten(structure, [jnp.asarray(a) for a in stored]))
-
-
-def _example_to_plain(example: ExampleSpec) -> dict[str, Any]:
-    """Shapes and dtypes of one example as JSON: an array, or dicts, tuples and lists of arrays."""
-    if isinstance(example, jax.ShapeDtypeStruct):
-        return {"shape": list(example.shape), "dtype": str(example.dtype)}
-    if isinstance(example, dict) and all(isinstance(name, str) for name in example):
-        return {"dict": {name: _example_to_plain(part) for name, part in example.items()}}
-    kind = "tuple" if isinstance(example, tuple) else "list"
-    return {kind: [_example_to_plain(part) for part in example] if isinstance(example, tuple | list) else []}
-
-
-def _example_from_plain(plain: dict[str, Any]) -> ExampleSpec:
-    if "shape" in plain:
-        return jax.ShapeDtypeStruct(tuple(plain["shape"]), np.dtype(plain["dtype"]))
-    if "dict" in plain:
-        return {name: _example_from_plain(part) for name, part in plain["dict"].items()}
-    if "tuple" in plain:
-        return tuple(_example_from_plain(part) for part in plain["tuple"])
-    return [_example_from_plain(part) for part in plain["list"]]
 
 
 def _made_up_inputs(example: ExampleSpec) -> Inputs:

@@ -8,6 +8,7 @@ A posterior that draws its weights from another one and predicts with them diffe
 import math
 import os
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from posteriax.problem import Inputs, Key, Latents, Problem
 
 if TYPE_CHECKING:
     from posteriax.diagnostics.diagnosis import Diagnosis
+    from posteriax.posterior.export.exporting import Export, Format
 
 DEFAULT_DRAWS = 100
 
@@ -178,6 +180,46 @@ class Posterior:
         from posteriax.posterior.file import save  # imports all kinds of posteriors, so it cannot come first
 
         save(self, path)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        x_example: Inputs,
+        format: "Format | None" = None,
+        *,
+        draws: int | None = None,
+        key: Key = 0,
+        quantiles: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
+        results: Sequence[str] | None = None,
+    ) -> "Export":
+        """Write everything that the posterior predicts, its draws inside, to a file that needs no posteriax.
+
+        Args:
+            path: the file, or for NumPy the folder. It is replaced only by a complete one that agrees with `predict`.
+            x_example: some inputs, for their shapes and for that comparison.
+            format: "stablehlo" (JAX loads it), "onnx" (needs the extra `onnx`) or "numpy" (a folder; dense networks);
+                by default what the path ends in, or "stablehlo".
+            draws: how many draws are inside; by default as for `predict`. File and time grow with it.
+            key: an int or a JAX key for random draws.
+            quantiles: their levels.
+            results: names of those to keep; by default all. docs/export.md lists them.
+
+        Returns:
+            Size, and the largest difference from `predict`; print it.
+
+        >>> import equinox as eqx, jax, tempfile, posteriax as px
+        >>> net = eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0))
+        >>> (x, y), _ = px.data.two_moons()
+        >>> posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.MAP(), steps=10, key=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     exported = posterior.export(f"{folder}/moons.stablehlo", x)
+        ...     again = px.load(f"{folder}/moons.stablehlo")
+        >>> exported.largest_difference < 1e-5, again.predict(x[:3]).probs.shape
+        (True, (3, 2))
+        """
+        from posteriax.posterior.export.exporting import export  # imports all kinds of posteriors
+
+        return export(self, path, x_example, format, draws=draws, key=key, quantiles=quantiles, results=results)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle: the posterior as in its file, and the network as it was given to posteriax."""

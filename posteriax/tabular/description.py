@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from posteriax._internal.atomic_file import whole_file
 from posteriax.evaluation.compare import Baseline
+from posteriax.posterior.export.exported import ExportedPosterior, is_exported, read_exported
 from posteriax.posterior.file import load
 from posteriax.posterior.posterior import Posterior
 from posteriax.tabular.baseline_files import SavableBaseline, load_baseline, save_baseline
@@ -67,6 +68,11 @@ def save_described(model: Posterior | SavableBaseline, description: Description,
         save_baseline(model, path)
     else:
         model.save(path)
+    write_description(description, path)
+
+
+def write_description(description: Description, path: Path) -> None:
+    """Write the description of a file that is there, beside it."""
     plain = {
         "format": FORMAT,
         "version": VERSION,
@@ -79,8 +85,10 @@ def save_described(model: Posterior | SavableBaseline, description: Description,
         file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())
 
 
-def load_described(path: Path) -> tuple[Posterior | Baseline, Description]:
-    """A posterior or a baseline that predicts in the target's own units, and its description."""
+def load_described(path: Path) -> tuple[Posterior | ExportedPosterior | Baseline, Description]:
+    """A posterior, an exported one or a baseline that predicts in the target's own units, and its description."""
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: posteriax predict takes a file; an exported NumPy model has predict.py")
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
     try:
@@ -104,6 +112,8 @@ def load_described(path: Path) -> tuple[Posterior | Baseline, Description]:
         raise TableError(f"{beside} is damaged, or not the description of a posterior: {error}") from error
     if not belongs:
         raise TableError(f"{beside} describes a different posterior, not {path}: keep both files of a run together")
+    if is_exported(path):
+        return read_exported(path, TableError), description
     if architecture is None:
         return load_baseline(path), description
     posterior = load(path, architecture.build(0))

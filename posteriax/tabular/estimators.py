@@ -4,6 +4,8 @@ Columns are standardised, identical rows are merged into one that counts as seve
 has converged. Merging does not change the posterior, and makes weights and repetitions the same, bit for bit.
 """
 
+import copy
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ from posteriax import priors as p
 from posteriax._internal.leaf_paths import describe_leaves
 from posteriax.diagnostics.diagnosis import Diagnosis
 from posteriax.evaluation.comparison import RunEnd, Status
+from posteriax.evaluation.distil import distil
 from posteriax.evaluation.early_stopping import EarlyStopping
 from posteriax.evaluation.robustness.conformal import Conformal, conformal
 from posteriax.likelihoods.beta import Beta
@@ -38,6 +41,9 @@ from posteriax.likelihoods.student_t import StudentT
 from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson
 from posteriax.networks.network import Network
 from posteriax.networks.network import network as as_network
+from posteriax.posterior.distilled import DistilledPosterior
+from posteriax.posterior.export.exported import ExportedPosterior
+from posteriax.posterior.export.exporting import Export, Format
 from posteriax.posterior.file import read_bytes, to_bytes
 from posteriax.posterior.posterior import Posterior
 from posteriax.priors.prior import Prior
@@ -247,7 +253,47 @@ class BayesianEstimator(BaseEstimator):
     def _predictive(self, X: ArrayLike) -> Predictive:
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd)
+        if isinstance(self.posterior_, ExportedPosterior):  # which standardises by itself
+            return self.posterior_.predict(rows.astype(np.float32), self.n_draws)
         return self.posterior_.predict(self._standardised(rows), self.n_draws, key=0)
+
+    def export(self, path: str | os.PathLike[str], format: Format | None = None, **settings: Any) -> Export:
+        """Write what the estimator predicts, from columns as they are, to a file that needs no posteriax.
+
+        Args:
+            path, format: as for :meth:`px.posterior.Posterior.export`.
+            settings: the same: `quantiles`, `results`; `draws` are by default `n_draws`.
+
+        Classes are in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        posterior, offset, scale = self.posterior_, self._offset, self._scale
+        standardised = as_network(posterior.problem.network, inputs=lambda x: (x - offset.astype(np.float32)) / scale)
+        in_units = replace(posterior, problem=replace(posterior.problem, network=standardised))
+        example = (self._looked_at * scale + offset).astype(np.float32)
+        return in_units.export(path, example, format, **{"draws": self.n_draws, **settings})
+
+    def distilled(self, X: ArrayLike, **settings: Any) -> Self:
+        """A copy whose `posterior_` is a single network that predicts what the whole posterior predicts.
+
+        Args:
+            X: rows to learn from, without targets: those of the training set, and others.
+            settings: as for :func:`px.distil`, except `held_out`, which is a tenth of the rows.
+        """
+        check_is_fitted(self)
+        rows = self._standardised(validate_data(self, X, dtype=np.float64, reset=False, allow_nd=self._allow_nd))
+        return self.with_posterior(distil(self.posterior_, rows, draws=self.n_draws, **settings))
+
+    def with_posterior(self, posterior: Any) -> Self:
+        """A copy that predicts with another posterior: a distilled one, or one that :meth:`export` wrote.
+
+        Args:
+            posterior: of the same columns and the same target; ``px.load("model.stablehlo")``.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.posterior_ = posterior
+        return other
 
     def _conformal(self, level: float) -> Conformal | None:
         if self._calibration is None:
@@ -307,7 +353,8 @@ class BayesianEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return state | {"posterior_": to_bytes(state["posterior_"])} if "posterior_" in state else state
+        posterior = state.get("posterior_")
+        return state | {"posterior_": to_bytes(posterior)} if isinstance(posterior, Posterior) else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -674,7 +721,7 @@ def in_target_units(posterior: Posterior, units: TargetUnits) -> Posterior:
 
     y = offset + scale f(x, w) + scale sigma xi        xi: standard normal
     """
-    if units.are_standard:
+    if units.are_standard or isinstance(posterior, DistilledPosterior):  # which is in the units of its teacher
         return posterior
     standard: Any = posterior.problem.likelihood
     likelihood = InUnits(standard, units.offset, units.scale)

@@ -44,7 +44,7 @@ def predict_file(
     """Predictions for a file's rows.
 
     Args:
-        posterior: a file that ``posteriax compare`` saved.
+        posterior: a file that ``posteriax compare``, ``distil`` or ``export`` wrote.
         data: a table with the same columns, or an NPZ file with x; the target may be there too.
         ids: columns to carry over, besides those that were left out of the training as IDs.
 
@@ -53,7 +53,7 @@ def predict_file(
         is unlike the training rows.
     """
     loaded, description = load_described(posterior)
-    rows = _new_rows(data, description, ids)
+    rows = new_rows(data, description, ids)
     predictive = loaded.predict(rows.x)
     columns = _columns(predictive, description.target)
     scores = None
@@ -98,12 +98,11 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
     if not isinstance(target, Classes):
         low, high = predictive.quantile(np.array(list(QUANTILES.values())))
         std = predictive.std[:, 0]
-        means, noises = (np.asarray(moment, np.float64)[:, :, 0] for moment in predictive.moments_per_draw)
         columns = {
             "mean": predictive.mean[:, 0],
             "std": std,
-            "noise std": np.sqrt(np.square(noises).mean(axis=0)),
-            "model std": means.std(axis=0),
+            "noise std": np.asarray(predictive.noise, np.float64)[:, 0],
+            "model std": np.asarray(predictive.knowledge, np.float64)[:, 0],
             **dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)),
         }
         return {name: _to_digits(values, std) for name, values in columns.items()}
@@ -117,7 +116,9 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class _NewRows:
+class NewRows:
+    """Rows of a file: inputs, targets if it has them, and what to say about them."""
+
     x: np.ndarray
     y: np.ndarray | None  # the known targets, in their own units
     known: np.ndarray  # which rows have one
@@ -125,7 +126,8 @@ class _NewRows:
     ids: dict[str, list[str]]
 
 
-def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewRows:
+def new_rows(data: Path, description: Description, ids: Sequence[str] = ()) -> NewRows:
+    """The rows of a file as the network takes them."""
     preparation, target = description.preparation, description.target
     if isinstance(preparation, ImagePreparation):
         if not is_npz(data):
@@ -135,7 +137,7 @@ def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewR
             raise TableError(f"{data} holds images, which have no columns for --id")
         y = None if arrays.y is None else _in_units(target, arrays.y)
         known = np.full(len(arrays.x), y is not None)
-        return _NewRows(preparation.transform(arrays), y, known, [], {})
+        return NewRows(preparation.transform(arrays), y, known, [], {})
     table = _table(data)
     for name in ids:
         table.require(name)
@@ -144,7 +146,7 @@ def _new_rows(data: Path, description: Description, ids: Sequence[str]) -> _NewR
     y = None if values is None or not known.any() else _in_units(target, values)
     carried = dict.fromkeys([*ids, *(name for name in preparation.ids_ if name in table.frame)])
     notes = [*table.notes, *compare_with_training(preparation, table)]
-    return _NewRows(x, y, known, notes, {name: table.texts(name).fillna("").tolist() for name in carried})
+    return NewRows(x, y, known, notes, {name: table.texts(name).fillna("").tolist() for name in carried})
 
 
 def _table(data: Path) -> Table:

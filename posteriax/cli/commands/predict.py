@@ -8,7 +8,7 @@ from posteriax.cli.environment import one_line_errors
 
 
 def command(
-    posterior: Path = typer.Argument(help="A file that `posteriax compare` saved."),
+    posterior: Path = typer.Argument(help="A file that `posteriax compare`, `distil` or `export` wrote."),
     data: Path = typer.Argument(help="New rows: a table with the same columns, or NPZ with x. The target is optional."),
     out: Path | None = typer.Option(None, help="The CSV file to write; by default standard output."),
     id: list[str] = typer.Option([], help="A column to carry over to the predictions; repeatable. IDs are by default."),
