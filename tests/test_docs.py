@@ -2,7 +2,7 @@
 
 import builtins
 import doctest
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -208,6 +208,15 @@ def test_blocks_of_a_page_run_in_order(page, reader_folder):
 def test_the_first_page_executes_what_its_equinox_tab_shows():
     hidden, *_ = [code for code in python_blocks(DOCS / "start.md") if code.startswith("import equinox")]
     assert (DOCS / "start.md").read_text().count(hidden.strip()) == 2
+
+
+@pytest.mark.quick
+def test_the_tables_of_methods_are_those_of_the_results():
+    spec = importlib.util.spec_from_file_location("which", METHODS_PAGE.parents[1] / "examples" / "which_posterior.py")
+    which = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(which)
+    assert which.table() in (DOCS / "which.md").read_text()
+    assert which.table().count("| HMC |") == len(which.PROBLEMS)
 
 
 def anchors(page):
