@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import posteriax
+import posteriax as px
 from posteriax import analysis, families, metrics, priors
 from posteriax.methods import Method
 
@@ -202,6 +203,26 @@ def test_blocks_of_a_page_run_in_order(page, reader_folder):
             exec(compile(code, page.name, "exec"), vars(module))
     finally:
         del sys.modules["page"]
+
+
+START = DOCS / "start.md"
+TABS = dict(re.findall(r"^:sync: (\w+)\n```python\n(.*?)^```$", START.read_text(), re.DOTALL | re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tab", TABS)
+def test_the_first_page_ends_with_a_saved_posterior_of_the_network_of_each_tab(tab, reader_folder, capsys):
+    module = types.ModuleType("page")
+    for code in python_blocks(START):
+        if "eqx.nn.MLP" in code:  # what a reader replaces by the tab of their library
+            code = TABS[tab]
+        elif code in TABS.values():
+            continue
+        exec(compile(code, START.name, "exec"), vars(module))
+    assert Path("moons.posterior").exists()
+    assert "total variation" in capsys.readouterr().out
+    network, truth = px.network(module.net), module.truth.network
+    assert px.paths(network) == px.paths(truth)
 
 
 @pytest.mark.quick
