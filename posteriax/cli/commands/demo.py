@@ -90,7 +90,7 @@ def curve(screen: Console, out: Path, seed: int) -> None:
     comparison = px.compare(posteriors, test, reference="HMC", costs=False)
     screen.print(comparison)
     screen.print(
-        "coverage 90: the share of targets inside 90 % intervals, 0.9 if they are honest. distance: how far "
+        "coverage 90: the share of targets inside 90 % intervals, 0.9 if they are honest. wasserstein: how far "
         "predictions are from HMC's, in the unit of y.\n"
     )
     inside = gap(train, test)

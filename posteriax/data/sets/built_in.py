@@ -57,15 +57,13 @@ def curve_with_gap(train: int = 80, test: int = 1000, noise: float = 0.15, seed:
     """
     rng = np.random.default_rng(seed)
     left = train // 2
-    sides = rng.uniform(-2.0, -0.5, left), rng.uniform(0.7, 2.0, train - left)
-    inputs = (np.concatenate(sides), rng.uniform(-2.0, 2.0, test))
 
     def split(x: np.ndarray) -> Split:
-        x = x.astype(np.float32)
-        y = np.sin(2.5 * x) + 0.3 * x + rng.normal(0.0, noise, len(x)).astype(np.float32)
-        return x[:, None], y
+        y = np.sin(2.5 * x) + 0.3 * x + rng.normal(0.0, noise, len(x))
+        return x[:, None].astype(np.float32), y.astype(np.float32)
 
-    return split(inputs[0]), split(inputs[1])
+    sides = rng.uniform(-2.0, -0.5, left), rng.uniform(0.7, 2.0, train - left)
+    return split(np.concatenate(sides)), split(rng.uniform(-2.0, 2.0, test))
 
 
 def fashion_small() -> tuple[Split, Split]:
