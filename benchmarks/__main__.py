@@ -30,6 +30,7 @@ BENCHMARKS = {
     "scaling": "One and two devices and processes, collectives, and what they imply for 8, 64 and 512 devices.",
     "sharding": "Mean-field ResNet-18 and rank-1 WRN-28-10 on two devices: memory, with parameters copied or split.",
     "compilers": "The same steps and leapfrogs with several installations of JAX, in turn.",
+    "history": "Ratios to hand-written JAX by commit of this repository, in turn; writes docs/benchmark_history.md.",
     "other_libraries": "The same work beside PyTorch, bayesian-torch, torchbnn, blitz, Pyro and TyXe.",
     "nuts_beside_numpyro": "Effective draws per gradient and per second beside NumPyro's NUTS, problem by problem.",
     "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
@@ -95,6 +96,7 @@ def make_parser() -> argparse.ArgumentParser:
     added["compilers"].add_argument(
         "--cpu-time", action="store_true", help="measure CPU time of all threads, for a busy machine"
     )
+    added["history"].add_argument("commits", nargs="*", help="commits to measure; without any, only write the page")
     added["scaling"].add_argument("--out", type=Path, help="a JSON file for what was measured")
     added["other_libraries"].add_argument("race", choices=("step", "resnet20", "lenet", "leapfrog"))
     added["nuts_beside_numpyro"].add_argument("names", nargs="*", help="problems by name; by default all")

@@ -15,14 +15,20 @@ class Worker:
     Args:
         command: what to start.
         environment: its environment variables; by default those of this process.
+        folder: where it runs; by default here.
     """
 
-    def __init__(self, command: list[str], environment: Mapping[str, str] | None = None):
-        self.command, self.environment = command, environment
+    def __init__(self, command: list[str], environment: Mapping[str, str] | None = None, folder: Path | None = None):
+        self.command, self.environment, self.folder = command, environment, folder
 
     def __enter__(self) -> "Worker":
         self._process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+            cwd=self.folder,
         )
         return self
 

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shutil
 from pathlib import Path
 
 import posteriax
@@ -182,7 +183,30 @@ def shorten_types(app, what, name, value, options, signature, returned):
     return tuple(texts)
 
 
+def is_notebook(app, page):
+    source = Path(app.srcdir, f"{page}.md")
+    return source.exists() and source.read_text().startswith("---\nfile_format: mystnb")
+
+
+def offer_notebook(app, page, template, context, doctree):
+    """A link at the end of an executed page, to its notebook with outputs."""
+    if doctree is not None and is_notebook(app, page):
+        name = page.rsplit("/", 1)[-1]
+        context["body"] += f'<p class="notebook"><a href="{name}.ipynb" download>This page as a notebook</a></p>'
+
+
+def copy_notebooks(app, error):
+    """MyST-NB keeps the executed notebooks outside the site: put each beside its page."""
+    if error is None and app.builder.format == "html":
+        for page in app.env.found_docs:
+            executed = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
+            if is_notebook(app, page) and executed.exists():
+                shutil.copy(executed, Path(app.outdir, f"{page}.ipynb"))
+
+
 def setup(app):
+    app.connect("html-page-context", offer_notebook)
+    app.connect("build-finished", copy_notebooks)
     app.connect("autodoc-process-signature", shorten_types)
     app.connect("source-read", link_within_the_site)
     app.connect("autodoc-skip-member", skip_member)

@@ -2,7 +2,7 @@
 
 import builtins
 import doctest
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import posteriax
+import posteriax as px
 from posteriax import analysis, families, metrics, priors
 from posteriax.methods import Method
 
@@ -204,10 +205,39 @@ def test_blocks_of_a_page_run_in_order(page, reader_folder):
         del sys.modules["page"]
 
 
+START = DOCS / "start.md"
+TABS = dict(re.findall(r"^:sync: (\w+)\n```python\n(.*?)^```$", START.read_text(), re.DOTALL | re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tab", TABS)
+def test_the_first_page_ends_with_a_saved_posterior_of_the_network_of_each_tab(tab, reader_folder, capsys):
+    module = types.ModuleType("page")
+    for code in python_blocks(START):
+        if "eqx.nn.MLP" in code:  # what a reader replaces by the tab of their library
+            code = TABS[tab]
+        elif code in TABS.values():
+            continue
+        exec(compile(code, START.name, "exec"), vars(module))
+    assert Path("moons.posterior").exists()
+    assert "total variation" in capsys.readouterr().out
+    network, truth = px.network(module.net), module.truth.network
+    assert px.paths(network) == px.paths(truth)
+
+
 @pytest.mark.quick
 def test_the_first_page_executes_what_its_equinox_tab_shows():
     hidden, *_ = [code for code in python_blocks(DOCS / "start.md") if code.startswith("import equinox")]
     assert (DOCS / "start.md").read_text().count(hidden.strip()) == 2
+
+
+@pytest.mark.quick
+def test_the_tables_of_methods_are_those_of_the_results():
+    spec = importlib.util.spec_from_file_location("which", METHODS_PAGE.parents[1] / "examples" / "which_posterior.py")
+    which = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(which)
+    assert which.table() in (DOCS / "which.md").read_text()
+    assert which.table().count("| HMC |") == len(which.PROBLEMS)
 
 
 def anchors(page):

@@ -16,6 +16,7 @@ from posteriax.data.corruptions.suite import CORRUPTIONS as CORRUPTIONS
 from posteriax.data.corruptions.suite import EXTRA_CORRUPTIONS as EXTRA_CORRUPTIONS
 from posteriax.data.inputs import Normalise as Normalise
 from posteriax.data.inputs import channels_first as channels_first
+from posteriax.data.sets.built_in import curve_with_gap as curve_with_gap
 from posteriax.data.sets.built_in import fashion_small as fashion_small
 from posteriax.data.sets.built_in import two_moons as two_moons
 from posteriax.data.sets.data_set import DataSet as DataSet
@@ -44,6 +45,7 @@ __all__ = [
     "class_weights",
     "corrupt",
     "corrupted",
+    "curve_with_gap",
     "fashion_small",
     "load",
     "names",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from benchmarks import driver, leapfrog, sampling, start
+from benchmarks import driver, history, leapfrog, sampling, start
 from benchmarks.timing import interleave, ratio_table
 from posteriax.methods.sampling.masses import start_diagonal
 
@@ -57,6 +57,20 @@ def test_the_leapfrog_benchmark_really_takes_its_leapfrogs(monkeypatch):
     }
     assert len(jax.devices()) == 2
     np.testing.assert_array_equal(recorded["leapfrogs"], 3)
+
+
+def test_the_history_divides_each_round_by_the_hand_written_case_of_that_round():
+    times = {case: np.array([2.0, 4.0, 6.0]) for case in history.BASELINES}
+    times |= {case: np.array([1.0, 2.0, 3.0]) for case in history.BASELINES.values()}
+    record = history.describe("HEAD", times)
+    assert set(map(tuple, record["ratios"].values())) == {(2.0, 2.0, 2.0)}
+    older = record | {"date": "2000-01-01"}
+    assert history.merge([record], [older]) == [older]
+    assert history.merge([record], [older | {"commit": "0000000"}])[0]["commit"] == "0000000"
+
+
+def test_the_page_of_the_history_shows_what_was_measured():
+    assert history.markdown(history.read_results()) in history.PAGE.read_text()
 
 
 def test_the_first_step_is_the_readmes():

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,9 +62,16 @@ def test_a_package_that_is_not_installed_is_named(package, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_demo_prints_both_tables_and_draws_four_figures(tmp_path):
-    command = [str(Path(sys.executable).with_name("posteriax")), "demo", "--out", str(tmp_path / "figures")]
+def test_the_demo_prints_both_tables_draws_four_figures_and_reports(tmp_path):
+    out = tmp_path / "figures"
+    command = [str(Path(sys.executable).with_name("posteriax")), "demo", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    assert done.stdout.count("total variation ↓") == 2
+    assert done.stdout.count("nll ↓") == 2
     assert done.stderr == ""
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 4
+    assert len(list(out.glob("*.png"))) == 4
+    assert (out / "report.html").stat().st_size > 10_000
+    assert "posteriax compare data.csv" in done.stdout
+    for line in ("How sure", "Targets that 90 %"):  # MAP is sure where HMC is not
+        (found,) = re.findall(rf"{line}[^:]*(?:: no idea\))?: MAP ([\d.]+), .* HMC ([\d.]+)\.", done.stdout)
+        map_share, hmc_share = map(float, found)
+        assert abs(map_share - hmc_share) > 0.1

@@ -140,6 +140,8 @@ def test_an_unknown_option_comes_with_the_known_ones():
 def test_a_data_set_prints_what_it_holds_and_is_not_taken_for_a_pair():
     data = px.data.load("two_moons", train=1000)
     assert repr(data) == "two_moons: 1,000 training and 500 test examples, x (2,) float32, 2 classes: upper, lower"
+    curve = px.data.load("curve_with_gap", train=20)
+    assert repr(curve) == "curve_with_gap: 20 training and 1,000 test examples, x (1,) float32, regression"
     problem = px.Problem((lambda w, x: x @ w, np.zeros((2, 2), np.float32)), px.Categorical())
     with pytest.raises(TypeError, match=r"data must be a pair \(x, y\), got DataSet: give its .train"):
         px.fit(problem, data, px.MAP(), steps=1, key=0)

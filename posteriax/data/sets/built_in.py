@@ -38,6 +38,34 @@ def two_moons(train: int = 500, test: int = 500, noise: float = 0.2, seed: int =
     return (x[:train], y[:train]), (x[train:], y[train:])
 
 
+def curve_with_gap(train: int = 80, test: int = 1000, noise: float = 0.15, seed: int = 0) -> tuple[Split, Split]:
+    """Points of the curve sin(2.5 x) + 0.3 x with Gaussian noise; training points leave a gap in which to be unsure.
+
+    Training inputs are in [-2, -0.5] and [0.7, 2], half of them in each; test inputs are everywhere in [-2, 2].
+
+    Args:
+        train, test: number of points.
+        noise: standard deviation of the noise.
+        seed: for NumPy's generator.
+
+    Returns:
+        ``(x, y), (x_test, y_test)``, with x of shape (N, 1) and y of shape (N,).
+
+    >>> (x, y), (x_test, y_test) = curve_with_gap()
+    >>> x.shape, y.shape, bool(((x > -0.5) & (x < 0.7)).any()), x_test.shape
+    ((80, 1), (80,), False, (1000, 1))
+    """
+    rng = np.random.default_rng(seed)
+    left = train // 2
+
+    def split(x: np.ndarray) -> Split:
+        y = np.sin(2.5 * x) + 0.3 * x + rng.normal(0.0, noise, len(x))
+        return x[:, None].astype(np.float32), y.astype(np.float32)
+
+    sides = rng.uniform(-2.0, -0.5, left), rng.uniform(0.7, 2.0, train - left)
+    return split(np.concatenate(sides)), split(rng.uniform(-2.0, 2.0, test))
+
+
 def fashion_small() -> tuple[Split, Split]:
     """3,000 training and 1,000 test images, the first of each class, (N, 28, 28) in [0, 1], and labels 0 to 9.
 
@@ -96,3 +124,17 @@ def load_two_moons(
 ) -> DataSet:
     """Options are those of :func:`posteriax.data.two_moons`."""
     return DataSet(name, *two_moons(train, test, noise, seed), ("upper", "lower"), ("x1", "x2"))
+
+
+@register("curve_with_gap")
+def load_curve_with_gap(
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    train: int = 80,
+    test: int = 1000,
+    noise: float = 0.15,
+    seed: int = 0,
+) -> DataSet:
+    """Options are those of :func:`posteriax.data.curve_with_gap`."""
+    return DataSet(name, *curve_with_gap(train, test, noise, seed), (), ("x",))

@@ -1,4 +1,4 @@
-"""Matplotlib figures: uncertainty over the plane, reliability, traces, and the charts of a comparison for papers.
+"""Matplotlib figures: uncertainty over the plane and along a line, reliability, traces, and the charts of a comparison.
 
 Needs matplotlib: the extra `plots`.
 """
@@ -54,6 +54,35 @@ def uncertainty_plane(
     axes[0].set_ylabel("$x_2$")
     bar = figure.colorbar(image, ax=axes, label="entropy of the prediction (nats)", pad=0.01)
     bar.set_ticks([0, 0.2, 0.4, np.log(2)], labels=["0: sure", "0.2", "0.4", "ln 2: no idea"])
+    return figure
+
+
+def interval_bands(
+    posteriors: Mapping[str, Posterior],
+    data: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    *,
+    level: float = 0.9,
+    resolution: int = 120,
+) -> "Figure":
+    """For each posterior of numbers with one input: its mean and interval along the input, with the data; test targets
+    are grey."""
+    x, y = data
+    grid = np.linspace(test[0].min(), test[0].max(), resolution, dtype=np.float32)
+    palette = colours(posteriors)
+    figure, (axes,) = subplots(1, len(posteriors), 3.0, 3.0, sharex=True, sharey=True)
+    for axis, (name, posterior) in zip(axes, posteriors.items(), strict=True):
+        predictive: Any = posterior.predict(grid[:, None])
+        low, high = (np.ravel(bound) for bound in predictive.interval(level))
+        axis.fill_between(grid, low, high, color=palette[name], alpha=0.25, linewidth=0)
+        axis.plot(grid, np.ravel(predictive.mean), color=palette[name])
+        axis.plot(test[0][:, 0], test[1], ".", color="0.7", markersize=1.5, zorder=0)
+        axis.plot(x[:, 0], y, ".", color="black", markersize=4)
+        axis.set_title(name)
+        axis.set_xlabel("x")
+    span = float(np.ptp(test[1]))
+    axes[0].set_ylim(test[1].min() - 0.3 * span, test[1].max() + 0.3 * span)
+    axes[0].set_ylabel(f"y, and its {level:.0%} interval")
     return figure
 
 

@@ -37,6 +37,17 @@ def test_the_plane_shows_the_entropy_of_each_posterior(posteriors, moons, tmp_pa
     assert (tmp_path / "plane.png").stat().st_size > 5000
 
 
+def test_bands_are_the_intervals_of_the_predictions():
+    train, test = px.data.curve_with_gap(train=20, test=10)
+    net = (lambda w, x: x @ w, np.ones((1, 1), np.float32))
+    posterior = px.fit(px.Problem(net, px.Normal(0.5)), train, px.MAP(), steps=1, key=0)
+    figure = figures.interval_bands({"MAP": posterior}, train, test, resolution=9)
+    (axis,) = figure.axes
+    band = axis.collections[0].get_paths()[0].vertices
+    widths = [np.ptp(band[np.isclose(band[:, 0], value), 1]) for value in axis.lines[0].get_xdata()]
+    np.testing.assert_allclose(widths, 2 * 1.644854 * 0.5, rtol=1e-5)  # noise only, everywhere
+
+
 def test_reliability_points_are_the_bins_of_the_ece(posteriors, moons):
     x, y = moons[1]
     predictives = {name: posterior.predict(x) for name, posterior in posteriors.items()}
