@@ -31,6 +31,7 @@ BENCHMARKS = {
     "other_libraries": "The same work beside PyTorch, bayesian-torch, torchbnn, blitz, Pyro and TyXe.",
     "nuts_beside_numpyro": "Effective draws per gradient and per second beside NumPyro's NUTS, problem by problem.",
     "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
+    "tables": "Predictive distributions of tables by `posteriax compare`, beside published ones; stores JSON.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
 ROUNDS = {"networks": 5, "estimators": 1, "start": 5, "scaling": 3, "sharding": 3}  # by default; 15 for the others
@@ -58,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="name", metavar="NAME", help="a benchmark; without one, list them")
     added = {name: subparsers.add_parser(name, help=text, description=text) for name, text in BENCHMARKS.items()}
     for name, benchmark in added.items():
-        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch", "uci_sampling"):
+        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch", "uci_sampling", "tables"):
             rounds = ROUNDS.get(name, 15)
             help = f"how often each case is timed, all in turn; by default {rounds}"
             benchmark.add_argument("--rounds", type=_positive, default=rounds, help=help)
@@ -84,6 +85,17 @@ def make_parser() -> argparse.ArgumentParser:
     uci.add_argument("--set", action="append", dest="sets", default=[], help="one by name, repeatable; default: all")
     uci.add_argument("--sampler", action="append", dest="samplers", default=[], help="one by name; default: all")
     uci.add_argument("--seconds", type=float, default=120.0, help="for each run, everything included; default 120")
+    tables = added["tables"]
+    tables.add_argument("--set", action="append", dest="sets", default=[], help="one by name, repeatable; default: all")
+    tables.add_argument("--seed", action="append", dest="seeds", type=int, default=[], help="repeatable; default: all")
+    tables.add_argument(
+        "--split", action="append", dest="splits", type=int, default=[], help="repeatable; default: all"
+    )
+    tables.add_argument("--budget", help="of posteriax compare; by default 5m, 15m for bikesharing, 60s for UCI sets")
+    tables.add_argument("--methods", default="", help="of posteriax compare; by default all of its own")
+    tables.add_argument("--estimators", action="store_true", help="the default estimators beside scikit-learn's models")
+    tables.add_argument("--out", type=Path, default=Path("docs/results/tables"), help="the folder of the JSON files")
+    tables.add_argument("--page", type=Path, help="a Markdown page to write the tables into; alone, runs nothing")
     return parser
 
 

@@ -113,6 +113,16 @@ def _number_summary(predictive: Predictive, x: PyTree, y: ArrayLike | None) -> C
     mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.point(), targets))
     off = np.abs(mean - y_flat) / spread
     deviation = np.sqrt(mean_per_example(np.square(np.asarray(predictive.std, np.float64))))
+    known = getattr(predictive, "observed", None)
+    if known is not None:  # an error needs a time that was observed to its end
+        seen = np.asarray(known(y)).reshape(len(spread), -1).all(axis=1)
+        return ChartSummary(
+            entropies=spread,
+            levels=COVERAGE_LEVELS,
+            coverage=inside.reshape(len(COVERAGE_LEVELS), -1).mean(axis=1),
+            surest_wrong=_examples(_only(np.argsort(-off, kind="stable"), seen), x, mean, y_flat, spread),
+            surest=_examples(_only(np.argsort(spread, kind="stable"), seen), x, mean, y_flat, spread),
+        )
     held = mean_per_example(inside[np.argmin(np.abs(COVERAGE_LEVELS - 0.9))])
     squared = mean_per_example(np.square(np.asarray(predictive.point(), np.float64) - targets))
     return ChartSummary(
@@ -123,6 +133,10 @@ def _number_summary(predictive: Predictive, x: PyTree, y: ArrayLike | None) -> C
         surest=_examples(np.argsort(spread, kind="stable"), x, mean, y_flat, spread),
         deciles=number_deciles(deviation, np.sqrt(squared), held),
     )
+
+
+def _only(rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    return rows[chosen[rows]]
 
 
 def _examples(

@@ -65,7 +65,7 @@ from posteriax.tabular.point_noise import underestimates_noise
 from posteriax.tabular.preparation import ImagePreparation, TablePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
 from posteriax.tabular.splitting import DataSettings
-from posteriax.tabular.targets import Counts, Fractions, Quantity, Target
+from posteriax.tabular.targets import Counts, Fractions, Quantity, Target, Times
 from posteriax.tabular.time_plan import TimePlan, compiler_seconds
 from posteriax.tabular.until_converged import MethodFailed, seconds_of
 
@@ -239,7 +239,9 @@ class CompareRun:
         baselines: dict[str, SavableBaseline] = {}
         outcomes: dict[str, RunEnd] = {}
         fitted = FittedFold(fold, architecture, prior_by_name(settings.prior), outcomes, baselines)
-        if settings.baselines:
+        if settings.baselines and isinstance(target, Times):
+            self.say("note: no baselines: those of scikit-learn cannot learn from censored times")
+        elif settings.baselines:
             try:
                 baselines |= fit_baselines_to(fold, seed, seconds=plan.for_baselines())
             except (Interrupted, KeyboardInterrupt):
@@ -321,7 +323,7 @@ def prior_by_name(text: str) -> Prior:
 def choose_for(fold: Fold, settings: CompareSettings, seconds: float) -> Choice | None:
     """The network, the noise and the prior's scale that held-out training rows prefer."""
     (x, y), target = fold.train, fold.target
-    if isinstance(target, Counts | Fractions):
+    if isinstance(target, Counts | Fractions | Times):
         networks, others = networks_for(0), []
     else:
         networks = networks_for(len(y))

@@ -28,11 +28,13 @@ from posteriax.tabular.targets import (
     Quantity,
     Target,
     Task,
+    Times,
 )
 
 FORMAT = "posteriax description"
-# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines. All can still be read
-VERSION = 4
+# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines; 4: no times. All can
+# still be read
+VERSION = 5
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ def target_from_plain(plain: dict[str, Any]) -> Target:
     if task in OF_CLASSES:
         return Classes(name, tuple(map(str, plain["labels"])), task)
     form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
+    if task == "times":
+        return Times(name, float(plain["typical"]), str(plain["event"]), form)
     if task == "fractions":
         return Fractions(name, form)
     if task in OF_COUNTS:

@@ -23,12 +23,15 @@ from posteriax.tabular.targets import (
     Target,
     TargetValues,
     Task,
+    Times,
     about_task,
     check_classes,
     infer_task,
     is_numbers,
     make_target,
 )
+
+OBSERVED, CENSORED = ("1", "1.0", "yes", "true", "y", "t"), ("0", "0.0", "no", "false", "n", "f")  # as --event says it
 
 Examples = tuple[np.ndarray, np.ndarray]  # inputs and encoded targets
 
@@ -190,10 +193,14 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
     target = settings.target
     if target is None:
         raise TableError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
-    needed = [column for column in (settings.group, settings.time) if column is not None]
+    needed = [column for column in (settings.group, settings.time, settings.event) if column is not None]
     for column in (target, *settings.drop, *settings.keep, *settings.categories, *needed):
         table.require(column)
+    if settings.event is not None:
+        settings = replace(settings, task="times")
     values, form, about_target = target_values(table, target, settings.task)
+    if settings.event is not None:
+        values = with_event(table, target, values, settings.event)
     lacks = {target: ~np.isfinite(values) if is_numbers(values) else ~table.present(target)}
     times, dates = _times(table, settings.time)
     if settings.group is not None:
@@ -247,12 +254,33 @@ def target_values(table: Table, name: str, task: Task | None = None) -> tuple[Ta
     return table.texts(name).tolist(), PLAIN, notes
 
 
+def with_event(table: Table, target: str, values: TargetValues, event: str) -> np.ndarray:
+    """Times, negative where the event was not observed, and NaN where that is not known."""
+    if not is_numbers(values):
+        raise TableError(f"target {target!r} is text, so it cannot be a time until {event!r}")
+    texts = table.texts(event).fillna("").str.strip().str.lower()
+    present = table.present(event)
+    yes, no = (texts.isin(words).to_numpy() & present for words in (OBSERVED, CENSORED))
+    odd = present & ~yes & ~no
+    if odd.any():
+        raise TableError(f"--event {event}: the column must hold 1 or 0, yes or no, but has {table.first(event, odd)}")
+    wrong = np.isfinite(values) & (values <= 0) & present
+    if wrong.any():
+        raise TableError(f"{table.name}: times must be positive, but {target!r} has {table.first(target, wrong)}")
+    return np.where(yes, values, np.where(no, -values, np.nan))
+
+
 def known_targets(table: Table, target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     """The targets of new rows that have one, as the file has them, and which rows these are."""
     if target.name not in table.frame:
         return None, np.zeros(table.rows, bool)
     numbers = table.numbers(target.name, None if isinstance(target, Classes) else target.form)
     present = table.present(target.name)
+    if isinstance(target, Times):
+        if target.event not in table.frame:
+            return None, np.zeros(table.rows, bool)
+        numbers = with_event(table, target.name, numbers, target.event)
+        present = present & table.present(target.event)
     unread = present & np.isnan(numbers)
     if isinstance(target, Classes) and unread.any():
         return table.texts(target.name).to_numpy(object)[present], present
@@ -295,7 +323,7 @@ def _renumbered(split: Split, kept: np.ndarray, file_rows: int) -> Split:
 
 
 def _prepare(rows: LabelledRows, settings: DataSettings, train: np.ndarray, test: np.ndarray, notes: list[str]) -> Fold:
-    target = make_target(rows.target, rows.values, rows.task, train, rows.form)
+    target = make_target(rows.target, rows.values, rows.task, train, rows.form, settings.event)
     y = target.encode(rows.values)
     if isinstance(target, Classes):
         notes = [*notes, *_about_classes(target, y[train])]
@@ -326,7 +354,7 @@ def _inputs(
         return pixels, pixels.transform(source, train), pixels.transform(source, test)
     columns = TablePreparation(
         target=rows.target,
-        drop=settings.drop,
+        drop=[*settings.drop, *([] if settings.event is None else [settings.event])],
         keep=settings.keep,
         categories=settings.categories,
         group=settings.group,

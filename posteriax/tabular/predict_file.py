@@ -17,7 +17,7 @@ from posteriax.tabular.folds import known_targets
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.preparation import ImagePreparation, compare_with_training
 from posteriax.tabular.table import Table
-from posteriax.tabular.targets import Classes, Target
+from posteriax.tabular.targets import Classes, Target, Times
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
 NUMBER = re.compile(r"[-+]?[\d\s.,:%]*(e[-+]?\d+)?", re.IGNORECASE)  # and a sign alone: safe as they are
@@ -99,6 +99,10 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
         low, high = predictive.quantile(np.array(list(QUANTILES.values())))
         std = predictive.std[:, 0]
         means, noises = (np.asarray(moment, np.float64)[:, :, 0] for moment in predictive.moments_per_draw)
+        if isinstance(target, Times):  # the mean and spread of a long tail say little
+            median = predictive.point()[:, 0]
+            named = {"median": median, **dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True))}
+            return {name: _to_digits(values, median) for name, values in named.items()}
         columns = {
             "mean": predictive.mean[:, 0],
             "std": std,
