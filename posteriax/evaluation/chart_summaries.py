@@ -115,7 +115,7 @@ def _number_summary(predictive: Predictive, x: PyTree, y: ArrayLike | None) -> C
     deviation = np.sqrt(mean_per_example(np.square(np.asarray(predictive.std, np.float64))))
     known = getattr(predictive, "observed", None)
     if known is not None:  # an error needs a time that was observed to its end
-        seen = np.asarray(known(y)).reshape(len(spread), -1).all(axis=1)
+        seen: np.ndarray = np.all(np.asarray(known(y)).reshape(len(spread), -1), axis=1)
         return ChartSummary(
             entropies=spread,
             levels=COVERAGE_LEVELS,

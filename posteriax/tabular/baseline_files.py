@@ -122,7 +122,8 @@ def number_predictive(mean: np.ndarray, units: TargetUnits, spread: float | np.n
         noise = np.maximum(spread / units.scale, 2e-6)
         outputs = np.column_stack([units.standardise(mean), inverse_softplus(noise - FLOOR)]).astype(np.float32)
         return InUnits(Normal(scale="predicted"), units.offset, units.scale).predictive(outputs[None], {})
-    likelihood = InUnits(Normal(scale=max(spread / units.scale, 1e-6)), units.offset, units.scale)
+    noise = float(np.asarray(spread) / units.scale)
+    likelihood = InUnits(Normal(scale=max(noise, 1e-6)), units.offset, units.scale)
     return likelihood.predictive(units.standardise(mean).astype(np.float32)[None, :, None], {})
 
 
@@ -221,7 +222,7 @@ def _baseline_of(boosting: Any) -> np.ndarray:
 
 def _tables_of(boosting: Any, outputs: int, first: int = 0) -> list[tuple[np.ndarray, ...]]:
     """The nodes of each tree, where those of the k-th tree of a round add to the output first + k."""
-    tables = []
+    tables: list[tuple[np.ndarray, ...]] = []
     for of_round in boosting._predictors:
         for k, tree in enumerate(of_round):
             nodes, is_leaf = tree.nodes, tree.nodes["is_leaf"].astype(bool)

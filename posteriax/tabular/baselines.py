@@ -198,9 +198,10 @@ class BaselineRows:
         as_arrays: Callable[[], PlainModel],
     ) -> SavableBaseline:
         """A baseline, from a model's predictions and the spread of its errors, in the target's units."""
-        units = TargetUnits(float(self.y.mean()), float(self.y.std()) or 1.0)
+        offset, scale = float(self.y.mean()), float(self.y.std()) or 1.0
+        units = TargetUnits(offset, scale)
         predictor = lambda x: number_predictive(mean(flat(x)), units, spread)  # noqa: E731
-        about = {"offset": units.offset, "scale": units.scale, "spread": spread}
+        about = {"offset": offset, "scale": scale, "spread": spread}
         return SavableBaseline(predictor, description, as_arrays=as_arrays, about=about)
 
     def regressor_with_spread(
@@ -210,13 +211,14 @@ class BaselineRows:
         as_arrays: Callable[[], PlainModel],
     ) -> SavableBaseline:
         """A baseline, from a model's means and standard deviations, in the target's units."""
-        units = TargetUnits(float(self.y.mean()), float(self.y.std()) or 1.0)
+        offset, scale = float(self.y.mean()), float(self.y.std()) or 1.0
+        units = TargetUnits(offset, scale)
 
         def predictor(x: np.ndarray) -> Any:
             mean, spread = moments(flat(x).astype(np.float64))
             return number_predictive(mean, units, spread)
 
-        about = {"offset": units.offset, "scale": units.scale}
+        about = {"offset": offset, "scale": scale}
         return SavableBaseline(predictor, description, as_arrays=as_arrays, about=about)
 
 

@@ -159,7 +159,8 @@ def choose(
     """The network, the likelihood and the scale of the prior with the best log score of held-out rows.
 
     All networks are tried with the first likelihood, then, the best first, with the others, from the scale that was
-    best for the network on. Another likelihood must be better by more than the standard error of the difference.
+    best for the network on. Another likelihood must be better by more than the standard error of the difference, or
+    below 500 rows, twice that.
 
     Args:
         networks: to choose from, with the likelihood that is tried first.
@@ -187,7 +188,8 @@ def choose(
             others_tried.append(network.with_likelihood(likelihood, outputs))
             _try(others_tried[-1], data, seed, factors, ends, tried, start=factor)
         top = _best_of(tried, others_tried)
-        if top is not None and tried[top].is_better(tried[best]):
+        errors = 1.0 if len(data[1]) >= ENOUGH_TO_CHOOSE else 2.0
+        if top is not None and tried[top].is_better(tried[best], errors):
             best = top
     scores = {(perceptron.label, factor): held.score for (perceptron, factor), held in tried.items()}
     (perceptron, factor), log_noise = best, tried[best].log_noise
@@ -236,12 +238,12 @@ class HeldOut(NamedTuple):
         """The mean log score."""
         return float(np.average(self.by_row, weights=self.weight))
 
-    def is_better(self, other: "HeldOut") -> bool:
-        """Whether the mean is larger by more than the standard error of the difference: what is simpler is kept."""
+    def is_better(self, other: "HeldOut", errors: float = 1.0) -> bool:
+        """Whether the mean is larger by so many standard errors of the difference: what is simpler is kept."""
         gain = self.by_row - other.by_row
         mean = np.average(gain, weights=self.weight)
         error = np.sqrt(np.average(np.square(gain - mean), weights=self.weight) / len(gain))
-        return bool(mean > error)
+        return bool(mean > errors * error)
 
 
 Candidate = tuple[Perceptron, float]

@@ -27,6 +27,14 @@ from posteriax.diagnostics.sampler import diverges
 from posteriax.evaluation.comparison import RunEnd, Status
 from posteriax.methods.hmc import HMC
 from posteriax.methods.mclmc import MCLMC
+from posteriax.methods.sampling.masses import (
+    FEWEST_FOR_CORRELATIONS,
+    GROWTH,
+    MOST_FOR_DENSE,
+    MOST_STATES,
+    SETTLED,
+    Masses,
+)
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem
@@ -46,6 +54,8 @@ DRAWS = 1000  # of each chain: more would only be closer together
 WORTH_TRYING = 0.3  # of the time: with less left, no other sampler or plan is tried
 MOST_TRIES, SLOWER = 4, 0.4  # plans, and what part of the gradients of the one before a plan counts on
 TRIAL_GRADIENTS = 10
+EIGEN_SECONDS = 1e-9  # to decompose a matrix of d columns, in units of d^3: on a core that has other work
+FOR_MASSES = 0.1  # of the time
 
 
 def sample_reference(
@@ -105,6 +115,10 @@ def sample_reference(
             if isinstance(sampler, MCLMC) and begin_at is not None:
                 chains = min(begin_at.support, FROM_ENSEMBLE)
                 sampler = replace(affordable_sampler(planned, exact=False, chains=chains), start=begin_at)
+            if isinstance(sampler, MCLMC):
+                size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
+                masses = affordable_masses(size, sampler.warmup, chains / devices, left)
+                sampler = replace(sampler, masses=masses)
         stop = UntilMixed(x, seconds=max(left, 1.0))
         most = fitting(IN_MEMORY_BYTES, chains * weights)
         try:
@@ -153,6 +167,25 @@ def affordable_sampler(gradients: float, *, exact: bool = True, chains: int = CH
     steps = per_chain / 2
     thin = np.clip(FOR_DRAWS * steps / DRAWS, *MCLMC_THIN)
     return MCLMC(start="map", warmup=int(np.clip(FOR_WARMUP * steps, *MCLMC_WARMUP)), thin=int(thin))
+
+
+def affordable_masses(weights: int, warmup: int, chains: float, seconds: float) -> Masses:
+    """The most that can be learned of the correlations in a tenth of the time, by so many chains on a device.
+
+    Every estimate decomposes three matrices, of as many columns as weights, or, for an estimate of low rank, as the
+    draws and gradients that it is made from; the chains of a device take turns.
+
+    >>> [affordable_masses(950, 2000, 4, seconds) for seconds in (120.0, 300.0, 3600.0)]
+    ['adapted', 'low-rank', 'dense']
+    """
+    kinds: tuple[Masses, ...] = ("dense", "low-rank")
+    for kind in kinds:
+        columns = weights if kind == "dense" else min(weights, 2 * MOST_STATES)
+        estimates = math.log(max(SETTLED * warmup / FEWEST_FOR_CORRELATIONS, 1.0), GROWTH) + 1
+        takes = 3 * estimates * chains * EIGEN_SECONDS * columns**3
+        if takes < FOR_MASSES * seconds and (kind != "dense" or weights <= MOST_FOR_DENSE):
+            return kind
+    return "adapted"
 
 
 def seconds_per_gradient(problem: Problem, data: Any, devices: int = 1) -> float:

@@ -104,10 +104,11 @@ def test_spreads_that_depend_on_the_row_are_found():
     found = fit_baselines(x[:600], y[:600], "regression", names=names)
     scores = {name: px.evaluate(found[name].predict(x[600:]), y[600:]) for name in names}
     best = 0.5 * np.log(2 * np.pi * np.e) + np.log(40 * spread[600:]).mean()
-    # 600 rows teach the two spreads to about 10 %, and the curve to a part of the smaller one, by boosting's coarse steps
+    # 600 rows teach the two spreads to about 10 %, and the curve, by boosting's coarse steps, to a part of the smaller
     assert best - 0.1 < scores["distributional boosting"]["nll"] < best + 0.5
     assert scores["distributional boosting"]["nll"] < scores["gradient boosting"]["nll"] - 0.2
-    assert scores["gaussian process"]["rmse"] < 1.05 * 40 * np.sqrt(np.mean(spread[600:] ** 2))  # a smooth curve
+    # a smooth curve by 600 rows, half of them noisier than the process believes: off by less than half the noise
+    assert scores["gaussian process"]["rmse"] < np.sqrt(1 + 0.5**2) * 40 * np.sqrt(np.mean(spread[600:] ** 2))
     for name in names:
         assert abs(scores[name]["coverage_90"] - 0.9) < 3 * np.sqrt(0.09 / 600) + 0.03, name
 

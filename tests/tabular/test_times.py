@@ -1,6 +1,7 @@
 """Tables of times until an event: ``posteriax compare --event``."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_censored_times_are_negative_and_the_event_is_no_input(tmp_path, died):
     np.testing.assert_array_equal(y > 0, seen)
     assert fold.train[0].shape == (64, 1)
     assert isinstance(fold.target, Times)
-    plain = json.loads(json.dumps(vars(fold.target) | {"form": vars(fold.target.form)}))
+    plain = json.loads(json.dumps(asdict(fold.target)))
     assert target_from_plain(plain) == fold.target
 
 
