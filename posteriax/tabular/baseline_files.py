@@ -119,8 +119,8 @@ def class_predictive(probs: np.ndarray) -> ClassPredictive:
 def number_predictive(mean: np.ndarray, units: TargetUnits, spread: float | np.ndarray) -> NumberPredictive:
     """N(mean, spread^2), in the target's units; with a spread for each row, or one for all."""
     if isinstance(spread, np.ndarray):
-        noise = np.maximum(spread / units.scale, 2e-6)
-        outputs = np.column_stack([units.standardise(mean), inverse_softplus(noise - FLOOR)]).astype(np.float32)
+        noises = np.maximum(spread / units.scale, 2 * FLOOR)
+        outputs = np.column_stack([units.standardise(mean), inverse_softplus(noises - FLOOR)]).astype(np.float32)
         return InUnits(Normal(scale="predicted"), units.offset, units.scale).predictive(outputs[None], {})
     noise = float(np.asarray(spread) / units.scale)
     likelihood = InUnits(Normal(scale=max(noise, 1e-6)), units.offset, units.scale)
