@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from posteriax._internal.atomic_file import whole_file
-from posteriax.evaluation.compare import Baseline
+from posteriax.evaluation.compare import Baseline, Mixture
 from posteriax.posterior.file import load
 from posteriax.posterior.posterior import Posterior
 from posteriax.tabular.baseline_files import SavableBaseline, load_baseline, save_baseline
@@ -18,6 +18,7 @@ from posteriax.tabular.messages import TableError, read_bytes
 from posteriax.tabular.networks import Architecture
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation
+from posteriax.tabular.stacked_file import ENDING, STACKED, read_stack, stacked_from
 from posteriax.tabular.targets import (
     OF_CLASSES,
     OF_COUNTS,
@@ -81,8 +82,15 @@ def save_described(model: Posterior | SavableBaseline, description: Description,
         file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())
 
 
-def load_described(path: Path) -> tuple[Posterior | Baseline, Description]:
-    """A posterior or a baseline that predicts in the target's own units, and its description."""
+def load_described(path: Path) -> tuple[Posterior | Baseline | Mixture, Description]:
+    """A posterior, a baseline or a mixture that predicts in the target's own units, and its description."""
+    if path.suffix == ENDING:
+        models, weights, description = {}, {}, None
+        for name, file, weight in read_stack(path):
+            models[name], description = load_described(file)
+            weights[name] = weight
+        assert description is not None
+        return stacked_from(models, weights, None), replace(description, method=STACKED, architecture=None)
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
     try:

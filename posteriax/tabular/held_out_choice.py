@@ -123,12 +123,14 @@ class Choice(NamedTuple):
         factor: of the prior's scales.
         log_noise: the logarithm of the noise, if it is learned.
         score: of held-out rows, nats per row, by likelihood and factor.
+        held: how what was chosen predicts these rows.
     """
 
     perceptron: Perceptron
     factor: float
     log_noise: float | None
     score: dict[tuple[str, float], float]
+    held: "HeldOut | None" = None
 
     @property
     def problem(self) -> Problem:
@@ -192,32 +194,34 @@ def choose(
         if top is not None and tried[top].is_better(tried[best], errors):
             best = top
     scores = {(perceptron.label, factor): held.score for (perceptron, factor), held in tried.items()}
-    (perceptron, factor), log_noise = best, tried[best].log_noise
+    (perceptron, factor), held = best, tried[best]
     if len(data[1]) >= ENOUGH_TO_CHOOSE and len(factors) > 1:
-        factor, log_noise = _refined(perceptron, factor, log_noise, data, seed, factors, ends)
-    return Choice(perceptron, factor, log_noise, scores)
+        factor, held = _refined(perceptron, factor, held, data, seed, factors, ends)
+    return Choice(perceptron, factor, held.log_noise, scores, held)
 
 
 def _refined(
     perceptron: Perceptron,
     factor: float,
-    log_noise: float | None,
+    before: "HeldOut",
     data: tuple[np.ndarray, ...],
     seed: int,
     factors: Sequence[float],
     ends: float,
-) -> tuple[float, float | None]:
-    """The factor of the prior's scales, and the noise, with which longer training predicts best: this one or less."""
-    trainer, reached = Trainer(perceptron, data, seed), -np.inf
+) -> tuple[float, "HeldOut"]:
+    """The factor of the prior's scales with which longer training predicts best, this one or less, and how well."""
+    if time.monotonic() > ends:
+        return factor, before
+    trainer, best = Trainer(perceptron, data, seed), before._replace(by_row=np.full(len(before.by_row), -np.inf))
     for lower in sorted((other for other in factors if other <= factor), reverse=True):
         began = time.monotonic()
         held = trainer.held_out_score(lower, REFINED)
-        if held.score <= reached:
+        if held.score <= best.score:
             break
-        factor, log_noise, reached = lower, held.log_noise, held.score
+        factor, best = lower, held
         if 2 * time.monotonic() - began > ends:  # the next one takes as long
             break
-    return factor, log_noise
+    return factor, best
 
 
 class HeldOut(NamedTuple):
