@@ -227,7 +227,7 @@ def compare_file(
 
 
 def save_stacked(fitted: FittedFold, folder: Path, files: dict[str, str], save: Save) -> None:
-    """Save the stacked row, if there is one: its baselines, which may not have been saved, and a file that names them."""
+    """Save the stacked row, if there is one: those of its parts that are not saved yet, and a file that names them."""
     stacked = fitted.predictors.get(STACKED)
     if not isinstance(stacked, Stacked):
         return
