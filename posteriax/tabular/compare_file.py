@@ -67,7 +67,7 @@ from posteriax.tabular.preparation import ImagePreparation, TablePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
 from posteriax.tabular.splitting import DataSettings
 from posteriax.tabular.stacked_file import ENDING, STACKED, save_stack, stacked_from, weigh_parts
-from posteriax.tabular.targets import Counts, Fractions, Quantity, Target, Times
+from posteriax.tabular.targets import Counts, Fractions, Quantities, Quantity, Target, Times
 from posteriax.tabular.time_plan import TimePlan, compiler_seconds
 from posteriax.tabular.until_converged import MethodFailed, seconds_of
 
@@ -266,8 +266,9 @@ class CompareRun:
         baselines: dict[str, SavableBaseline] = {}
         outcomes: dict[str, RunEnd] = {}
         fitted = FittedFold(fold, architecture, prior_by_name(settings.prior), outcomes, baselines)
-        if settings.baselines and isinstance(target, Times):
-            self.say("note: no baselines: those of scikit-learn cannot learn from censored times")
+        if settings.baselines and isinstance(target, Times | Quantities):
+            what = "censored times" if isinstance(target, Times) else "several targets at once"
+            self.say(f"note: no baselines, which are not made for {what}")
         elif settings.baselines:
             try:
                 baselines |= fit_baselines_to(fold, seed, seconds=plan.for_baselines())
@@ -368,8 +369,8 @@ def choose_for(fold: Fold, settings: CompareSettings, seconds: float) -> Choice 
         networks, others = networks_for(0), []
     else:
         networks = networks_for(len(y))
-        enough = isinstance(target, Quantity) and len(y) >= ENOUGH_TO_PREDICT_NOISE
-        others = [(Normal(scale="predicted"), 2)] if enough else []
+        enough = isinstance(target, Quantity | Quantities) and len(y) >= ENOUGH_TO_PREDICT_NOISE
+        others = [(Normal(scale="predicted"), 2 * target.outputs)] if enough else []
     perceptrons = [
         Perceptron(x.shape[1], hidden, target.outputs, activation, target.likelihood(), equinox=True)
         for hidden, activation in networks
@@ -385,7 +386,7 @@ def as_architecture(perceptron: Perceptron) -> Architecture:
 
 def with_noise_of(target: Target, choice: Choice) -> Target:
     """The target with noise that is constant or predicted, as was chosen."""
-    if not (isinstance(target, Quantity) and predicts_noise(choice.perceptron.likelihood)):
+    if not (isinstance(target, Quantity | Quantities) and predicts_noise(choice.perceptron.likelihood)):
         return target
     return replace(target, noise="predicted")
 
@@ -634,7 +635,13 @@ def report_context(
         rows = TableRows(columns, cells, [int(line) for line in tests.cells.index], data.name)
     chosen = None if comparison.recommendation is None else comparison.recommendation.posterior
     predictor: object = None if chosen is None else first.predictors[chosen]
-    if isinstance(preparation, TablePreparation) and isinstance(predictor, Posterior) and len(fold.test[1]):
+    one_target = not isinstance(fold.target, Quantities)
+    if (
+        isinstance(preparation, TablePreparation)
+        and isinstance(predictor, Posterior)
+        and len(fold.test[1])
+        and one_target
+    ):
         effects = partial_dependence(predictor, fold.test[0], table_features(preparation))
     layers = f"{first.architecture.depth} hidden layer{'s' if first.architecture.depth > 1 else ''}"
     kind = "convolutions" if first.architecture.kind == "images" else f"of {first.architecture.width} units"

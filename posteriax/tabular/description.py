@@ -26,6 +26,7 @@ from posteriax.tabular.targets import (
     Classes,
     Counts,
     Fractions,
+    Quantities,
     Quantity,
     Target,
     Task,
@@ -33,8 +34,8 @@ from posteriax.tabular.targets import (
 )
 
 FORMAT = "posteriax description"
-# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines; 4: no times. All can
-# still be read
+# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines; 4: no times, one target.
+# All can still be read
 VERSION = 5
 
 
@@ -167,8 +168,13 @@ def column_from_plain(plain: dict[str, Any]) -> Column:
 
 def target_from_plain(plain: dict[str, Any]) -> Target:
     """The target that `asdict` gave."""
-    name = str(plain["name"])
     task: Task = plain["task"]
+    if "names" in plain:
+        forms = tuple(NumberFormat(**form) for form in plain["forms"])
+        moments = (tuple(map(float, plain[key])) for key in ("means", "scales"))
+        names = tuple(map(str, plain["names"]))
+        return Quantities(names, *moments, forms, "predicted" if plain["noise"] == "predicted" else "constant")
+    name = str(plain["name"])
     if task not in TASKS:
         raise ValueError(f"an unknown kind of target: {task!r}")
     if task in OF_CLASSES:

@@ -20,6 +20,7 @@ from posteriax.tabular.table import TOO_LARGE, Table
 from posteriax.tabular.targets import (
     OF_CLASSES,
     Classes,
+    Quantities,
     Target,
     TargetValues,
     Task,
@@ -28,6 +29,7 @@ from posteriax.tabular.targets import (
     check_classes,
     infer_task,
     is_numbers,
+    make_quantities,
     make_target,
 )
 
@@ -141,6 +143,7 @@ class LabelledRows:
         times_are_dates: whether times are days since 1970.
         notes: lines about what was not obvious.
         given_split: training and test rows, if the file says so.
+        targets: of several, their names and how they are written.
     """
 
     source: Table | Arrays
@@ -155,6 +158,7 @@ class LabelledRows:
     times_are_dates: bool = False
     notes: tuple[str, ...] = ()
     given_split: Split | None = None
+    targets: tuple[tuple[str, NumberFormat], ...] = ()
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -194,6 +198,9 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
     if target is None:
         raise TableError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
     needed = [column for column in (settings.group, settings.time, settings.event) if column is not None]
+    names = target_columns(table, target)
+    if len(names) > 1:
+        return _rows_of_targets(table, names, settings)
     for column in (target, *settings.drop, *settings.keep, *settings.categories, *needed):
         table.require(column)
     if settings.event is not None:
@@ -229,6 +236,54 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
         None if settings.time is None else times[kept],
         dates,
         (*notes, *about_task(target, values, task, settings.task)),
+    )
+
+
+def target_columns(table: Table, target: str) -> list[str]:
+    """The column, or several if there is none of this name but it is a list of columns."""
+    parts = [part.strip() for part in target.split(",")]
+    several = target not in table.frame and len(parts) > 1 and all(parts)
+    return list(dict.fromkeys(parts)) if several else [target]
+
+
+def _rows_of_targets(table: Table, names: Sequence[str], settings: DataSettings) -> LabelledRows:
+    """The rows that have all of several targets, which must be real numbers."""
+    if settings.task not in (None, "regression") or settings.event is not None:
+        what = "--event" if settings.event is not None else f"--task {settings.task}"
+        raise TableError(f"several targets must be real numbers, but {what} says otherwise")
+    roles = [column for column in (settings.group, settings.time) if column is not None]
+    for column in (*names, *settings.drop, *settings.keep, *settings.categories, *roles):
+        table.require(column)
+    wrong = [name for name in names if name in (*settings.drop, *roles)]
+    if wrong:
+        raise TableError(f"column {wrong[0]!r} is a target and cannot be anything else as well")
+    read = [target_values(table, name, "regression") for name in names]
+    for name, (values, _, _) in zip(names, read, strict=True):
+        if not is_numbers(values):
+            raise TableError(f"target {name!r} is text, but several targets must all be numbers")
+    values = np.column_stack([np.asarray(values, np.float64) for values, _, _ in read])
+    times, dates = _times(table, settings.time)
+    lacks = {name: ~np.isfinite(column) for name, column in zip(names, values.T, strict=True)}
+    lacks |= {name: ~table.present(name) for name in (settings.group,) if name is not None}
+    lacks |= {name: ~np.isfinite(times) for name in (settings.time,) if name is not None}
+    usable = ~np.any(list(lacks.values()), axis=0)
+    kept = np.flatnonzero(usable)
+    if not len(kept):
+        raise TableError(f"{table.name}: no row has all of the targets {shown(names)}")
+    notes = [note for _, _, about in read for note in about]
+    return LabelledRows(
+        table if usable.all() else table.take(kept),
+        ", ".join(names),
+        kept,
+        values[kept],
+        PLAIN,
+        "regression",
+        None,
+        None if settings.group is None else table.texts(settings.group).iloc[kept].factorize()[0],
+        None if settings.time is None else times[kept],
+        dates,
+        (*table.notes, *notes, *about_left_out(table, lacks, names[0])),
+        targets=tuple((name, form) for name, (_, form, _) in zip(names, read, strict=True)),
     )
 
 
@@ -272,6 +327,13 @@ def with_event(table: Table, target: str, values: TargetValues, event: str) -> n
 
 def known_targets(table: Table, target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     """The targets of new rows that have one, as the file has them, and which rows these are."""
+    if isinstance(target, Quantities):
+        if not all(name in table.frame for name in target.names):
+            return None, np.zeros(table.rows, bool)
+        columns = [table.numbers(name, form) for name, form in zip(target.names, target.forms, strict=True)]
+        values = np.column_stack(columns)
+        finite = np.isfinite(values).all(axis=1)
+        return values[finite], finite
     if target.name not in table.frame:
         return None, np.zeros(table.rows, bool)
     numbers = table.numbers(target.name, None if isinstance(target, Classes) else target.form)
@@ -323,7 +385,12 @@ def _renumbered(split: Split, kept: np.ndarray, file_rows: int) -> Split:
 
 
 def _prepare(rows: LabelledRows, settings: DataSettings, train: np.ndarray, test: np.ndarray, notes: list[str]) -> Fold:
-    target = make_target(rows.target, rows.values, rows.task, train, rows.form, settings.event)
+    target: Target
+    if rows.targets:
+        names, forms = zip(*rows.targets, strict=True)
+        target = make_quantities(names, np.asarray(rows.values), train, forms)
+    else:
+        target = make_target(rows.target, rows.values, rows.task, train, rows.form, settings.event)
     y = target.encode(rows.values)
     if isinstance(target, Classes):
         notes = [*notes, *_about_classes(target, y[train])]
@@ -354,7 +421,7 @@ def _inputs(
         return pixels, pixels.transform(source, train), pixels.transform(source, test)
     columns = TablePreparation(
         target=rows.target,
-        drop=[*settings.drop, *([] if settings.event is None else [settings.event])],
+        drop=[*settings.drop, *(name for name, _ in rows.targets), *filter(None, [settings.event])],
         keep=settings.keep,
         categories=settings.categories,
         group=settings.group,
@@ -376,7 +443,8 @@ def _with_test_table(rows: LabelledRows, test: Table, settings: DataSettings) ->
     fold = _prepare_all(rows, settings)
     preparation, target = fold.preparation, fold.target
     assert isinstance(preparation, TablePreparation)  # images have no test file
-    test.require(target.name)
+    for name in target.names if isinstance(target, Quantities) else (target.name,):
+        test.require(name)
     y, known = known_targets(test, target)
     if y is None or not known.any():
         raise TableError(f"{test.name}: the target {target.name!r} has no values")

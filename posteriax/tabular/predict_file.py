@@ -17,7 +17,7 @@ from posteriax.tabular.folds import known_targets
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.preparation import ImagePreparation, compare_with_training
 from posteriax.tabular.table import Table
-from posteriax.tabular.targets import Classes, Target, Times
+from posteriax.tabular.targets import Classes, Quantities, Target, Times
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
 NUMBER = re.compile(r"[-+]?[\d\s.,:%]*(e[-+]?\d+)?", re.IGNORECASE)  # and a sign alone: safe as they are
@@ -95,22 +95,13 @@ def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 
 def _columns(predictive: Any, target: Target) -> dict[str, Any]:
+    if isinstance(target, Quantities):
+        columns = {}
+        for k, name in enumerate(target.names):
+            columns |= {f"{name} {what}": values for what, values in _number_columns(predictive, target, k).items()}
+        return columns
     if not isinstance(target, Classes):
-        low, high = predictive.quantile(np.array(list(QUANTILES.values())))
-        std = predictive.std[:, 0]
-        means, noises = (np.asarray(moment, np.float64)[:, :, 0] for moment in predictive.moments_per_draw)
-        if isinstance(target, Times):  # the mean and spread of a long tail say little
-            median = predictive.point()[:, 0]
-            named = {"median": median, **dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True))}
-            return {name: _to_digits(values, median) for name, values in named.items()}
-        columns = {
-            "mean": predictive.mean[:, 0],
-            "std": std,
-            "noise std": np.sqrt(np.square(noises).mean(axis=0)),
-            "model std": means.std(axis=0),
-            **dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)),
-        }
-        return {name: _to_digits(values, std) for name, values in columns.items()}
+        return _number_columns(predictive, target)
     probs = predictive.probs
     return {
         "predicted": [target.labels[i] for i in probs.argmax(axis=1)],
@@ -118,6 +109,25 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
         "entropy": predictive.entropy(),
         "mutual information": predictive.mutual_information(),
     }
+
+
+def _number_columns(predictive: Any, target: Target, k: int = 0) -> dict[str, Any]:
+    """Of the k-th target."""
+    low, high = predictive.quantile(np.array(list(QUANTILES.values())))
+    if isinstance(target, Times):  # the mean and spread of a long tail say little
+        median = predictive.point()[:, k]
+        named = {"median": median, **dict(zip(QUANTILES, (low[:, k], high[:, k]), strict=True))}
+        return {name: _to_digits(values, median) for name, values in named.items()}
+    std = predictive.std[:, k]
+    means, noises = (np.asarray(moment, np.float64)[:, :, k] for moment in predictive.moments_per_draw)
+    named = {
+        "mean": predictive.mean[:, k],
+        "std": std,
+        "noise std": np.sqrt(np.square(noises).mean(axis=0)),
+        "model std": means.std(axis=0),
+        **dict(zip(QUANTILES, (low[:, k], high[:, k]), strict=True)),
+    }
+    return {name: _to_digits(values, std) for name, values in named.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ def _variational(family: q.Family, sentence: str) -> Recipe:
 
 
 def _sampled(method: Any, sentence: str = "", *, default: bool = False) -> Recipe:
-    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=8.0, least=4.0)
+    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=12.0, least=4.0)
 
 
 def _adam(at: Circumstances) -> optax.GradientTransformation:

@@ -29,7 +29,7 @@ class DataSettings:
     """How the data of a file are used.
 
     Args:
-        target: the column to predict; for arrays it is ``y``.
+        target: the column to predict, or several of real numbers, "height,age"; for arrays it is ``y``.
         task: "classification", "ordinal", "regression", "counts", "overdispersed-counts", "zero-inflated-counts",
             "fractions" or "times"; inferred from the target if not given.
         event: of times, the column that says whether the event was observed; the others are censored.

@@ -136,6 +136,55 @@ class Quantity:
 
 
 @dataclass(frozen=True)
+class Quantities:
+    """Several targets of real numbers at once: for each its name, mean and scale in the training rows, and how it is
+    written; and whether their noise depends on the inputs.
+
+    >>> targets = Quantities(("height", "age"), (10.0, 40.0), (2.0, 20.0), (PLAIN, PLAIN))
+    >>> targets.encode([[12.0, 20.0]]).tolist(), targets.name
+    ([[1.0, -1.0]], 'height, age')
+    """
+
+    names: tuple[str, ...]
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    forms: tuple[NumberFormat, ...]
+    noise: Literal["constant", "predicted"] = "constant"
+    task: Task = field(default="regression", init=False)
+    class_names: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """The names of all of them."""
+        return ", ".join(self.names)
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits(self.means, self.scales)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.names) * (2 if self.noise == "predicted" else 1)
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return f"{len(self.names)} real numbers"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
+
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
+        """Standardised values."""
+        return self.units.standardise(values).astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them: in their own units."""
+        return self.units.restore(y)
+
+
+@dataclass(frozen=True)
 class Counts:
     """A target of counts, 0, 1, 2, ..., their mean in the training rows, and how the numbers are written.
 
@@ -267,7 +316,7 @@ class Times:
         return y
 
 
-Target = Classes | Quantity | Counts | Fractions | Times
+Target = Classes | Quantity | Quantities | Counts | Fractions | Times
 
 
 def spread(numbers: np.ndarray) -> float:
@@ -309,6 +358,17 @@ def make_target(
     target: Target = Fractions(name, form) if task == "fractions" else Counts(name, float(numbers.mean()), form, task)
     target.encode(values)  # raises unless all are counts, or fractions
     return target
+
+
+def make_quantities(
+    names: Sequence[str], values: np.ndarray, train: np.ndarray, forms: Sequence[NumberFormat]
+) -> Quantities:
+    """Several targets, (rows, targets): means and scales in the training rows."""
+    scales = [spread(column) for column in values[train].T]
+    for name, scale in zip(names, scales, strict=True):
+        if not scale:
+            raise TableError(f"target {name!r} has only one value in the training rows: there is nothing to learn")
+    return Quantities(tuple(names), tuple(values[train].mean(axis=0).tolist()), tuple(scales), tuple(forms))
 
 
 def check_classes(name: str, values: TargetValues) -> np.ndarray:

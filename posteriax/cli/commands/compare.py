@@ -14,7 +14,9 @@ def command(
         help="A table (CSV, TSV, Parquet, Excel; gzipped or not), or an NPZ file with arrays x and y: (N, columns) or "
         "images (N, h, w[, c])."
     ),
-    target: str | None = typer.Option(None, help="The column to predict. Not for arrays, whose target is y."),
+    target: str | None = typer.Option(
+        None, help="The column to predict, or several of numbers: height,age. Not for arrays, whose target is y."
+    ),
     methods: str = typer.Option(
         ",".join(DEFAULT_METHODS), help=f"Methods, separated by commas. Also available: {', '.join(OTHER_METHODS)}."
     ),
