@@ -171,9 +171,9 @@ def target_from_plain(plain: dict[str, Any]) -> Target:
     task: Task = plain["task"]
     if "names" in plain:
         forms = tuple(NumberFormat(**form) for form in plain["forms"])
-        moments = (tuple(map(float, plain[key])) for key in ("means", "scales"))
+        means, scales = (tuple(map(float, plain[key])) for key in ("means", "scales"))
         names = tuple(map(str, plain["names"]))
-        return Quantities(names, *moments, forms, "predicted" if plain["noise"] == "predicted" else "constant")
+        return Quantities(names, means, scales, forms, "predicted" if plain["noise"] == "predicted" else "constant")
     name = str(plain["name"])
     if task not in TASKS:
         raise ValueError(f"an unknown kind of target: {task!r}")

@@ -257,6 +257,9 @@ def _rows_of_targets(table: Table, names: Sequence[str], settings: DataSettings)
     wrong = [name for name in names if name in (*settings.drop, *roles)]
     if wrong:
         raise TableError(f"column {wrong[0]!r} is a target and cannot be anything else as well")
+    for name in names:
+        if not table.present(name).any():
+            raise TableError(f"{table.name}: the target {name!r} has no values")
     read = [target_values(table, name, "regression") for name in names]
     for name, (values, _, _) in zip(names, read, strict=True):
         if not is_numbers(values):

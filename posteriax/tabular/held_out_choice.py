@@ -364,7 +364,7 @@ def steps_for(rows: int) -> int:
     """Steps of Adam for a table.
 
     >>> steps_for(100), steps_for(1000), steps_for(40_000)
-    (400, 1112, 4000)
+    (400, 1111, 4000)
     """
     return min(int(STEPS * max(1.0, rows / ROWS_OF_STEPS) ** 0.75), MOST_STEPS)
 

@@ -96,7 +96,7 @@ def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 def _columns(predictive: Any, target: Target) -> dict[str, Any]:
     if isinstance(target, Quantities):
-        columns = {}
+        columns: dict[str, Any] = {}
         for k, name in enumerate(target.names):
             columns |= {f"{name} {what}": values for what, values in _number_columns(predictive, target, k).items()}
         return columns
