@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.page import write_tables
 from posteriax.cli import environment
 
 BENCHMARKS = {
@@ -20,6 +21,7 @@ BENCHMARKS = {
     "networks": "MAP, mean-field, k-tied, rank-1 and SWAG on the papers' networks: time, memory, parameters.",
     "leapfrog": "An HMC leapfrog step relative to a hand-written loop, and two chains on two cores.",
     "sampling": "HMC, NUTS and MCLMC beside BlackJAX's and NumPyro's: gradients and effective draws per second.",
+    "growth": "How steps, leapfrogs and predictions grow with rows, weights, draws and chains.",
     "gradients": "A step of mean-field VI that records the signal and noise of gradients, over one that does not.",
     "estimators": "Variance of minibatch gradients under each estimator of mean-field VI, and what they cost.",
     "start": "Importing posteriax, and the README's first training step, each in a new process.",
@@ -34,7 +36,8 @@ BENCHMARKS = {
     "tables": "Predictive distributions of tables by `posteriax compare`, beside published ones; stores JSON.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
-ROUNDS = {"networks": 5, "estimators": 1, "start": 5, "scaling": 3, "sharding": 3}  # by default; 15 for the others
+# how often each case is timed by default; 15 for the others
+ROUNDS = {"networks": 5, "estimators": 1, "growth": 5, "start": 5, "scaling": 3, "sharding": 3}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,9 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the command line does, for programs from the cache
     environment.use_all_cores()
     environment.use_compilation_cache()
-    options = {name: value for name, value in vars(chosen).items() if name != "name"}
+    options = {name: value for name, value in vars(chosen).items() if name not in ("name", "page")}
     report: Callable[..., list[Table]] = import_module(f"benchmarks.{chosen.name}").report
-    environment.console().print(*report(**options), sep="\n")
+    tables = report(**options)
+    environment.console().print(*tables, sep="\n")
+    if chosen.page is not None:
+        write_tables(chosen.page, f"{chosen.name} {chosen.race}" if "race" in chosen else chosen.name, tables)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -59,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="name", metavar="NAME", help="a benchmark; without one, list them")
     added = {name: subparsers.add_parser(name, help=text, description=text) for name, text in BENCHMARKS.items()}
     for name, benchmark in added.items():
+        benchmark.add_argument("--page", type=Path, help="a page whose tables of this benchmark are replaced")
         if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch", "uci_sampling", "tables"):
             rounds = ROUNDS.get(name, 15)
             help = f"how often each case is timed, all in turn; by default {rounds}"
@@ -76,9 +83,6 @@ def make_parser() -> argparse.ArgumentParser:
         "--cpu-time", action="store_true", help="measure CPU time of all threads, for a busy machine"
     )
     added["scaling"].add_argument("--out", type=Path, help="a JSON file for what was measured")
-    added["scaling"].add_argument(
-        "--page", type=Path, help="a Markdown page whose measured part is replaced, such as docs/scaling.md"
-    )
     added["other_libraries"].add_argument("race", choices=("step", "resnet20", "lenet", "leapfrog"))
     added["nuts_beside_numpyro"].add_argument("names", nargs="*", help="problems by name; by default all")
     uci = added["uci_sampling"]
@@ -95,7 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
     tables.add_argument("--methods", default="", help="of posteriax compare; by default all of its own")
     tables.add_argument("--estimators", action="store_true", help="the default estimators beside scikit-learn's models")
     tables.add_argument("--out", type=Path, default=Path("docs/results/tables"), help="the folder of the JSON files")
-    tables.add_argument("--page", type=Path, help="a Markdown page to write the tables into; alone, runs nothing")
+    tables.add_argument("--stored", action="store_true", help="run nothing, show what is stored")
     return parser
 
 

@@ -24,6 +24,7 @@ class Driver:
         problem, method: what is inferred, and how.
         data: ``(x, y)``.
         members: how many run at once, each on a device of its own if there are enough.
+        together: whether those that share a device take their steps together.
         batch_size: of minibatches; None for the whole data set at every step.
         mesh: the devices; by default members are spread over all.
         shard: the paths of leaves whose parameters are split over devices.
@@ -37,6 +38,7 @@ class Driver:
         data: tuple[Any, Any],
         *,
         members: int = 1,
+        together: bool | None = None,
         batch_size: int | None = None,
         mesh: Mesh | None = None,
         shard: tuple[str, ...] = (),
@@ -48,7 +50,7 @@ class Driver:
         axis = "data" if full and devices.shape["data"] > 1 else None
         task = Task(problem=problem, example=example, num_examples=len(y), steps=10**6, data_axis=axis, **lengths)
         batches = None if batch_size is None else Minibatches.of(len(y), batch_size)
-        self.program = Program(Ensemble(method, members).bind(task), batches, devices, shard=shard)
+        self.program = Program(Ensemble(method, members, together=together).bind(task), batches, devices, shard=shard)
         given = full_batch(data, devices.shape["data"]) if full else data
         self.data = self.program.place(jax.tree.map(jnp.asarray, given), *(["data"] if full else []))
         self.keys, self.states = self.program.begin(jax.random.key(0), self.data)

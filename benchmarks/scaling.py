@@ -36,14 +36,14 @@ LEAPFROGS_PER_SAMPLE = 70_248  # Izmailov et al. 2021, table of hyper-parameters
 EXAMPLES = 50_000
 DEVICES = (1, 8, 64, 512)
 MEMBERS, BATCH = 100, 128
-START, END = "<!-- measured by `python -m benchmarks scaling` -->", "<!-- end of measurements -->"
 
 Measured = dict[str, Any]
 
 
-def report(rounds: int, out: Path | None = None, page: Path | None = None) -> list[Table]:
+def report(rounds: int, out: Path | None = None) -> list[Table]:
     measured = measure(rounds)
-    write(measured, out, page)
+    if out is not None:
+        out.write_text(json.dumps(measured, indent=1) + "\n")
     return tables(measured)
 
 
@@ -82,33 +82,11 @@ def tables(measured: Measured) -> list[Table]:
     made = []
     for title, rows in _sections(measured).items():
         heading, *rest = rows
-        table = make_table(title, heading[1:])
+        table = make_table(title, heading[1:], heading[0])
         for row in rest:
             table.add_row(*row)
         made.append(table)
     return made
-
-
-def write(measured: Measured, out: Path | None, page: Path | None) -> None:
-    """Store what was measured, and put its tables into a page."""
-    if out is not None:
-        out.write_text(json.dumps(measured, indent=1) + "\n")
-    if page is None:
-        return
-    text = page.read_text()
-    if START not in text or END not in text:
-        raise OSError(f"{page} has no lines {START!r} and {END!r} to put tables between")
-    before, after = text.split(START)[0], text.split(END)[1]
-    page.write_text(f"{before}{START}\n\n{markdown(measured)}\n{END}{after}")
-
-
-def markdown(measured: Measured) -> str:
-    """The same tables for a page."""
-    parts = []
-    for title, (heading, *rows) in _sections(measured).items():
-        lines = [f"**{title}**", "", "| " + " | ".join(heading) + " |", "| --- |" + " ---: |" * (len(heading) - 1)]
-        parts.append("\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n")
-    return "\n".join(parts)
 
 
 def _sections(measured: Measured) -> dict[str, list[list[str]]]:

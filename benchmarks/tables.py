@@ -3,7 +3,7 @@
     python -m benchmarks tables --set airfoil --seed 0 --budget 5m   # one run; without --set and --seed, all of them
     python -m benchmarks tables --set uci/yacht --budget 60s         # its 20 splits
     python -m benchmarks tables --estimators                         # beside scikit-learn's models, ten splits each
-    python -m benchmarks tables --page docs/results/tables.md        # the tables of that page, from what was stored
+    python -m benchmarks tables --stored --page docs/results/tables.md    # the page's tables, from what was stored
 
 Each run is a process of its own, with the command's defaults, and one JSON file in the folder `--out`; what is stored
 is not run again, so that an interrupted benchmark goes on where it was. Seconds are those of the whole command.
@@ -59,7 +59,6 @@ PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {  # NLL, RMSE; NaN if no
         strict=True,
     )
 }
-BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
 @dataclass(frozen=True)
@@ -93,23 +92,20 @@ def report(
     budget: str | None,
     methods: str,
     estimators: bool,
+    stored: bool,
     out: Path,
-    page: Path | None,
 ) -> list[Table]:
     out.mkdir(parents=True, exist_ok=True)
-    if estimators:
+    if estimators and not stored:
         for name in sets or ESTIMATOR_SETS:
             for split in splits or range(ESTIMATOR_SPLITS):
                 path = out / f"estimators-{name}-split{split}.json"
                 _store(path, lambda name=name, split=split: run_estimators(name, split))
-    elif page is None or sets:
+    elif not stored:
         few = tuple(name for name in methods.split(",") if name)
         for run in runs_of(sets, seeds, splits, budget, few):
             _store(run.path(out), lambda run=run: in_a_process(run))
-    made = [*tables_of(out), *estimator_tables(out)]
-    if page is not None:
-        write_page(page, made)
-    return made
+    return [*tables_of(out), *estimator_tables(out)]
 
 
 def runs_of(
@@ -284,7 +280,7 @@ def run_estimators(name: str, split: int) -> dict[str, Any]:
     return {"set": name, "split": split, "scores": scores}
 
 
-def stored(folder: Path, pattern: str) -> list[dict[str, Any]]:
+def read_stored(folder: Path, pattern: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
 
 
@@ -292,7 +288,7 @@ def tables_of(folder: Path) -> list[Table]:
     """For each set, its rows here, mean and standard error over runs, and the published ones."""
     made = []
     by_set: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for result in stored(folder, "*-split*-seed*.json"):
+    for result in read_stored(folder, "*-split*-seed*.json"):
         by_set.setdefault((result["run"]["set"], result["run"]["budget"]), []).append(result)
     order = [*BDE_SETS, *(f"uci/{name}" for name in UCI_SETS)]
     for (name, budget), results in sorted(by_set.items(), key=lambda item: order.index(item[0][0])):
@@ -327,7 +323,7 @@ def estimator_tables(folder: Path) -> list[Table]:
     """The default estimators beside scikit-learn's, over splits."""
     made = []
     for name in ESTIMATOR_SETS:
-        results = stored(folder, f"estimators-{name}-split*.json")
+        results = read_stored(folder, f"estimators-{name}-split*.json")
         if not results:
             continue
         quantity = "rmse" if name == "diabetes" else "error rate"
@@ -351,25 +347,6 @@ def mean_and_error(values: Sequence[float]) -> str:
         return ""
     mean = f"{np.mean(values):.3f}"
     return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.3f}"
-
-
-def write_page(page: Path, tables: Sequence[Table]) -> None:
-    """Replace the measured part of a Markdown page."""
-    text = page.read_text()
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    page.write_text("\n\n".join([f"{before}{BEGIN}", *map(as_markdown, tables), f"{END}{after}"]))
-
-
-def as_markdown(table: Table) -> str:
-    header = [str(column.header) or " " for column in table.columns]
-    rows = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
-    lines = [f"### {table.title}", "", _line(header), _line(["---", *["---:"] * (len(header) - 1)])]
-    return "\n".join([*lines, *map(_line, rows)])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

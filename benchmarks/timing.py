@@ -37,9 +37,9 @@ def interleave(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, 
     return {name: np.array(values) for name, values in times.items()}
 
 
-def make_table(title: str, columns: Sequence[str]) -> Table:
-    """A table with a column of names, and columns of numbers."""
-    table = Table("", title=title, title_justify="left")
+def make_table(title: str, columns: Sequence[str], names: str = "") -> Table:
+    """A table with a column of names, under the heading `names`, and columns of numbers."""
+    table = Table(names, title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right")
     return table

@@ -70,10 +70,11 @@ class Loo:
         if len(self.bad):
             listed = ", ".join(f"{row} ({self.khat[row]:.2f})" for row in self.bad[:LISTED])
             more = f" and {len(self.bad) - LISTED} others" if len(self.bad) > LISTED else ""
+            rows = "1 row has" if len(self.bad) == 1 else f"{len(self.bad)} rows have"
             lines.append(
-                f"{len(self.bad)} rows have a k above {self.limit:.2f}: the posterior without them is too different "
-                f"to be reached from these draws: {listed}{more}. Draw more, hold them out in a cross-validation, "
-                f"or, if the likelihood is Gaussian, try one with heavy tails, which outliers pull less"
+                f"{rows} a k above {self.limit:.2f}: the posterior without such a row is too different to be reached "
+                f"from these draws: {listed}{more}. Draw more, hold them out in a cross-validation, or, if the "
+                f"likelihood is Gaussian, try one with heavy tails, which outliers pull less"
             )
         return "\n".join(lines)
 

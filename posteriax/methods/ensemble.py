@@ -4,7 +4,8 @@
 
 Members differ in their start, their data order and their noise. ``Ensemble(MAP(), 5)`` is a deep ensemble
 (Lakshminarayanan et al. 2017), ``Ensemble(HMC(), 4)`` are four chains, ``Ensemble(VI(...), 3)`` is a mixture of
-Gaussians. The driver places members on devices first and vmaps those that share one.
+Gaussians. The driver spreads members over devices first; those that share one take turns on a CPU, and are vmapped on
+a GPU or TPU.
 
 If the method's `start` is "prior" or a posterior, members start there; otherwise the ensemble's `starts` decides. What
 a method does from there ("map" climbs, "mode" takes Newton steps) is up to the method.
@@ -40,6 +41,9 @@ class Ensemble:
             amounts to a fresh initialisation (the first member keeps the network unchanged); ``"prior"`` draws from
             the prior; ``"network"`` starts all at the network's own weights; a posterior gives each member one of its
             draws; a function takes a key and returns params.
+        together: whether members that share a device take each step together, by `jax.vmap`; by default on GPUs and
+            TPUs, but not on CPUs. There, taking turns keeps every member's numbers the same bits on any number of
+            devices, and is as fast for networks; together, many chains of a small problem can be faster.
 
     >>> import equinox as eqx, jax, posteriax as px
     >>> (x, y), _ = px.data.two_moons()
@@ -52,6 +56,7 @@ class Ensemble:
     method: Method
     members: int
     starts: Start = "shuffle"
+    together: bool | None = None
 
     def __post_init__(self) -> None:
         check_count("members", self.members)
@@ -67,7 +72,7 @@ class Ensemble:
 
     def bind(self, task: Task) -> "Members":
         starts = member_starts(self.method.start, self.starts, task.problem, self.members)
-        return Members(self.method.bind(task), self.members, starts)
+        return Members(self.method.bind(task), self.members, starts, self.together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +82,11 @@ class Members:
     kernel: Kernel
     count: int
     starts: "MemberStarts"
+    together: bool | None = None
+
+    def take_turns(self, platform: str) -> bool:
+        """Whether members that share a device of this platform step one after another."""
+        return platform == "cpu" if self.together is None else not self.together
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,7 +92,7 @@ class Program:
         self.platform = mesh.devices.flat[0].platform
         # the compiler splits only what needs it: a program for members alone is the same with and without this
         self.splits_batches = mesh.shape["data"] > 1 and not self.method.full_batch
-        takes_turns = self.platform == "cpu"
+        takes_turns = members.take_turns(self.platform)
         start: Callable[..., Any] = self._start_in_turn if takes_turns else over_members(self._start_member, shared=2)
         chunk: Callable[..., Any] = self._take_steps_in_turn if takes_turns else self._take_steps
         # for most methods the start only draws and copies

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.stats import f
 
 import posteriax as px
 from posteriax import families as q
@@ -45,12 +46,14 @@ def test_pure_noise_has_the_ratio_that_is_documented():
     rng = np.random.default_rng(0)
     size = 20_000
     rows = [{"w": jnp.asarray(row, jnp.float32)} for row in rng.normal(size=(10, size))]
-    paper, plain, pooled = ratios_of(rows, GradientNoise())[-1, 0]
+    paper, plain, pooled, median = ratios_of(rows, GradientNoise())[-1, 0]
     expected = 9 / (10 * 7)  # E[mean^2 / variance] of ten standard normals: F-distributed over ten
     spread = np.sqrt(2 * 9**2 * 8 / (7**2 * 5)) / 10  # its standard deviation
     assert abs(plain - expected) < 5 * spread / np.sqrt(size)
     assert paper == pytest.approx(plain + 0.9, rel=1e-6)
     assert abs(pooled - 1.0) < 5 * np.sqrt(2 / 10 / size)  # unbiased, up to one over the size
+    middle = f.median(1, 9)  # of ten times the plain ratio; a median's error is 1 / (2 density sqrt(size))
+    assert abs(10 * (median - 0.9) - middle) < 5 / (2 * f.pdf(middle, 1, 9) * np.sqrt(size))
 
 
 def test_a_strong_signal_survives_single_precision_and_dead_parameters_do_not_count():

@@ -5,6 +5,7 @@ import pytest
 
 import posteriax as px
 from benchmarks import scaling
+from benchmarks.page import write_tables
 from benchmarks.schedule import Machine, leapfrog_seconds
 from posteriax import families as q
 
@@ -65,18 +66,19 @@ def test_twice_the_work_in_the_same_time_is_twice_the_throughput():
 
 
 def test_tables_go_into_the_page_and_only_between_its_marks(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{scaling.START}\nold\n{scaling.END}\nafter\n")
-    scaling.write(measured(), tmp_path / "out.json", page)
+    page, tables = tmp_path / "page.md", scaling.tables(measured())
+    page.write_text(
+        "before\n<!-- measured by `python -m benchmarks scaling` -->\nold\n<!-- end of scaling -->\nafter\n"
+    )
+    write_tables(page, "scaling", tables)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
     assert "| 512 |" in text and "70,248 leapfrogs" in text
-    assert len(scaling.tables(measured())) == 6
-    scaling.write(measured(), None, page)
+    assert len(tables) == text.count("| --- |") == 6
+    write_tables(page, "scaling", tables)
     assert page.read_text() == text
-    page.write_text("nothing")
-    with pytest.raises(OSError, match="has no lines"):
-        scaling.write(measured(), None, page)
+    with pytest.raises(SystemExit, match="has no lines"):
+        write_tables(page, "step", tables)
 
 
 def test_an_ensemble_runs_on_meshes_that_fit_it():

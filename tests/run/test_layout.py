@@ -70,6 +70,14 @@ def test_a_batch_split_over_devices_gives_the_same_posterior(name, problem, moon
     assert_same(one, two)
 
 
+def test_members_that_step_together_differ_from_those_in_turn_by_rounding_only(problem, moons):
+    in_turn, together = (
+        px.fit(problem, moons[0], px.Ensemble(px.MAP(SGD), 3, together=together), steps=20, key=0, batch_size=20)
+        for together in (None, True)
+    )
+    assert_same(in_turn, together)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",

@@ -225,7 +225,7 @@ BAD = {
     "unknown task": (
         TREES,
         ["--target", "y", "--task", "ranking"],
-        "--task must be classification, regression or counts",
+        "--task must be classification, ordinal, regression, counts",
     ),
     "regression of text": (TREES, ["--target", "kind", "--task", "regression"], "cannot be the target of a regression"),
     "test fraction": (TREES, ["--target", "y", "--test-fraction", "1.5"], "--test-fraction must lie between 0 and 1"),

@@ -169,7 +169,7 @@ def test_the_noise_of_outputs_follows_their_unit(estimator):
 
 
 def test_auto_takes_the_exact_estimator_that_is_worth_its_cost():
-    chosen = {name: random_network(name, "auto")[2]["w"] for name in NETWORKS}
+    chosen = {name: random_network(name, "auto")[2]["w"].estimator for name in NETWORKS}
     assert chosen == {
         "dense": "local",
         "dense, kernel first": "local",
