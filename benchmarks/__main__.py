@@ -36,6 +36,7 @@ BENCHMARKS = {
     "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
     "distil": "A posterior, one network distilled from it, and one trained alone: scores, distances, time.",
     "export": "Exported models where there is no posteriax: size, time to load and to predict, differences.",
+    "tables": "Predictive distributions of tables by `posteriax compare`, beside published ones; stores JSON.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
 # how often each case is timed by default; 15 for the others
@@ -80,7 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     added = {name: subparsers.add_parser(name, help=text, description=text) for name, text in BENCHMARKS.items()}
     for name, benchmark in added.items():
         benchmark.add_argument("--page", type=Path, help="a page whose tables of this benchmark are replaced")
-        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch", "uci_sampling"):
+        if name not in ("nuts_beside_numpyro", "laplace_beside_laplace_torch", "uci_sampling", "tables"):
             rounds = ROUNDS.get(name, 15)
             help = f"how often each case is timed, all in turn; by default {rounds}"
             benchmark.add_argument("--rounds", type=_positive, default=rounds, help=help)
@@ -110,6 +111,17 @@ def make_parser() -> argparse.ArgumentParser:
     uci.add_argument("--set", action="append", dest="sets", default=[], help="one by name, repeatable; default: all")
     uci.add_argument("--sampler", action="append", dest="samplers", default=[], help="one by name; default: all")
     uci.add_argument("--seconds", type=float, default=120.0, help="for each run, everything included; default 120")
+    tables = added["tables"]
+    tables.add_argument("--set", action="append", dest="sets", default=[], help="one by name, repeatable; default: all")
+    tables.add_argument("--seed", action="append", dest="seeds", type=int, default=[], help="repeatable; default: all")
+    tables.add_argument(
+        "--split", action="append", dest="splits", type=int, default=[], help="repeatable; default: all"
+    )
+    tables.add_argument("--budget", help="of posteriax compare; by default 5m, 15m for bikesharing, 60s for UCI sets")
+    tables.add_argument("--methods", default="", help="of posteriax compare; by default all of its own")
+    tables.add_argument("--estimators", action="store_true", help="the default estimators beside scikit-learn's models")
+    tables.add_argument("--out", type=Path, default=Path("docs/results/tables"), help="the folder of the JSON files")
+    tables.add_argument("--stored", action="store_true", help="run nothing, show what is stored")
     return parser
 
 

@@ -113,16 +113,31 @@ def _number_summary(predictive: Predictive, x: PyTree, y: ArrayLike | None) -> C
     mean, y_flat = (np.asarray(a).reshape(len(spread), -1).mean(axis=1) for a in (predictive.point(), targets))
     off = np.abs(mean - y_flat) / spread
     deviation = np.sqrt(mean_per_example(np.square(np.asarray(predictive.std, np.float64))))
+    known = getattr(predictive, "observed", None)
+    if known is not None:  # an error needs a time that was observed to its end
+        seen: np.ndarray = np.all(np.asarray(known(y)).reshape(len(spread), -1), axis=1)
+        return ChartSummary(
+            entropies=spread,
+            levels=COVERAGE_LEVELS,
+            coverage=inside.reshape(len(COVERAGE_LEVELS), -1).mean(axis=1),
+            surest_wrong=_examples(_only(np.argsort(-off, kind="stable"), seen), x, mean, y_flat, spread),
+            surest=_examples(_only(np.argsort(spread, kind="stable"), seen), x, mean, y_flat, spread),
+        )
+    one = targets.size == len(targets)  # examples are shown by their one target
     held = mean_per_example(inside[np.argmin(np.abs(COVERAGE_LEVELS - 0.9))])
     squared = mean_per_example(np.square(np.asarray(predictive.point(), np.float64) - targets))
     return ChartSummary(
         entropies=spread,
         levels=COVERAGE_LEVELS,
         coverage=inside.reshape(len(COVERAGE_LEVELS), -1).mean(axis=1),
-        surest_wrong=_examples(np.argsort(-off, kind="stable"), x, mean, y_flat, spread),
-        surest=_examples(np.argsort(spread, kind="stable"), x, mean, y_flat, spread),
+        surest_wrong=_examples(np.argsort(-off, kind="stable"), x, mean, y_flat, spread) if one else (),
+        surest=_examples(np.argsort(spread, kind="stable"), x, mean, y_flat, spread) if one else (),
         deciles=number_deciles(deviation, np.sqrt(squared), held),
     )
+
+
+def _only(rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    return rows[chosen[rows]]
 
 
 def _examples(

@@ -64,6 +64,11 @@ class Baseline:
 class Mixture(ABC):
     """Several models that predict as one (:class:`px.evaluation.Stacked`)."""
 
+    @property
+    def description(self) -> str:
+        """One sentence: of what it is a mixture."""
+        return ""
+
     @abstractmethod
     def predict(self, x: PyTree, draws: int | None = None) -> Predictive:
         """Predictions of the mixture."""
@@ -158,6 +163,7 @@ def compare(
         reference_check=check,
         scores=tables.scores,
         baselines={name: run.baseline.description for name, (run, *_) in rows.items() if run.baseline is not None},
+        mixtures={name: run.mixture.description for name, (run, *_) in rows.items() if run.mixture is not None},
         runs=ends,
         disagreements=tables.disagreements,
         floor=tables.floor if check is not None and check.converged is not None else {},
@@ -171,6 +177,7 @@ class _Run(NamedTuple):
     predict: Callable[[PyTree], Predictive]
     posterior: Posterior | None = None  # whose gradient an attack follows
     baseline: Baseline | None = None
+    mixture: Mixture | None = None
 
 
 class _Scorable(NamedTuple):
@@ -392,7 +399,7 @@ def _as_run(name: str, row: object, draws: int | None, only_main_set: bool) -> _
         case Baseline():
             return _Run(row.predict, baseline=row)
         case Mixture():
-            return _Run(row.predict)
+            return _Run(row.predict, mixture=row)
         case Predictive():
             if not only_main_set:
                 raise ValueError("A predictive covers one test set; pass posteriors to score several.")

@@ -96,6 +96,7 @@ class Comparison:
         reference_check: whether the reference's chains have mixed, judged by its predictions.
         scores: the score of each column; by default the one in :data:`px.metrics.SCORES` with its name.
         baselines: by name, what the rows that are not posteriors are, in one sentence.
+        mixtures: by name, what the rows that are mixtures of others are, in one sentence.
         runs: by name, how each run ended, those that failed and are not scored included.
         disagreements: examples of the main test set about which the methods disagree most.
         differences: by posterior, its negative log likelihood less the smallest one, over the same examples.
@@ -124,6 +125,7 @@ class Comparison:
     reference_check: ReferenceCheck | None = None
     scores: dict[str, Score] = field(default_factory=dict, repr=False)
     baselines: dict[str, str] = field(default_factory=dict)
+    mixtures: dict[str, str] = field(default_factory=dict)
     runs: dict[str, RunEnd] = field(default_factory=dict)
     disagreements: tuple[Disagreement, ...] = field(default=(), repr=False)
     floor: dict[str, Estimate] = field(default_factory=dict)

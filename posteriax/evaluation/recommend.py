@@ -7,7 +7,7 @@ for anything else, in this order:
 
     are calibrated              coverage or confidence is not significantly off
     converged                   their runs ended because they were done
-    are simple                  a baseline that predicts as well as a network is the better choice
+    are simple                  a single model is better than a mixture, and a baseline better than a network
     are cheap                   predictions do not cost a hundred times those of the cheapest, timed on many rows
 
 The recommendation says this in sentences: how sure it is, whether a network is worth it, cautions, and what would
@@ -84,7 +84,8 @@ def recommend(comparison: Comparison) -> Recommendation:
         raise ValueError("there is nothing to decide by: the comparison has no score of which more or less is better")
     contenders = not_worse(comparison, column)
     name, preferred = _choose(comparison, column, contenders)
-    scored = [other for other, row in comparison.rows.items() if column in row and other not in comparison.baselines]
+    others = comparison.baselines.keys() | comparison.mixtures.keys()
+    scored = [other for other, row in comparison.rows.items() if column in row and other not in others]
     networks = [other for other in contenders if other in scored] or _by_score(comparison, column, scored)[:1]
     posterior = name if name in networks else _choose(comparison, column, networks)[0] if networks else None
     return Recommendation(
@@ -201,6 +202,7 @@ def _preferences(comparison: Comparison, names: Sequence[str]) -> list[tuple[str
     return [
         ("its uncertainty is calibrated", lambda name: trust_in_row(comparison, name).calibrated is not False),
         ("its run converged", lambda name: has_converged(comparison, name)),
+        ("it is a single model", lambda name: name not in comparison.mixtures),
         ("it is simpler than a network", lambda name: name in comparison.baselines),
         ("it is far cheaper to predict with", lambda name: not _is_expensive(comparison.costs, name, names)),
     ]
@@ -284,7 +286,7 @@ def _all_or_listed(names: Sequence[str], first: str = "the") -> str:
 
 def is_network_worth_it(comparison: Comparison, column: str, contenders: Sequence[str]) -> str:
     """What the baselines say about the networks."""
-    scored = [name for name, row in comparison.rows.items() if column in row]
+    scored = [name for name, row in comparison.rows.items() if column in row and name not in comparison.mixtures]
     loss = lambda name: comparison.score(column).loss(comparison.rows[name][column].value)  # noqa: E731
     baselines, networks = (
         sorted((name for name in scored if (name in comparison.baselines) is kind), key=loss) for kind in (True, False)

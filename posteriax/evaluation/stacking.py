@@ -61,6 +61,17 @@ class Stacked(Mixture):
         return mix(predictives, list(used.values()), draws or DRAWS)
 
     @property
+    def description(self) -> str:
+        """One sentence: of what it is a mixture.
+
+        >>> Stacked({}, {"ensemble": 0.75, "forest": 0.25, "ridge": 0.0}, np.zeros((1, 3))).description
+        'A mixture of ensemble (0.75) and forest (0.25), weighted by how well each predicts rows left out.'
+        """
+        used = [f"{name} ({weight:.2f})" for name, weight in self.weights.items() if weight > 0]
+        listed = " and ".join([", ".join(used[:-1]), used[-1]]) if len(used) > 1 else used[0]
+        return f"A mixture of {listed}, weighted by how well each predicts rows left out."
+
+    @property
     def log_score(self) -> float:
         """Of the mixture on the rows that its weights were chosen by, nats per row: a little optimistic."""
         return float(logsumexp(self.log_scores + _log(list(self.weights.values())), axis=1).mean())

@@ -28,4 +28,7 @@ from posteriax.likelihoods.ordinal import Ordinal as Ordinal
 from posteriax.likelihoods.poisson import Poisson as Poisson
 from posteriax.likelihoods.predictive import Predictive as Predictive
 from posteriax.likelihoods.student_t import StudentT as StudentT
+from posteriax.likelihoods.survival import SurvivalPredictive as SurvivalPredictive
+from posteriax.likelihoods.survival import SurvivalTime as SurvivalTime
+from posteriax.likelihoods.survival import signed_times as signed_times
 from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson as ZeroInflatedPoisson

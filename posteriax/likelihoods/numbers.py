@@ -34,34 +34,51 @@ from posteriax.likelihoods.number_predictive import (
 class TargetUnits:
     """The units of a target on which a network was trained in standardised form: y = offset + scale (standardised y).
 
-    Computed in float64, on the host: float32 would lose precision if the offset is large relative to the scale.
+    Computed in float64, on the host: float32 would lose precision if the offset is large relative to the scale. Several
+    targets have an offset and a scale each, along the last axis.
 
     >>> TargetUnits(offset=1e7, scale=2.0).restore(np.float32([0.25])).item()
     10000000.5
+    >>> TargetUnits((0.0, 10.0), (1.0, 2.0)).standardise([[1.0, 14.0]]).tolist()
+    [[1.0, 2.0]]
     """
 
-    offset: float = 0.0
-    scale: float = 1.0
+    offset: float | tuple[float, ...] = 0.0
+    scale: float | tuple[float, ...] = 1.0
 
     @property
     def are_standard(self) -> bool:
         return self.offset == 0.0 and self.scale == 1.0
 
     @property
-    def log_scale(self) -> float:
-        return math.log(self.scale)
+    def log_scale(self) -> Any:
+        """A number, or an array of one for each of several targets."""
+        return np.log(self.scale) if isinstance(self.scale, tuple) else math.log(self.scale)
+
+    @property
+    def total_log_scale(self) -> float:
+        """Of one number, or summed over several targets with a scale each."""
+        return float(np.sum(self.log_scale))
 
     def restore(self, values: ArrayLike) -> np.ndarray:
         """Values in the target's units."""
-        return np.asarray(values) if self.are_standard else self.offset + self.scale * np.asarray(values, np.float64)
+        return np.asarray(values) if self.are_standard else self._offset + self._scale * np.asarray(values, np.float64)
 
     def restore_spread(self, values: ArrayLike) -> np.ndarray:
         """Differences, standard deviations or distances in the target's units."""
-        return np.asarray(values) if self.are_standard else self.scale * np.asarray(values, np.float64)
+        return np.asarray(values) if self.are_standard else self._scale * np.asarray(values, np.float64)
 
     def standardise(self, y: ArrayLike) -> np.ndarray:
         """Targets as the network was trained on them, in float64."""
-        return (np.asarray(y, np.float64) - self.offset) / self.scale
+        return (np.asarray(y, np.float64) - self._offset) / self._scale
+
+    @property
+    def _offset(self) -> np.ndarray:
+        return np.asarray(self.offset, np.float64)
+
+    @property
+    def _scale(self) -> np.ndarray:
+        return np.asarray(self.scale, np.float64)
 
 
 class NumberLikelihood(Likelihood, namespace="likelihoods"):
@@ -166,7 +183,7 @@ class InUnits(NumberLikelihood):
 
     Args:
         standard: the likelihood of standardised targets, with which the network was trained.
-        offset, scale: of the targets' units.
+        offset, scale: of the targets' units; numbers, or one for each of several targets.
 
     >>> import posteriax as px
     >>> likelihood = InUnits(px.Normal(scale=1.0), offset=1e7, scale=2.0)
@@ -175,8 +192,8 @@ class InUnits(NumberLikelihood):
     """
 
     standard: NumberLikelihood
-    offset: float = 0.0
-    scale: float = 1.0
+    offset: float | tuple[float, ...] = 0.0
+    scale: float | tuple[float, ...] = 1.0
 
     @property
     def units(self) -> TargetUnits:
@@ -224,6 +241,8 @@ class InUnits(NumberLikelihood):
     def log_prob(self, latents: LikelihoodLatents, outputs: jax.Array, y: jax.Array) -> jax.Array:
         # a density per unit of the target; y is standardised
         standard = self.standard.log_prob(latents, outputs, y)
+        if isinstance(self.scale, tuple):
+            return standard - self.units.total_log_scale
         return standard - math.prod(y.shape[1:]) * self.units.log_scale
 
     def predictive(self, outputs: np.ndarray, latents: dict[str, Any]) -> NumberPredictive:
@@ -243,4 +262,5 @@ class InUnits(NumberLikelihood):
 
     @classmethod
     def from_settings(cls, **settings: Any) -> Self:
-        return cls(**settings | {"standard": from_plain(settings["standard"])})
+        several = {name: tuple(value) for name, value in settings.items() if isinstance(value, list | tuple)}
+        return cls(**settings | several | {"standard": from_plain(settings["standard"])})

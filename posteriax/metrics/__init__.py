@@ -10,6 +10,7 @@ from posteriax.metrics.calibration import (
     ece_equal_width,
 )
 from posteriax.metrics.classification import accuracy, brier
+from posteriax.metrics.concordance import ShareOfPairs, concordance
 from posteriax.metrics.corruption import ALEXNET_IMAGENET_C, mean_corruption_error
 from posteriax.metrics.diversity import (
     VarianceParts,
@@ -42,6 +43,7 @@ __all__ = [
     "RiskCoverage",
     "RootMean",
     "Score",
+    "ShareOfPairs",
     "VarianceParts",
     "accuracy",
     "agreement",
@@ -52,6 +54,7 @@ __all__ = [
     "calibration_bins",
     "classwise_bins",
     "classwise_ece",
+    "concordance",
     "crps",
     "crps_normal",
     "disagreement",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from posteriax.likelihoods.predictive import Predictive
 from posteriax.metrics import calibration, classification, fidelity, intervals, log_score, ranking
+from posteriax.metrics.concordance import CONCORDANCE
 from posteriax.metrics.regression import CRPS, RMSE
 from posteriax.metrics.score import Score
 
@@ -16,6 +17,7 @@ SCORES: Mapping[str, Score] = {
         classification.BRIER,
         RMSE,
         CRPS,
+        CONCORDANCE,
         intervals.COVERAGE_90,
         fidelity.AGREEMENT,
         fidelity.TOTAL_VARIATION,

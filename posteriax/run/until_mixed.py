@@ -41,6 +41,7 @@ BLOCK = 50  # draws of each chain that are examined together: one compiled shape
 CLOSEST = 10  # draws between two looks
 WARMUP_CHUNK = 0.05  # seconds: steps may become a hundred times longer once a sampler has adapted
 EARLIEST = 0.25  # of the time limit: before that, it is too early to tell whether the warm-up will fit
+TIMED = 0.05  # of the limit: steps must have taken as long, after compilation, for their rate to be known
 
 
 class DrawsVerdict(NamedTuple):
@@ -221,7 +222,8 @@ class StopWhenMixed(Observer):
         self.looks: list[Look] = []
         self.final: Look | None = None  # at the end, if no look was due: a run that is continued forgets it
         self.over = False
-        self.chunks, self.rate = 0, 0.0  # how many, and steps per second of the last one
+        self.rate = 0.0  # steps per second of the last chunk
+        self.warming: list[tuple[float, int]] = []  # seconds and steps after every chunk of the warm-up
         self.began, self.before = time.monotonic(), 0.0  # seconds of a resumed run before it was resumed
         self.stride, self.values = 1, np.empty((program.members, 0, 0))  # of the draws that were examined
 
@@ -237,7 +239,7 @@ class StopWhenMixed(Observer):
 
     def after_chunk(self, run: Run) -> None:
         draws, self.final = self.program.draws_until(run.step), None
-        self.chunks, self.rate = self.chunks + 1, run.rate
+        self.rate = run.rate
         self.over = self._time_is_over() or self._warmup_is_too_long(run.step)
         ends = (self.over or run.step == self.program.task.steps) and draws >= FEWEST_DRAWS
         if draws:
@@ -279,11 +281,19 @@ class StopWhenMixed(Observer):
         return self.rule.seconds is not None and self._seconds >= self.rule.seconds
 
     def _warmup_is_too_long(self, step: int) -> bool:
-        """Whether the warm-up would not end in time at the current rate, which excludes compilation."""
+        """Whether the warm-up would not end in time at the rate of the last half of the time that steps have taken.
+
+        A single chunk is over in a moment, in which another program may have had the processor.
+        """
         limit, seconds, missing = self.rule.seconds, self._seconds, self.program.task.warmup - step
-        if limit is None or missing <= 0 or self.chunks < 3 or seconds < EARLIEST * limit:
+        if limit is None or missing <= 0:
             return False
-        return missing > self.rate * (limit - seconds)
+        self.warming.append((seconds, step))
+        compiled = self.warming[0][0]
+        if seconds < max(EARLIEST * limit, compiled + TIMED * limit):
+            return False
+        before, first = min(self.warming, key=lambda chunk: abs(chunk[0] - (compiled + seconds) / 2))
+        return missing > (step - first) / max(seconds - before, 1e-9) * (limit - seconds)
 
     def saved(self) -> dict[str, Any]:
         looks = {"due": self.due, "looks": self.looks, "final": self.final}

@@ -2,7 +2,8 @@
 
 A linear model is a matrix. A forest and gradient boosting are trees in one table of nodes: `feature` and `threshold`
 (a row goes left if its value is at most that), `left` and `right`, and `value`, the outputs of a leaf, for which
-`left` is -1. scikit-learn's own files are pickles, which run whatever they say.
+`left` is -1. A Gaussian process is its rows, the weight of each, and the kernel's scales. scikit-learn's own files are
+pickles, which run whatever they say.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
 from posteriax._internal.tensor_file import read_tensors, write_tensors
@@ -25,8 +28,9 @@ FORMAT = "baseline file"
 VERSION = 1
 ROWS_AT_ONCE = 2_000_000  # rows times trees
 LEAF = -1
+FLOOR = 1e-6  # of a noise that a Normal likelihood predicts
 
-Link = Literal["identity", "softmax"]
+Link = Literal["identity", "softmax", "exp"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +39,11 @@ class PlainModel:
 
     Args:
         arrays: ``{"coef": (columns, outputs), "intercept": (outputs,)}``, or of trees, ``feature``, ``threshold``,
-            ``left``, ``right``, ``value`` (nodes, outputs), ``roots`` (trees,) and ``intercept``.
-        link: from outputs to predictions: "softmax" of class scores, or "identity".
+            ``left``, ``right``, ``value`` (nodes, outputs), ``roots`` (trees,) and ``intercept``; or of a Gaussian
+            process, ``rows``, ``weights``, ``factor`` (the Cholesky factor of their covariance), ``lengths``,
+            ``variances`` (of the function and the noise) and ``intercept``.
+        link: from outputs to predictions: "softmax" of class scores, or "identity"; "exp" of a second output, the
+            logarithm of a variance.
 
     >>> line = PlainModel({"coef": np.array([[2.0]]), "intercept": np.array([1.0])}, "identity")
     >>> line(np.array([[3.0]])).tolist()
@@ -51,11 +58,32 @@ class PlainModel:
         x = np.asarray(x, np.float64)
         if "coef" in self.arrays:
             outputs = x @ self.arrays["coef"] + self.arrays["intercept"]
+        elif "lengths" in self.arrays:
+            outputs = self._gaussian_process(x)
         else:
             step = max(1, ROWS_AT_ONCE // len(self.arrays["roots"]))
             parts = [self._sum_of_trees(x[first : first + step]) for first in range(0, max(len(x), 1), step)]
             outputs = np.concatenate(parts) + self.arrays["intercept"]
+        if self.link == "exp":
+            outputs = np.column_stack([outputs[:, 0], np.exp(0.5 * outputs[:, 1])])
         return softmax(outputs, axis=1) if self.link == "softmax" else outputs
+
+    def _gaussian_process(self, x: np.ndarray) -> np.ndarray:
+        """Mean and standard deviation, noise included, (rows, 2).
+
+        k(x, x') = v exp(-sum_j (x_j - x'_j)^2 / (2 l_j^2))
+        """
+        rows, weights, factor, lengths = (self.arrays[name] for name in ("rows", "weights", "factor", "lengths"))
+        function, noise = self.arrays["variances"]
+        step = max(1, ROWS_AT_ONCE // len(rows))
+        means, spreads = [], []
+        for first in range(0, max(len(x), 1), step):
+            part = x[first : first + step]
+            covariance = function * np.exp(-0.5 * cdist(part / lengths, rows / lengths, "sqeuclidean"))
+            explained = np.square(solve_triangular(factor, covariance.T, lower=True)).sum(axis=0)
+            means.append(covariance @ weights + self.arrays["intercept"][0])
+            spreads.append(np.sqrt(np.maximum(function - explained, 0.0) + noise))
+        return np.column_stack([np.concatenate(means), np.concatenate(spreads)])
 
     def _sum_of_trees(self, x: np.ndarray) -> np.ndarray:
         feature, threshold, left, right = (self.arrays[name] for name in ("feature", "threshold", "left", "right"))
@@ -75,7 +103,8 @@ class SavableBaseline(Baseline):
         as_arrays: makes the model that the file holds.
         labels: the classes that the model has seen, in the order of its outputs; empty for numbers.
         about: what its predictions need besides: "classes", and "unseen" and "smallest", the probability of a class
-            that the model has not seen and the least of one that it has; or "offset", "scale" and "spread" of numbers.
+            that the model has not seen and the least of one that it has; or "offset", "scale" and "spread" of numbers,
+            without "spread" if the model gives one for each row.
     """
 
     as_arrays: Callable[[], PlainModel] | None = None
@@ -87,10 +116,24 @@ def class_predictive(probs: np.ndarray) -> ClassPredictive:
     return ClassPredictive(Categorical(), np.log(probs).astype(np.float32)[None])
 
 
-def number_predictive(mean: np.ndarray, units: TargetUnits, spread: float) -> NumberPredictive:
-    """N(mean, spread^2), in the target's units."""
-    likelihood = InUnits(Normal(scale=max(spread / units.scale, 1e-6)), units.offset, units.scale)
+def number_predictive(mean: np.ndarray, units: TargetUnits, spread: float | np.ndarray) -> NumberPredictive:
+    """N(mean, spread^2), in the target's units; with a spread for each row, or one for all."""
+    if isinstance(spread, np.ndarray):
+        noises = np.maximum(spread / units.scale, 2 * FLOOR)
+        outputs = np.column_stack([units.standardise(mean), inverse_softplus(noises - FLOOR)]).astype(np.float32)
+        return InUnits(Normal(scale="predicted"), units.offset, units.scale).predictive(outputs[None], {})
+    noise = float(np.asarray(spread) / units.scale)
+    likelihood = InUnits(Normal(scale=max(noise, 1e-6)), units.offset, units.scale)
     return likelihood.predictive(units.standardise(mean).astype(np.float32)[None, :, None], {})
+
+
+def inverse_softplus(values: np.ndarray) -> np.ndarray:
+    """What softplus maps to these positive values.
+
+    >>> np.log1p(np.exp(inverse_softplus(np.array([0.1, 3.0])))).round(6).tolist()
+    [0.1, 3.0]
+    """
+    return values + np.log(-np.expm1(-values))
 
 
 def all_class_probs(probs: np.ndarray, labels: Any, *, classes: int, unseen: float, smallest: float) -> np.ndarray:
@@ -128,7 +171,7 @@ def load_baseline(path: Path) -> Baseline:
         if labels:
             return class_predictive(all_class_probs(outputs, labels, **settings))
         units = TargetUnits(settings["offset"], settings["scale"])
-        return number_predictive(outputs[:, 0], units, settings["spread"])
+        return number_predictive(outputs[:, 0], units, settings.get("spread", outputs[:, -1]))
 
     return SavableBaseline(predictor, about["description"], as_arrays=lambda: model, labels=labels, about=settings)
 
@@ -158,20 +201,37 @@ def forest_model(forest: Any, classes: int = 0) -> PlainModel:
 
 def boosted_model(boosting: Any, link: Link) -> PlainModel:
     """The trees of histogram gradient boosting, each of which adds to one of the class scores, or to the prediction."""
-    base = np.asarray(boosting._baseline_prediction, np.float64).reshape(-1)
+    base = _baseline_of(boosting)
     outputs = len(base)
     binary = link == "softmax" and outputs == 1
-    tables = []
+    tables = _tables_of(boosting, 2, 1) if binary else _tables_of(boosting, outputs)
+    base = np.concatenate([[0.0], base]) if binary else base
+    return PlainModel(_joined(tables) | {"intercept": base}, link)
+
+
+def boosted_mean_and_spread(mean: Any, log_variance: Any) -> PlainModel:
+    """The trees of two models of one number: of its mean, and of the logarithm of its variance."""
+    tables = [*_tables_of(mean, 2, 0), *_tables_of(log_variance, 2, 1)]
+    base = np.concatenate([_baseline_of(mean), _baseline_of(log_variance)])
+    return PlainModel(_joined(tables) | {"intercept": base}, "exp")
+
+
+def _baseline_of(boosting: Any) -> np.ndarray:
+    return np.asarray(boosting._baseline_prediction, np.float64).reshape(-1)
+
+
+def _tables_of(boosting: Any, outputs: int, first: int = 0) -> list[tuple[np.ndarray, ...]]:
+    """The nodes of each tree, where those of the k-th tree of a round add to the output first + k."""
+    tables: list[tuple[np.ndarray, ...]] = []
     for of_round in boosting._predictors:
         for k, tree in enumerate(of_round):
             nodes, is_leaf = tree.nodes, tree.nodes["is_leaf"].astype(bool)
-            value = np.zeros((len(nodes), 2 if binary else outputs))
-            value[is_leaf, 1 if binary else k] = nodes["value"][is_leaf]
+            value = np.zeros((len(nodes), outputs))
+            value[is_leaf, first + k] = nodes["value"][is_leaf]
             left = np.where(is_leaf, LEAF, nodes["left"].astype(np.int64))
             feature = np.where(is_leaf, 0, nodes["feature_idx"].astype(np.int64))
             tables.append((feature, nodes["num_threshold"], left, nodes["right"].astype(np.int64), value))
-    base = np.concatenate([[0.0], base]) if binary else base
-    return PlainModel(_joined(tables) | {"intercept": base}, link)
+    return tables
 
 
 def _joined(tables: Sequence[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:

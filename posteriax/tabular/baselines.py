@@ -4,7 +4,12 @@ Classes: the models' own probabilities. A forest's are shares of votes, of which
 
     p_c = (votes for c + 1) / (T + C)
 
-Numbers: N(prediction, s^2), with s the root mean square of errors on rows that the model was not fitted to.
+Numbers: N(prediction, s^2), with s the root mean square of errors on rows that the model was not fitted to. Two have a
+spread for each row:
+
+    distributional boosting   m(x) by boosting, then v(x) by boosting squared errors e^2 of held-out rows with the gamma
+                              deviance: log v + e^2 / v, twice the negative log likelihood of e ~ N(0, v)
+    Gaussian process          squared exponential kernel with a length for each column, noise; below 2,000 rows
 """
 
 import itertools
@@ -14,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +30,7 @@ from posteriax.tabular.baseline_files import (
     PlainModel,
     SavableBaseline,
     all_class_probs,
+    boosted_mean_and_spread,
     boosted_model,
     class_predictive,
     forest_model,
@@ -45,6 +52,10 @@ TRIAL_ROUNDS = 5  # that are timed
 ENOUGH_ROUNDS = 200  # in five folds; if there is time for fewer, one fold decides
 WITH_PREDICTIONS = 1.5  # the time of a fold, in units of that of fitting
 PENALTIES = np.logspace(-3, 4, 15)
+SPREAD_ROUNDS, SPREAD_RATE, SPREAD_LEAF = 300, 0.05, 20  # of boosting variances: slower, since squares are noisy
+SMALLEST_VARIANCE = 1e-6  # of the mean of the squared errors: a zero has no gamma deviance
+GP_ROWS, GP_ROWS_OF_SCALES = 2_000, 400  # rows at most, and of them those that choose the kernel's scales
+GP_COLUMNS, GP_ITERATIONS = 50, 60
 
 
 def fit_baselines(
@@ -58,7 +69,8 @@ def fit_baselines(
     names: Sequence[str] | None = None,
     seconds: float | None = None,
 ) -> dict[str, SavableBaseline]:
-    """Fit a linear model, a random forest and gradient boosting; `px.compare` takes them as rows beside posteriors.
+    """Fit a linear model, a random forest and gradient boosting; for numbers, also boosting that predicts its spread
+    and, below 2,000 rows, a Gaussian process. `px.compare` takes them as rows beside posteriors.
 
     Args:
         x: training inputs, (N, ...), finite; whatever follows the first axis is one row of columns.
@@ -88,7 +100,10 @@ def fit_baselines(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence and of small classes, about which a reader can do nothing
         models = MODELS_OF_CLASSES if task == "classification" else MODELS_OF_NUMBERS
-        return {name: _fitted(models[name], rows) for name in (models if names is None else names)}
+        chosen = list(models if names is None else names)
+        if names is None and not _suits_gaussian_process(rows):
+            chosen = [name for name in chosen if name != GAUSSIAN_PROCESS]
+        return {name: _fitted(models[name], rows) for name in chosen}
 
 
 @dataclass(frozen=True)
@@ -144,6 +159,11 @@ class BaselineRows:
         else:
             yield from KFold(min(FOLDS, len(self.x)), shuffle=True, random_state=self.seed).split(self.x)
 
+    @cached_property
+    def boosted_mean(self) -> "BoostedMean":
+        """Fitted once, for both models that need it."""
+        return BoostedMean.fit(self)
+
     @property
     def how_held_out(self) -> str:
         return "on a fifth of the rows, held out" if len(self.x) > MOST_ROWS_TO_FOLD else f"in {FOLDS}-fold validation"
@@ -178,9 +198,27 @@ class BaselineRows:
         as_arrays: Callable[[], PlainModel],
     ) -> SavableBaseline:
         """A baseline, from a model's predictions and the spread of its errors, in the target's units."""
-        units = TargetUnits(float(self.y.mean()), float(self.y.std()) or 1.0)
+        offset, scale = float(self.y.mean()), float(self.y.std()) or 1.0
+        units = TargetUnits(offset, scale)
         predictor = lambda x: number_predictive(mean(flat(x)), units, spread)  # noqa: E731
-        about = {"offset": units.offset, "scale": units.scale, "spread": spread}
+        about = {"offset": offset, "scale": scale, "spread": spread}
+        return SavableBaseline(predictor, description, as_arrays=as_arrays, about=about)
+
+    def regressor_with_spread(
+        self,
+        moments: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+        description: str,
+        as_arrays: Callable[[], PlainModel],
+    ) -> SavableBaseline:
+        """A baseline, from a model's means and standard deviations, in the target's units."""
+        offset, scale = float(self.y.mean()), float(self.y.std()) or 1.0
+        units = TargetUnits(offset, scale)
+
+        def predictor(x: np.ndarray) -> Any:
+            mean, spread = moments(flat(x).astype(np.float64))
+            return number_predictive(mean, units, spread)
+
+        about = {"offset": offset, "scale": scale}
         return SavableBaseline(predictor, description, as_arrays=as_arrays, about=about)
 
 
@@ -309,31 +347,152 @@ def _boosting_of_classes(rows: BaselineRows) -> SavableBaseline:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class BoostedMean:
+    """Gradient boosting of a number, and its errors on rows that it was not fitted to.
+
+    Args:
+        model: fitted to all rows, with as many rounds as were best.
+        rounds: how many.
+        held: the rows that were held out.
+        errors: of these.
+    """
+
+    model: Any
+    rounds: int
+    held: np.ndarray
+    errors: np.ndarray
+
+    @classmethod
+    def fit(cls, rows: BaselineRows) -> "BoostedMean":
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        staged, held_out = [], []
+        folds, most = _affordable(rows, HistGradientBoostingRegressor)
+        with _one_thread():
+            for fit, held in itertools.islice(rows.folds(), folds):
+                model = HistGradientBoostingRegressor(**_boosting_settings(rows, most))
+                predicted = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
+                staged.append(rows.y[held] - np.stack(list(predicted)))
+                held_out.append(held)
+            errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
+            rounds = int(np.square(errors).mean(axis=1).argmin()) + 1
+            model = HistGradientBoostingRegressor(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
+        return cls(model, rounds, np.concatenate(held_out), errors[rounds - 1])
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        with _one_thread():
+            return self.model.predict(x)
+
+
 def _boosting_of_numbers(rows: BaselineRows) -> SavableBaseline:
+    boosted = rows.boosted_mean
+    return rows.regressor(
+        boosted.predict,
+        _root_mean_square(boosted.errors),
+        f"Histogram gradient boosting with {boosted.rounds} rounds, as many as are best {rows.how_held_out}; intervals "
+        f"are those of a Normal distribution with the spread of its errors there.",
+        lambda: boosted_model(boosted.model, "identity"),
+    )
+
+
+def _distributional_boosting(rows: BaselineRows) -> SavableBaseline:
+    boosted = rows.boosted_mean
+    squares = np.square(boosted.errors)
+    squares = np.maximum(squares, SMALLEST_VARIANCE * max(float(squares.mean()), np.finfo(np.float64).tiny))
+    x = rows.x[boosted.held]
+    with _one_thread():
+        rounds = _rounds_of_variance(x, squares, rows.seed)
+        variance = _variance_model(rounds, len(x), rows.seed).fit(x, squares)
+
+    def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with _one_thread():
+            return boosted.predict(x), np.sqrt(variance.predict(x))
+
+    return rows.regressor_with_spread(
+        moments,
+        f"Histogram gradient boosting with {boosted.rounds} rounds, and the variance of its errors "
+        f"{rows.how_held_out} by boosting with {rounds} rounds: a Normal distribution whose spread depends on the row.",
+        lambda: boosted_mean_and_spread(boosted.model, variance),
+    )
+
+
+def _variance_model(rounds: int, rows: int, seed: int) -> Any:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    staged = []
-    folds, most = _affordable(rows, HistGradientBoostingRegressor)
-    with _one_thread():
-        for fit, held in itertools.islice(rows.folds(), folds):
-            model = HistGradientBoostingRegressor(**_boosting_settings(rows, most))
-            predicted = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
-            staged.append(rows.y[held] - np.stack(list(predicted)))
-        errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
-        rounds = int(np.square(errors).mean(axis=1).argmin()) + 1
-        model = HistGradientBoostingRegressor(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
-
-    def mean_of(x: np.ndarray) -> np.ndarray:
-        with _one_thread():
-            return model.predict(x)
-
-    return rows.regressor(
-        mean_of,
-        _root_mean_square(errors[rounds - 1]),
-        f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out}; intervals are "
-        f"those of a Normal distribution with the spread of its errors there.",
-        lambda: boosted_model(model, "identity"),
+    return HistGradientBoostingRegressor(
+        loss="gamma",
+        learning_rate=SPREAD_RATE,
+        max_iter=rounds,
+        max_leaf_nodes=8,
+        min_samples_leaf=max(3, min(SPREAD_LEAF, rows // 20)),
+        early_stopping=False,
+        random_state=seed,
     )
+
+
+def _rounds_of_variance(x: np.ndarray, squares: np.ndarray, seed: int) -> int:
+    """As many rounds as give held-out squared errors the largest likelihood, at least one."""
+    from sklearn.model_selection import KFold
+
+    losses = np.zeros(SPREAD_ROUNDS)
+    if len(x) < FOLDS:
+        return 1
+    for fit, held in KFold(FOLDS, shuffle=True, random_state=seed).split(x):
+        model = _variance_model(SPREAD_ROUNDS, len(fit), seed).fit(x[fit], squares[fit])
+        for k, variance in enumerate(model.staged_predict(x[held])):
+            losses[k] += (np.log(variance) + squares[held] / variance).sum()
+    return int(losses.argmin()) + 1
+
+
+def _suits_gaussian_process(rows: BaselineRows) -> bool:
+    """Its time grows with the cube of the rows, and the search for the scales of many columns takes long."""
+    return len(rows.x) <= GP_ROWS and rows.given == len(rows.x) and rows.x.shape[1] <= GP_COLUMNS
+
+
+def _gaussian_process(rows: BaselineRows) -> SavableBaseline:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    offset, scale = float(rows.y.mean()), float(rows.y.std()) or 1.0
+    spread = rows.x.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    x, y = rows.x / spread, (rows.y - offset) / scale
+    columns = x.shape[1]
+    lengths = np.full(columns, math.sqrt(columns))
+    kernel = ConstantKernel(1.0, (1e-3, 1e4)) * RBF(lengths, (1e-2, 1e4)) + WhiteKernel(0.1, (1e-6, 10.0))
+    chosen = np.random.default_rng(rows.seed).permutation(len(x))[:GP_ROWS_OF_SCALES]
+    search = GaussianProcessRegressor(kernel, optimizer=_few_iterations).fit(x[chosen], y[chosen])
+    model = GaussianProcessRegressor(search.kernel_, optimizer=None).fit(x, y)
+    product, noise = model.kernel_.k1, float(model.kernel_.k2.noise_level)
+    arrays = {  # of k = scale^2 k', in the target's units
+        "rows": rows.x,
+        "weights": model.alpha_.reshape(-1) / scale,
+        "factor": scale * model.L_,
+        "lengths": spread * product.k2.length_scale,
+        "variances": scale**2 * np.array([product.k1.constant_value, noise]),
+        "intercept": np.array([offset]),
+    }
+    plain_model = PlainModel(arrays, "identity")
+
+    def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, deviation = plain_model(x).T
+        return mean, deviation
+
+    of = "" if len(chosen) == len(x) else f" of {len(chosen)} rows"
+    return rows.regressor_with_spread(
+        moments,
+        f"A Gaussian process with a squared exponential kernel, a length scale for each column, and noise; their sizes "
+        f"are those of the largest marginal likelihood{of}.",
+        lambda: plain_model,
+    )
+
+
+def _few_iterations(objective: Callable[..., Any], start: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, float]:
+    from scipy.optimize import minimize
+
+    found = minimize(objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": GP_ITERATIONS})
+    return found.x, float(found.fun)
 
 
 MODELS_OF_CLASSES = {
@@ -341,10 +500,13 @@ MODELS_OF_CLASSES = {
     "random forest": _forest_of_classes,
     "gradient boosting": _boosting_of_classes,
 }
+GAUSSIAN_PROCESS = "gaussian process"
 MODELS_OF_NUMBERS = {
     "ridge regression": _ridge_regression,
     "random forest": _forest_of_numbers,
     "gradient boosting": _boosting_of_numbers,
+    "distributional boosting": _distributional_boosting,
+    GAUSSIAN_PROCESS: _gaussian_process,
 }
 
 

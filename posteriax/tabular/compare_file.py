@@ -32,6 +32,7 @@ from posteriax.evaluation import (
     recommend,
 )
 from posteriax.evaluation.comparison import NOT_SCORED
+from posteriax.evaluation.stacking import Stacked
 from posteriax.likelihoods.joined import join_examples
 from posteriax.likelihoods.normal import Normal
 from posteriax.posterior.posterior import Posterior
@@ -65,7 +66,8 @@ from posteriax.tabular.point_noise import underestimates_noise
 from posteriax.tabular.preparation import ImagePreparation, TablePreparation
 from posteriax.tabular.recipes import DEFAULT_METHODS, RECIPES, REFERENCES
 from posteriax.tabular.splitting import DataSettings
-from posteriax.tabular.targets import Counts, Fractions, Quantity, Target
+from posteriax.tabular.stacked_file import ENDING, STACKED, save_stack, stacked_from, weigh_parts
+from posteriax.tabular.targets import Counts, Fractions, Quantities, Quantity, Target, Times
 from posteriax.tabular.time_plan import TimePlan, compiler_seconds
 from posteriax.tabular.until_converged import MethodFailed, seconds_of
 
@@ -122,6 +124,7 @@ class FittedFold:
         prior: of its weights.
         outcomes: by method.
         baselines: models of other kinds.
+        weights: of the parts of the stacked row, and the log scores they come from.
     """
 
     data: Fold
@@ -129,13 +132,20 @@ class FittedFold:
     prior: PriorByLeaf
     outcomes: dict[str, RunEnd]
     baselines: dict[str, SavableBaseline]
+    weights: tuple[dict[str, float], np.ndarray] | None = None
 
     @property
-    def predictors(self) -> dict[str, Posterior | SavableBaseline]:
+    def predictors(self) -> dict[str, Posterior | SavableBaseline | Stacked]:
         """All that predicts, by name, in the target's units."""
-        fitted = {name: outcome.posterior for name, outcome in self.outcomes.items() if outcome.posterior is not None}
-        units = self.data.target.units
-        return {name: in_target_units(posterior, units) for name, posterior in fitted.items()} | self.baselines
+        rows: dict[str, Posterior | SavableBaseline | Stacked] = {
+            name: in_target_units(outcome.posterior, self.data.target.units)
+            for name, outcome in self.outcomes.items()
+            if outcome.posterior is not None
+        }
+        rows |= self.baselines
+        if self.weights is not None and all(name in rows for name in self.weights[0]):
+            rows[STACKED] = stacked_from(rows, *self.weights)
+        return rows
 
 
 def compare_file(
@@ -163,7 +173,7 @@ def compare_file(
         settings.seconds,
         run.names,
         folds=len(splits) + (len(splits) > 1),
-        baselines=len(MODELS_OF_NUMBERS) * settings.baselines,
+        baselines=(len(MODELS_OF_NUMBERS) + 1) * settings.baselines,  # and the stacked row
         began=began,
     )
     _introduce(say, data, splits, settings, plan)
@@ -188,10 +198,12 @@ def compare_file(
     advice = recommend(comparison)
     if len(splits) > 1 and finished:
         fold = prepare_all_rows(source, settings)
-        if advice.posterior is not None:
-            say(f"{advice.posterior} once more, with all rows, to predict new ones")
-            final = CompareRun(replace(settings, methods=[advice.posterior], baselines=False), screen)
-            final.fit(fold, TimePlan(plan.left() + plan.to_compare, final.names, baselines=0), save)
+        again = [name for name in (advice.posterior, CHOSEN if advice.name == STACKED else None) if name is not None]
+        if again:
+            say(f"{' and '.join(dict.fromkeys(again))} once more, with all rows, to predict new ones")
+            final = CompareRun(replace(settings, methods=again, baselines=advice.name == STACKED), screen)
+            fitted, _ = final.fit(fold, TimePlan(plan.left() + plan.to_compare, final.names, baselines=0), save)
+            save_stacked(fitted, folder, files, save)
         if advice.name in folds[0].baselines:
             baselines = fit_baselines_to(fold, settings.seed, [advice.name])
             save(advice.name, baselines[advice.name], Description(advice.name, None, fold.preparation, fold.target))
@@ -199,6 +211,8 @@ def compare_file(
         data_of = folds[0].data
         baseline = folds[0].baselines[advice.name]
         save(advice.name, baseline, Description(advice.name, None, data_of.preparation, data_of.target))
+    if len(splits) == 1:
+        save_stacked(folds[0], folder, files, save)
     say("")
     screen.print(comparison)  # with the recommendation
     run.log.append(str(comparison))
@@ -210,6 +224,19 @@ def compare_file(
     say(f"\nThe report is {out}" + (f"; for new rows: {predict}" if predict else ""))
     say(f"Total time: {time.monotonic() - began:.0f} s.")
     return comparison
+
+
+def save_stacked(fitted: FittedFold, folder: Path, files: dict[str, str], save: Save) -> None:
+    """Save the stacked row, if there is one: those of its parts that are not saved yet, and a file that names them."""
+    stacked = fitted.predictors.get(STACKED)
+    if not isinstance(stacked, Stacked):
+        return
+    for name in stacked.models.keys() & fitted.baselines.keys():
+        data = fitted.data
+        save(name, fitted.baselines[name], Description(name, None, data.preparation, data.target))
+    path = folder / f"{STACKED}{ENDING}"
+    save_stack(path, [(name, Path(files[name]), weight) for name, weight in stacked.weights.items()])
+    files[STACKED] = str(path)
 
 
 class CompareRun:
@@ -239,7 +266,10 @@ class CompareRun:
         baselines: dict[str, SavableBaseline] = {}
         outcomes: dict[str, RunEnd] = {}
         fitted = FittedFold(fold, architecture, prior_by_name(settings.prior), outcomes, baselines)
-        if settings.baselines:
+        if settings.baselines and isinstance(target, Times | Quantities):
+            what = "censored times" if isinstance(target, Times) else "several targets at once"
+            self.say(f"note: no baselines, which are not made for {what}")
+        elif settings.baselines:
             try:
                 baselines |= fit_baselines_to(fold, seed, seconds=plan.for_baselines())
             except (Interrupted, KeyboardInterrupt):
@@ -252,9 +282,10 @@ class CompareRun:
             if choice is not None:
                 self.say(choice.words)
                 architecture = as_architecture(choice.perceptron)
+                weights = self._weigh(fold, choice, baselines, plan)
                 target = with_noise_of(target, choice)
                 fold = replace(fold, target=target)
-                fitted = replace(fitted, data=fold, architecture=architecture)
+                fitted = replace(fitted, data=fold, architecture=architecture, weights=weights)
         problem = make_problem(architecture, target, seed, prior_by_name(settings.prior))
         prior, noise = problem.prior, None
         if settings.prior == TUNED and not settings.quick and x.ndim == 2:
@@ -282,6 +313,19 @@ class CompareRun:
         if interrupted is not None:
             self.say(f"{interrupted}: interrupted")
         return replace(fitted, prior=prior), interrupted is None
+
+    def _weigh(
+        self, fold: Fold, choice: Choice, baselines: Mapping[str, SavableBaseline], plan: TimePlan
+    ) -> tuple[dict[str, float], np.ndarray] | None:
+        """The weights of the stacked row; None if there is none, or no time to fit the baselines once more."""
+        seconds = plan.for_baselines()
+        if CHOSEN not in self.names or _seconds(baselines) > seconds:
+            return None
+        found = weigh_parts(fold, choice, CHOSEN, baselines, self.settings.seed, seconds)
+        if found is not None:
+            used = ", ".join(f"{name} {weight:.2f}" for name, weight in found[0].items() if weight > 0)
+            self.say(f"stacked: weights by the log score of held-out rows, {used}")
+        return found
 
 
 def _seconds(baselines: Mapping[str, SavableBaseline]) -> float:
@@ -321,12 +365,12 @@ def prior_by_name(text: str) -> Prior:
 def choose_for(fold: Fold, settings: CompareSettings, seconds: float) -> Choice | None:
     """The network, the noise and the prior's scale that held-out training rows prefer."""
     (x, y), target = fold.train, fold.target
-    if isinstance(target, Counts | Fractions):
+    if isinstance(target, Counts | Fractions | Times):
         networks, others = networks_for(0), []
     else:
         networks = networks_for(len(y))
-        enough = isinstance(target, Quantity) and len(y) >= ENOUGH_TO_PREDICT_NOISE
-        others = [(Normal(scale="predicted"), 2)] if enough else []
+        enough = isinstance(target, Quantity | Quantities) and len(y) >= ENOUGH_TO_PREDICT_NOISE
+        others = [(Normal(scale="predicted"), 2 * target.outputs)] if enough else []
     perceptrons = [
         Perceptron(x.shape[1], hidden, target.outputs, activation, target.likelihood(), equinox=True)
         for hidden, activation in networks
@@ -342,7 +386,7 @@ def as_architecture(perceptron: Perceptron) -> Architecture:
 
 def with_noise_of(target: Target, choice: Choice) -> Target:
     """The target with noise that is constant or predicted, as was chosen."""
-    if not (isinstance(target, Quantity) and predicts_noise(choice.perceptron.likelihood)):
+    if not (isinstance(target, Quantity | Quantities) and predicts_noise(choice.perceptron.likelihood)):
         return target
     return replace(target, noise="predicted")
 
@@ -590,8 +634,14 @@ def report_context(
         cells = tests.cells[columns].astype(str).to_numpy()
         rows = TableRows(columns, cells, [int(line) for line in tests.cells.index], data.name)
     chosen = None if comparison.recommendation is None else comparison.recommendation.posterior
-    predictor = None if chosen is None else first.predictors[chosen]
-    if isinstance(preparation, TablePreparation) and isinstance(predictor, Posterior) and len(fold.test[1]):
+    predictor: object = None if chosen is None else first.predictors[chosen]
+    one_target = not isinstance(fold.target, Quantities)
+    if (
+        isinstance(preparation, TablePreparation)
+        and isinstance(predictor, Posterior)
+        and len(fold.test[1])
+        and one_target
+    ):
         effects = partial_dependence(predictor, fold.test[0], table_features(preparation))
     layers = f"{first.architecture.depth} hidden layer{'s' if first.architecture.depth > 1 else ''}"
     kind = "convolutions" if first.architecture.kind == "images" else f"of {first.architecture.width} units"

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from posteriax._internal.atomic_file import whole_file
-from posteriax.evaluation.compare import Baseline
+from posteriax.evaluation.compare import Baseline, Mixture
 from posteriax.posterior.export.exported import ExportedPosterior, is_exported, read_exported
 from posteriax.posterior.file import load
 from posteriax.posterior.posterior import Posterior
@@ -19,6 +19,7 @@ from posteriax.tabular.messages import TableError, read_bytes
 from posteriax.tabular.networks import Architecture
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 from posteriax.tabular.preparation import ImagePreparation, Preparation, TablePreparation
+from posteriax.tabular.stacked_file import ENDING, STACKED, read_stack, stacked_from
 from posteriax.tabular.targets import (
     OF_CLASSES,
     OF_COUNTS,
@@ -26,14 +27,17 @@ from posteriax.tabular.targets import (
     Classes,
     Counts,
     Fractions,
+    Quantities,
     Quantity,
     Target,
     Task,
+    Times,
 )
 
 FORMAT = "posteriax description"
-# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines. All can still be read
-VERSION = 4
+# 1: no dates, no pooled categories; 2: dates as days only, no ranges, no IDs; 3: no baselines; 4: no times, one target.
+# All can still be read
+VERSION = 5
 
 
 @dataclass(frozen=True)
@@ -85,10 +89,17 @@ def write_description(description: Description, path: Path) -> None:
         file.write(json.dumps(plain, indent=1, ensure_ascii=False).encode())
 
 
-def load_described(path: Path) -> tuple[Posterior | ExportedPosterior | Baseline, Description]:
-    """A posterior, an exported one or a baseline that predicts in the target's own units, and its description."""
+def load_described(path: Path) -> tuple[Posterior | ExportedPosterior | Baseline | Mixture, Description]:
+    """A posterior, an exported one, a baseline or a mixture, in the target's own units, and its description."""
     if path.is_dir():
         raise TableError(f"{path} is a folder: posteriax predict takes a file; an exported NumPy model has predict.py")
+    if path.suffix == ENDING:
+        models, weights, description = {}, {}, None
+        for name, file, weight in read_stack(path):
+            models[name], description = load_described(file)
+            weights[name] = weight
+        assert description is not None
+        return stacked_from(models, weights, None), replace(description, method=STACKED, architecture=None)
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
     try:
@@ -167,13 +178,20 @@ def column_from_plain(plain: dict[str, Any]) -> Column:
 
 def target_from_plain(plain: dict[str, Any]) -> Target:
     """The target that `asdict` gave."""
-    name = str(plain["name"])
     task: Task = plain["task"]
+    if "names" in plain:
+        forms = tuple(NumberFormat(**form) for form in plain["forms"])
+        means, scales = (tuple(map(float, plain[key])) for key in ("means", "scales"))
+        names = tuple(map(str, plain["names"]))
+        return Quantities(names, means, scales, forms, "predicted" if plain["noise"] == "predicted" else "constant")
+    name = str(plain["name"])
     if task not in TASKS:
         raise ValueError(f"an unknown kind of target: {task!r}")
     if task in OF_CLASSES:
         return Classes(name, tuple(map(str, plain["labels"])), task)
     form = NumberFormat(**plain["form"]) if plain.get("form") else PLAIN
+    if task == "times":
+        return Times(name, float(plain["typical"]), str(plain["event"]), form)
     if task == "fractions":
         return Fractions(name, form)
     if task in OF_COUNTS:

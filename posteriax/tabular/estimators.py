@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -511,7 +511,7 @@ class BayesianMLPClassifier(ClassifierMixin, BayesianEstimator):
 
 
 class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
-    """A Bayesian network for regression: a multilayer perceptron, or `net`.
+    """A Bayesian network for regression: a multilayer perceptron, or `net`; of one target, or of several at once.
 
     Args:
         method: how to infer: "auto", an ensemble whose prior and noise are chosen by the log score of held-out rows;
@@ -526,7 +526,8 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
             "zero-inflated" (counts), "beta" (fractions between 0 and 1); or a likelihood such as ``px.Normal(0.1)``, in
             the target's own units.
         noise: "constant"; "predicted", a second output of the network; or "auto", the one with the better log score of
-            held-out rows, where the prior is chosen like this, and constant below 300 rows.
+            held-out rows, where the prior is chosen like this, and constant below 300 rows. Constant noise is the same
+            for all of several targets, in units of their standard deviations.
         prior: of the weights; by default that of He, N(0, 2 / fan-in) and N(0, 1) for biases, with scales multiplied by
             the power of two from 1/8 to 16 that has the best log score of held-out rows (1 with `net`, `length`,
             `early_stopping` or `warm_start`). "tuned" chooses the scale of each layer by the marginal likelihood
@@ -597,10 +598,14 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         self.verbose = verbose
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """The mean of each row's target, and with `return_std` its standard deviation, noise included."""
+        """The mean of each row's target, and with `return_std` its standard deviation, noise included.
+
+        (rows,), or (rows, targets) if there are several. So are the results of other methods: their last axis but that
+        of quantiles or draws is one of targets, if there are several.
+        """
         predictive = self._predictive(X)
-        mean = np.asarray(predictive.mean, np.float64)[:, 0]
-        return (mean, np.asarray(predictive.std, np.float64)[:, 0]) if return_std else mean
+        mean = self._by_target(predictive.mean)
+        return (mean, self._by_target(predictive.std)) if return_std else mean
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> np.ndarray:
         """An interval for each target, (rows, 2), that holds it with probability `level`.
@@ -611,11 +616,12 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         predictive = self._predictive(X)
         widened = self._conformal(level)
         low, high = predictive.interval(level) if widened is None else widened.interval(predictive)
-        return np.column_stack([np.asarray(low, np.float64)[:, 0], np.asarray(high, np.float64)[:, 0]])
+        return np.stack([self._by_target(low), self._by_target(high)], axis=-1)
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Quantiles of each target, (rows, quantiles)."""
-        return np.asarray(self._predictive(X).quantile(np.asarray(quantiles, float)), np.float64)[:, :, 0].T
+        found = self._predictive(X).quantile(np.asarray(quantiles, float))
+        return np.stack([self._by_target(values) for values in found], axis=-1)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Seed = 0) -> np.ndarray:
         """Draws of each target, (rows, n_samples): column by column, one draw of the weights and new noise."""
@@ -625,21 +631,45 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
         keys = jax.random.split(jax.random.key(random.randint(2**31 - 1)), n_samples)
         outputs, latents = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (predictive.outputs, predictive.latents))
         drawn = jax.vmap(lambda key, o, z: likelihood.distribution(z, o).sample(key))(keys, outputs, latents)
-        return np.asarray(likelihood.units.restore(drawn), np.float64)[:, :, 0].T
+        return np.stack([self._by_target(values) for values in likelihood.units.restore(drawn)], axis=-1)
+
+    def _by_target(self, values: ArrayLike) -> np.ndarray:
+        """Values (rows, targets), without the axis of targets if there is one target."""
+        values = np.asarray(values, np.float64)
+        return values if self._targets > 1 else values[:, 0]
 
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         rows, numbers = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=FEWEST, allow_nd=self._allow_nd, y_numeric=True
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            ensure_min_samples=FEWEST,
+            allow_nd=self._allow_nd,
+            y_numeric=True,
+            multi_output=True,
         )
-        return rows, np.asarray(numbers, np.float64)
+        numbers = np.asarray(numbers, np.float64)
+        if numbers.ndim > 2:
+            raise ValueError(f"y must have one column for each target, got shape {numbers.shape}")
+        if numbers.ndim == 2 and numbers.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: it is one target, (rows,)",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            numbers = numbers[:, 0]
+        self._targets = 1 if numbers.ndim == 1 else numbers.shape[1]
+        return rows, numbers
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         self._units = TargetUnits()
         if not isinstance(self.likelihood, str) or self.likelihood not in STANDARDISED:
             return y.astype(np.float32)  # as it is
-        offset = float(np.average(y, weights=weight))
-        spread = float(np.sqrt(np.average(np.square(y - offset), weights=weight)))
-        self._units = TargetUnits(offset, spread if spread > 0 else 1.0)
+        offset = np.average(y, weights=weight, axis=0)
+        spread = np.sqrt(np.average(np.square(y - offset), weights=weight, axis=0))
+        spread = np.where(spread > 0, spread, 1.0)
+        self._units = TargetUnits(*(a.tolist() if y.ndim == 1 else tuple(a.tolist()) for a in (offset, spread)))
         return self._units.standardise(y).astype(np.float32)
 
     def _as_targets(self, y: np.ndarray) -> np.ndarray:
@@ -670,10 +700,10 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
             return []
         self._check_likelihood()
         usual = LIKELIHOODS[self.likelihood]
-        constant: list[tuple[Likelihood, int]] = [(usual, usual.outputs_per_target)]
+        constant: list[tuple[Likelihood, int]] = [(usual, self._targets * usual.outputs_per_target)]
         predicted: list[tuple[Likelihood, int]] = []
         if self.likelihood in PREDICTING_NOISE:
-            predicted = [(PREDICTING_NOISE[self.likelihood], 2)]
+            predicted = [(PREDICTING_NOISE[self.likelihood], 2 * self._targets)]
         if self.noise == AUTO:
             return constant + (predicted if rows >= ENOUGH_TO_PREDICT_NOISE else [])
         return predicted if self.noise == "predicted" else constant
@@ -683,7 +713,12 @@ class BayesianMLPRegressor(RegressorMixin, BayesianEstimator):
 
     @property
     def _outputs(self) -> int:
-        return self._likelihood().outputs_per_target
+        return self._targets * self._likelihood().outputs_per_target
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
 
 def ensemble_end(posterior: Posterior) -> RunEnd:

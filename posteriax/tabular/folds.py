@@ -20,15 +20,20 @@ from posteriax.tabular.table import TOO_LARGE, Table
 from posteriax.tabular.targets import (
     OF_CLASSES,
     Classes,
+    Quantities,
     Target,
     TargetValues,
     Task,
+    Times,
     about_task,
     check_classes,
     infer_task,
     is_numbers,
+    make_quantities,
     make_target,
 )
+
+OBSERVED, CENSORED = ("1", "1.0", "yes", "true", "y", "t"), ("0", "0.0", "no", "false", "n", "f")  # as --event says it
 
 Examples = tuple[np.ndarray, np.ndarray]  # inputs and encoded targets
 
@@ -138,6 +143,7 @@ class LabelledRows:
         times_are_dates: whether times are days since 1970.
         notes: lines about what was not obvious.
         given_split: training and test rows, if the file says so.
+        targets: of several, their names and how they are written.
     """
 
     source: Table | Arrays
@@ -152,6 +158,7 @@ class LabelledRows:
     times_are_dates: bool = False
     notes: tuple[str, ...] = ()
     given_split: Split | None = None
+    targets: tuple[tuple[str, NumberFormat], ...] = ()
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -190,10 +197,17 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
     target = settings.target
     if target is None:
         raise TableError(f"which column should be predicted? Say --target COLUMN; columns: {shown(table.columns)}")
-    needed = [column for column in (settings.group, settings.time) if column is not None]
+    needed = [column for column in (settings.group, settings.time, settings.event) if column is not None]
+    names = target_columns(table, target)
+    if len(names) > 1:
+        return _rows_of_targets(table, names, settings)
     for column in (target, *settings.drop, *settings.keep, *settings.categories, *needed):
         table.require(column)
+    if settings.event is not None:
+        settings = replace(settings, task="times")
     values, form, about_target = target_values(table, target, settings.task)
+    if settings.event is not None:
+        values = with_event(table, target, values, settings.event)
     lacks = {target: ~np.isfinite(values) if is_numbers(values) else ~table.present(target)}
     times, dates = _times(table, settings.time)
     if settings.group is not None:
@@ -225,6 +239,57 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
     )
 
 
+def target_columns(table: Table, target: str) -> list[str]:
+    """The column, or several if there is none of this name but it is a list of columns."""
+    parts = [part.strip() for part in target.split(",")]
+    several = target not in table.frame and len(parts) > 1 and all(parts)
+    return list(dict.fromkeys(parts)) if several else [target]
+
+
+def _rows_of_targets(table: Table, names: Sequence[str], settings: DataSettings) -> LabelledRows:
+    """The rows that have all of several targets, which must be real numbers."""
+    if settings.task not in (None, "regression") or settings.event is not None:
+        what = "--event" if settings.event is not None else f"--task {settings.task}"
+        raise TableError(f"several targets must be real numbers, but {what} says otherwise")
+    roles = [column for column in (settings.group, settings.time) if column is not None]
+    for column in (*names, *settings.drop, *settings.keep, *settings.categories, *roles):
+        table.require(column)
+    wrong = [name for name in names if name in (*settings.drop, *roles)]
+    if wrong:
+        raise TableError(f"column {wrong[0]!r} is a target and cannot be anything else as well")
+    for name in names:
+        if not table.present(name).any():
+            raise TableError(f"{table.name}: the target {name!r} has no values")
+    read = [target_values(table, name, "regression") for name in names]
+    for name, (values, _, _) in zip(names, read, strict=True):
+        if not is_numbers(values):
+            raise TableError(f"target {name!r} is text, but several targets must all be numbers")
+    values = np.column_stack([np.asarray(values, np.float64) for values, _, _ in read])
+    times, dates = _times(table, settings.time)
+    lacks = {name: ~np.isfinite(column) for name, column in zip(names, values.T, strict=True)}
+    lacks |= {name: ~table.present(name) for name in (settings.group,) if name is not None}
+    lacks |= {name: ~np.isfinite(times) for name in (settings.time,) if name is not None}
+    usable = ~np.any(list(lacks.values()), axis=0)
+    kept = np.flatnonzero(usable)
+    if not len(kept):
+        raise TableError(f"{table.name}: no row has all of the targets {shown(names)}")
+    notes = [note for _, _, about in read for note in about]
+    return LabelledRows(
+        table if usable.all() else table.take(kept),
+        ", ".join(names),
+        kept,
+        values[kept],
+        PLAIN,
+        "regression",
+        None,
+        None if settings.group is None else table.texts(settings.group).iloc[kept].factorize()[0],
+        None if settings.time is None else times[kept],
+        dates,
+        (*table.notes, *notes, *about_left_out(table, lacks, names[0])),
+        targets=tuple((name, form) for name, (_, form, _) in zip(names, read, strict=True)),
+    )
+
+
 def target_values(table: Table, name: str, task: Task | None = None) -> tuple[TargetValues, NumberFormat, list[str]]:
     """The target of every row that has one, an array of numbers or a list of text; how numbers are written; notes."""
     present = table.present(name)
@@ -247,12 +312,40 @@ def target_values(table: Table, name: str, task: Task | None = None) -> tuple[Ta
     return table.texts(name).tolist(), PLAIN, notes
 
 
+def with_event(table: Table, target: str, values: TargetValues, event: str) -> np.ndarray:
+    """Times, negative where the event was not observed, and NaN where that is not known."""
+    if not is_numbers(values):
+        raise TableError(f"target {target!r} is text, so it cannot be a time until {event!r}")
+    texts = table.texts(event).fillna("").str.strip().str.lower()
+    present = table.present(event)
+    yes, no = (texts.isin(words).to_numpy() & present for words in (OBSERVED, CENSORED))
+    odd = present & ~yes & ~no
+    if odd.any():
+        raise TableError(f"--event {event}: the column must hold 1 or 0, yes or no, but has {table.first(event, odd)}")
+    wrong = np.isfinite(values) & (values <= 0) & present
+    if wrong.any():
+        raise TableError(f"{table.name}: times must be positive, but {target!r} has {table.first(target, wrong)}")
+    return np.where(yes, values, np.where(no, -values, np.nan))
+
+
 def known_targets(table: Table, target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     """The targets of new rows that have one, as the file has them, and which rows these are."""
+    if isinstance(target, Quantities):
+        if not all(name in table.frame for name in target.names):
+            return None, np.zeros(table.rows, bool)
+        columns = [table.numbers(name, form) for name, form in zip(target.names, target.forms, strict=True)]
+        values = np.column_stack(columns)
+        finite = np.isfinite(values).all(axis=1)
+        return values[finite], finite
     if target.name not in table.frame:
         return None, np.zeros(table.rows, bool)
     numbers = table.numbers(target.name, None if isinstance(target, Classes) else target.form)
     present = table.present(target.name)
+    if isinstance(target, Times):
+        if target.event not in table.frame:
+            return None, np.zeros(table.rows, bool)
+        numbers = with_event(table, target.name, numbers, target.event)
+        present = present & table.present(target.event)
     unread = present & np.isnan(numbers)
     if isinstance(target, Classes) and unread.any():
         return table.texts(target.name).to_numpy(object)[present], present
@@ -295,7 +388,12 @@ def _renumbered(split: Split, kept: np.ndarray, file_rows: int) -> Split:
 
 
 def _prepare(rows: LabelledRows, settings: DataSettings, train: np.ndarray, test: np.ndarray, notes: list[str]) -> Fold:
-    target = make_target(rows.target, rows.values, rows.task, train, rows.form)
+    target: Target
+    if rows.targets:
+        names, forms = zip(*rows.targets, strict=True)
+        target = make_quantities(names, np.asarray(rows.values), train, forms)
+    else:
+        target = make_target(rows.target, rows.values, rows.task, train, rows.form, settings.event)
     y = target.encode(rows.values)
     if isinstance(target, Classes):
         notes = [*notes, *_about_classes(target, y[train])]
@@ -326,7 +424,7 @@ def _inputs(
         return pixels, pixels.transform(source, train), pixels.transform(source, test)
     columns = TablePreparation(
         target=rows.target,
-        drop=settings.drop,
+        drop=[*settings.drop, *(name for name, _ in rows.targets), *filter(None, [settings.event])],
         keep=settings.keep,
         categories=settings.categories,
         group=settings.group,
@@ -348,7 +446,8 @@ def _with_test_table(rows: LabelledRows, test: Table, settings: DataSettings) ->
     fold = _prepare_all(rows, settings)
     preparation, target = fold.preparation, fold.target
     assert isinstance(preparation, TablePreparation)  # images have no test file
-    test.require(target.name)
+    for name in target.names if isinstance(target, Quantities) else (target.name,):
+        test.require(name)
     y, known = known_targets(test, target)
     if y is None or not known.any():
         raise TableError(f"{test.name}: the target {target.name!r} has no values")

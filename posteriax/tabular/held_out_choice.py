@@ -35,12 +35,15 @@ from posteriax.tabular.networks import Architecture, hidden_sizes, make_mlp
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of He's scales
 TOGETHER = 8  # networks, and members of the ensemble
 FOLDS = 4  # of few rows, with two networks each
-MANY_ROWS, HELD_OUT_ONCE = 3000, 5  # from so many rows on, every fifth is held out, once
+HELD_OUT_ONCE = 5  # of rows enough to choose networks by, every fifth is held out, once, with eight networks
 WHOLE, BATCH = 512, 256  # rows that are a batch together, and the size of a batch of more
 RATE = 1e-2  # of Adam, falling to 0 along a cosine
 STEPS, ROWS_OF_STEPS, MOST_STEPS = 400, 256, 4000  # for as many rows; they grow like rows^0.75
 ENOUGH_TO_CHOOSE = 500  # rows, for several networks to be tried
 DEEPER = (((64, 64), "tanh"), ((16, 16, 16, 16), "relu"))
+REFINED = (
+    4  # times as many for the last choice of the scale, where networks are chosen: short training needs less prior
+)
 LONGER = 1  # times as many for the ensemble; twice as many, again and again, while its log joint still rises
 DOUBLINGS = 3
 LEVEL = 0.02  # nats per example that the third quarter of the steps may gain
@@ -120,12 +123,14 @@ class Choice(NamedTuple):
         factor: of the prior's scales.
         log_noise: the logarithm of the noise, if it is learned.
         score: of held-out rows, nats per row, by likelihood and factor.
+        held: how what was chosen predicts these rows.
     """
 
     perceptron: Perceptron
     factor: float
     log_noise: float | None
     score: dict[tuple[str, float], float]
+    held: "HeldOut | None" = None
 
     @property
     def problem(self) -> Problem:
@@ -155,8 +160,9 @@ def choose(
 ) -> Choice:
     """The network, the likelihood and the scale of the prior with the best log score of held-out rows.
 
-    The best network is found first, then other likelihoods are tried on it. They must be better by more than the
-    standard error of the difference.
+    All networks are tried with the first likelihood, then, the best first, with the others, from the scale that was
+    best for the network on. Another likelihood must be better by more than the standard error of the difference, or
+    below 500 rows, twice that.
 
     Args:
         networks: to choose from, with the likelihood that is tried first.
@@ -176,16 +182,46 @@ def choose(
     tried: Tried = {}
     for perceptron in networks:
         _try(perceptron, data, seed, factors, ends, tried)
-    best = max(tried, key=lambda candidate: tried[candidate].score)
-    network = best[0]
+    best = _best_of(tried, networks)
+    by_score = sorted((top for net in networks if (top := _best_of(tried, [net]))), key=lambda top: -tried[top].score)
     for likelihood, outputs in others:
-        other = network.with_likelihood(likelihood, outputs)
-        _try(other, data, seed, factors, ends, tried)
-        own = [candidate for candidate in tried if candidate[0] == other]
-        if own and tried[top := max(own, key=lambda candidate: tried[candidate].score)].is_better(tried[best]):
+        others_tried = []
+        for network, factor in by_score:
+            others_tried.append(network.with_likelihood(likelihood, outputs))
+            _try(others_tried[-1], data, seed, factors, ends, tried, start=factor)
+        top = _best_of(tried, others_tried)
+        errors = 1.0 if len(data[1]) >= ENOUGH_TO_CHOOSE else 2.0
+        if top is not None and tried[top].is_better(tried[best], errors):
             best = top
     scores = {(perceptron.label, factor): held.score for (perceptron, factor), held in tried.items()}
-    return Choice(*best, tried[best].log_noise, scores)
+    (perceptron, factor), held = best, tried[best]
+    if len(data[1]) >= ENOUGH_TO_CHOOSE and len(factors) > 1:
+        factor, held = _refined(perceptron, factor, held, data, seed, factors, ends)
+    return Choice(perceptron, factor, held.log_noise, scores, held)
+
+
+def _refined(
+    perceptron: Perceptron,
+    factor: float,
+    before: "HeldOut",
+    data: tuple[np.ndarray, ...],
+    seed: int,
+    factors: Sequence[float],
+    ends: float,
+) -> tuple[float, "HeldOut"]:
+    """The factor of the prior's scales with which longer training predicts best, this one or less, and how well."""
+    if time.monotonic() > ends:
+        return factor, before
+    trainer, best = Trainer(perceptron, data, seed), before._replace(by_row=np.full(len(before.by_row), -np.inf))
+    for lower in sorted((other for other in factors if other <= factor), reverse=True):
+        began = time.monotonic()
+        held = trainer.held_out_score(lower, REFINED)
+        if held.score <= best.score:
+            break
+        factor, best = lower, held
+        if 2 * time.monotonic() - began > ends:  # the next one takes as long
+            break
+    return factor, best
 
 
 class HeldOut(NamedTuple):
@@ -206,15 +242,22 @@ class HeldOut(NamedTuple):
         """The mean log score."""
         return float(np.average(self.by_row, weights=self.weight))
 
-    def is_better(self, other: "HeldOut") -> bool:
-        """Whether the mean is larger by more than the standard error of the difference: what is simpler is kept."""
+    def is_better(self, other: "HeldOut", errors: float = 1.0) -> bool:
+        """Whether the mean is larger by so many standard errors of the difference: what is simpler is kept."""
         gain = self.by_row - other.by_row
         mean = np.average(gain, weights=self.weight)
         error = np.sqrt(np.average(np.square(gain - mean), weights=self.weight) / len(gain))
-        return bool(mean > error)
+        return bool(mean > errors * error)
 
 
-Tried = dict[tuple[Perceptron, float], HeldOut]
+Candidate = tuple[Perceptron, float]
+Tried = dict[Candidate, HeldOut]
+
+
+def _best_of(tried: Tried, networks: Sequence[Perceptron]) -> Any:
+    """The candidate of these networks with the best score; None if none was tried."""
+    candidates = [candidate for candidate in tried if candidate[0] in networks]
+    return max(candidates, key=lambda candidate: tried[candidate].score, default=None)
 
 
 def _try(
@@ -224,12 +267,13 @@ def _try(
     factors: Sequence[float],
     ends: float,
     tried: Tried,
+    start: float | None = None,
 ) -> None:
     """Add the scores of a network under the promising factors, unless the time is over."""
     if tried and time.monotonic() > ends:
         return
     trainer = Trainer(perceptron, data, seed)
-    for factor in _promising(factors, partial(_tried_score, tried, perceptron)):
+    for factor in _promising(factors, partial(_tried_score, tried, perceptron), start):
         tried[perceptron, factor] = trainer.held_out_score(factor)
         if time.monotonic() > ends:
             return
@@ -239,16 +283,20 @@ def _tried_score(tried: Tried, perceptron: Perceptron, factor: float) -> float:
     return tried[perceptron, factor].score
 
 
-def _promising(factors: Sequence[float], score: Callable[[float], float]) -> Iterator[float]:
-    """The middle two, then on in the direction in which the score rises.
+def _promising(
+    factors: Sequence[float], score: Callable[[float], float], start: float | None = None
+) -> Iterator[float]:
+    """The middle two, or the first and the next larger one, then on in the direction in which the score rises.
 
     >>> list(_promising((0.3, 1.0, 3.0, 10.0), lambda factor: -abs(factor - 3.0)))
     [1.0, 3.0, 10.0]
     >>> list(_promising((0.3, 1.0, 3.0, 10.0), lambda factor: -factor))
     [1.0, 3.0, 0.3]
+    >>> list(_promising((0.3, 1.0, 3.0, 10.0), lambda factor: -factor, start=10.0))
+    [3.0, 10.0, 1.0, 0.3]
     """
     factors = sorted(factors)
-    low = max((len(factors) - 1) // 2, 0)
+    low = max((len(factors) - 1) // 2, 0) if start is None else min(factors.index(start), max(len(factors) - 2, 0))
     yield factors[low]
     if len(factors) == 1:
         return
@@ -267,13 +315,15 @@ def fit_ensemble(
 ) -> DrawsPosterior:
     """Modes of all rows under what was chosen, from eight starts.
 
-    They are trained for twice as many steps as those that made the choice, and again for twice as many while the third
-    quarter of the steps still gains more than 0.02 nats per example, or until `seconds` would be exceeded.
+    They are trained for as many steps as those that made the choice, and again for twice as many while the third
+    quarter of the steps still gains more than 0.02 nats per example. With `seconds`, the next training is the longest
+    of such lengths that fits the time.
     """
     rows = len(data[1])
     trainer = Trainer(choice.perceptron, data, seed + 1)
-    steps, began = LONGER * steps_for(rows), time.monotonic()
-    for attempt in range(DOUBLINGS + 1):
+    longer = REFINED if rows >= ENOUGH_TO_CHOOSE else LONGER
+    steps, began = longer * steps_for(rows), time.monotonic()
+    while True:
         before = time.monotonic()
         trained = trainer.train(np.ones((TOGETHER, rows), bool), choice.factor, steps, choice.log_noise)
         log_joint = np.asarray(trained.log_joint)
@@ -284,9 +334,10 @@ def fit_ensemble(
         level = bool(gained < LEVEL * counted)
         now = time.monotonic()
         too_long = seconds is not None and now - began + 2 * (now - before) > seconds
-        if level or too_long or attempt == DOUBLINGS:
+        if level or too_long or steps >= longer * steps_for(rows) * 2**DOUBLINGS:
             break
-        steps *= 2
+        steps *= 2 if seconds is None else _largest_power_of_two((seconds - (now - began)) / (now - before))
+        steps = min(steps, longer * steps_for(rows) * 2**DOUBLINGS)
     notes = (
         choice.words,
         f"{'' if level else 'not '}converged after {steps} steps",
@@ -298,6 +349,15 @@ def fit_ensemble(
     )
     draws = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], trained.latents)
     return DrawsPosterior(choice.problem, trace, draws)
+
+
+def _largest_power_of_two(ratio: float) -> int:
+    """At most the ratio, at least 2.
+
+    >>> _largest_power_of_two(9.0), _largest_power_of_two(1.0)
+    (8, 2)
+    """
+    return 2 ** max(int(np.log2(max(ratio, 2.0))), 1)
 
 
 def steps_for(rows: int) -> int:
@@ -315,10 +375,10 @@ def assign_folds(y: np.ndarray, seed: int, rows: int) -> np.ndarray:
     >>> sorted(assign_folds(np.array([0, 0, 0, 0, 1, 1, 1, 1]), 0, 8)[:4].tolist())
     [0, 1, 2, 3]
     """
-    labels = y if y.dtype.kind in "iub" else np.zeros(rows)
+    labels = y if y.dtype.kind in "iub" and y.size == rows else np.zeros(rows)
     order = np.lexsort((np.random.default_rng(seed).permutation(rows), labels.reshape(rows)))
     fold = np.empty(rows, int)
-    if rows >= MANY_ROWS:
+    if rows >= ENOUGH_TO_CHOOSE:
         fold[order] = np.where(np.arange(rows) % HELD_OUT_ONCE == 0, 0, -1)
     else:
         fold[order] = np.arange(rows) % (FOLDS if rows >= FOLDS else 2)
@@ -360,12 +420,12 @@ class Trainer:
         """Of all networks for all rows, (8, N, outputs)."""
         return np.asarray(_programs()[1](self.perceptron, trained.latents.network, self.x))
 
-    def held_out_score(self, factor: float) -> HeldOut:
-        """The log score of held-out rows for a factor of the prior's scales."""
+    def held_out_score(self, factor: float, longer: int = 1) -> HeldOut:
+        """The log score of held-out rows for a factor of the prior's scales, after `longer` times the usual steps."""
         rows = len(self.y)
         held, folds = np.flatnonzero(self.fold >= 0), int(self.fold.max()) + 1
         seen = np.repeat([self.fold != k for k in range(folds)], TOGETHER // folds, axis=0)
-        trained = self.train(seen, factor, steps_for(rows))
+        trained = self.train(seen, factor, longer * steps_for(rows))
         # of the networks that have not seen a row: (members, held-out rows, outputs)
         outputs = self.outputs(trained).reshape(folds, TOGETHER // folds, rows, -1)
         return self.score(outputs[self.fold[held], :, held].swapaxes(0, 1), held, trained)
@@ -378,9 +438,10 @@ class Trainer:
             own = jax.tree.map(lambda leaf: leaf.mean(axis=0), trained.latents.likelihood)
             each = np.stack([np.asarray(likelihood.log_prob(own, jnp.asarray(o), y), np.float64) for o in outputs])
             return HeldOut(logsumexp(each, axis=0) - np.log(members), weight, None)
-        squares = np.square(np.asarray(y, np.float64).reshape(1, len(held)) - outputs[:, :, 0])
+        targets = outputs.shape[-1]
+        off = np.asarray(y, np.float64).reshape(1, len(held), targets) - outputs
         scales = NOISES[:, None, None]
-        each = -0.5 * squares * np.exp(-2 * scales) - scales - 0.5 * np.log(2 * np.pi)
+        each = -0.5 * np.square(off).sum(axis=-1) * np.exp(-2 * scales) - targets * (scales + 0.5 * np.log(2 * np.pi))
         by_row = logsumexp(each, axis=1) - np.log(members)
         best = int(np.average(by_row, axis=1, weights=weight).argmax())
         return HeldOut(by_row[best], weight, float(NOISES[best]))

@@ -17,7 +17,7 @@ from posteriax.tabular.folds import known_targets
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.preparation import ImagePreparation, compare_with_training
 from posteriax.tabular.table import Table
-from posteriax.tabular.targets import Classes, Target
+from posteriax.tabular.targets import Classes, Quantities, Target, Times
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
 NUMBER = re.compile(r"[-+]?[\d\s.,:%]*(e[-+]?\d+)?", re.IGNORECASE)  # and a sign alone: safe as they are
@@ -95,17 +95,13 @@ def _to_digits(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 
 def _columns(predictive: Any, target: Target) -> dict[str, Any]:
+    if isinstance(target, Quantities):
+        columns: dict[str, Any] = {}
+        for k, name in enumerate(target.names):
+            columns |= {f"{name} {what}": values for what, values in _number_columns(predictive, target, k).items()}
+        return columns
     if not isinstance(target, Classes):
-        low, high = predictive.quantile(np.array(list(QUANTILES.values())))
-        std = predictive.std[:, 0]
-        columns = {
-            "mean": predictive.mean[:, 0],
-            "std": std,
-            "noise std": np.asarray(predictive.noise, np.float64)[:, 0],
-            "model std": np.asarray(predictive.knowledge, np.float64)[:, 0],
-            **dict(zip(QUANTILES, (low[:, 0], high[:, 0]), strict=True)),
-        }
-        return {name: _to_digits(values, std) for name, values in columns.items()}
+        return _number_columns(predictive, target)
     probs = predictive.probs
     return {
         "predicted": [target.labels[i] for i in probs.argmax(axis=1)],
@@ -113,6 +109,24 @@ def _columns(predictive: Any, target: Target) -> dict[str, Any]:
         "entropy": predictive.entropy(),
         "mutual information": predictive.mutual_information(),
     }
+
+
+def _number_columns(predictive: Any, target: Target, k: int = 0) -> dict[str, Any]:
+    """Of the k-th target."""
+    low, high = predictive.quantile(np.array(list(QUANTILES.values())))
+    if isinstance(target, Times):  # the mean and spread of a long tail say little
+        median = predictive.point()[:, k]
+        named = {"median": median, **dict(zip(QUANTILES, (low[:, k], high[:, k]), strict=True))}
+        return {name: _to_digits(values, median) for name, values in named.items()}
+    std = predictive.std[:, k]
+    named = {
+        "mean": predictive.mean[:, k],
+        "std": std,
+        "noise std": np.asarray(predictive.noise, np.float64)[:, k],
+        "model std": np.asarray(predictive.knowledge, np.float64)[:, k],
+        **dict(zip(QUANTILES, (low[:, k], high[:, k]), strict=True)),
+    }
+    return {name: _to_digits(values, std) for name, values in named.items()}
 
 
 @dataclass(frozen=True, eq=False)

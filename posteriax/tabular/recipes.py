@@ -91,10 +91,11 @@ def _optimised(
     sentence: str = "",
     *,
     at_points: bool = True,
+    share: float = 1.0,
     least: float = 2.0,
 ) -> Recipe:
     attempts = lambda at, mode: [RecipeRun(make(at), {"steps": MOST_STEPS, "batch_size": at.batch_size})]  # noqa: E731
-    return Recipe(attempts, sentence, at_points=at_points, least=least)
+    return Recipe(attempts, sentence, at_points=at_points, share=share, least=least)
 
 
 def _variational(family: q.Family, sentence: str) -> Recipe:
@@ -106,7 +107,7 @@ def _variational(family: q.Family, sentence: str) -> Recipe:
 
 
 def _sampled(method: Any, sentence: str = "", *, default: bool = False) -> Recipe:
-    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=6.0, least=4.0)
+    return Recipe(lambda at, mode: [RecipeRun(method)], sentence, default, is_reference=True, share=12.0, least=4.0)
 
 
 def _adam(at: Circumstances) -> optax.GradientTransformation:
@@ -143,6 +144,7 @@ RECIPES: dict[str, Recipe] = {
     "ensemble": _optimised(
         lambda at: Ensemble(MAP(_adam(at)), 5),
         "Several ordinary networks, trained from different starts, averaged.",
+        share=3.0,
         least=1.0,
     ),
     "laplace": Recipe(

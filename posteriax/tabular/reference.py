@@ -27,6 +27,14 @@ from posteriax.diagnostics.sampler import diverges
 from posteriax.evaluation.comparison import RunEnd, Status
 from posteriax.methods.hmc import HMC
 from posteriax.methods.mclmc import MCLMC
+from posteriax.methods.sampling.masses import (
+    FEWEST_FOR_CORRELATIONS,
+    GROWTH,
+    MOST_FOR_DENSE,
+    MOST_STATES,
+    SETTLED,
+    Masses,
+)
 from posteriax.posterior.draws import DrawsPosterior
 from posteriax.posterior.posterior import Posterior
 from posteriax.problem import Problem
@@ -35,7 +43,7 @@ from posteriax.run.layout import members_mesh
 from posteriax.run.until_mixed import UntilMixed
 from posteriax.tabular.principal_inputs import along_principal_inputs
 
-CHAINS = 4
+CHAINS, FROM_ENSEMBLE = 4, 8  # chains; and of MCLMC at most if it starts at an ensemble, whose modes it averages
 ENOUGH_FOR_HMC = 800_000  # gradients of all chains together
 TRAJECTORY = 1000  # gradients, a long one
 FOR_WARMUP, FOR_DRAWS = 0.2, 0.6  # of the time; the rest compiles and compares
@@ -46,6 +54,8 @@ DRAWS = 1000  # of each chain: more would only be closer together
 WORTH_TRYING = 0.3  # of the time: with less left, no other sampler or plan is tried
 MOST_TRIES, SLOWER = 4, 0.4  # plans, and what part of the gradients of the one before a plan counts on
 TRIAL_GRADIENTS = 10
+EIGEN_SECONDS = 1e-9  # to decompose a matrix of d columns, in units of d^3: on a core that has other work
+FOR_MASSES = 0.1  # of the time
 
 
 def sample_reference(
@@ -61,9 +71,9 @@ def sample_reference(
 ) -> RunEnd:
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
-    Four chains start from different weights. If they have not mixed in time, the draws so far are returned, and the
-    details say how far the run got and how much longer it would take. The status is that of the posterior's diagnosis
-    at `x`: chains that have mixed but diverged too often are "not converged".
+    Four chains start from different weights, or eight from the members of an ensemble. If they have not mixed in time,
+    the draws so far are returned, and the details say how far the run got and how much longer it would take. The status
+    is that of the posterior's diagnosis at `x`: chains that have mixed but diverged too often are "not converged".
 
     Args:
         problem: network, likelihood and prior.
@@ -74,8 +84,8 @@ def sample_reference(
         method: a sampler of the whole data set; "auto" takes HMC if the time allows its warm-up, otherwise, or if HMC
             fails, MCLMC, with as long a warm-up as the time allows. A warm-up that turns out too long for the time that
             is left is planned anew, shorter.
-        start: an ensemble of the same network, with a member for each chain of MCLMC to start at; by default every
-            chain climbs to a mode.
+        start: an ensemble of the same network, at whose members chains of MCLMC start, up to eight of them: chains that
+            do not mix then at least average its modes. By default each of four chains climbs to a mode.
         progress: show a progress bar; by default if standard error is a terminal.
 
     >>> import posteriax as px
@@ -98,16 +108,21 @@ def sample_reference(
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
     while True:
         left = seconds - (time.monotonic() - began)
-        sampler = method
+        sampler, chains = method, CHAINS
         if method == "auto":  # what was too slow is planned anew, for a machine that is evidently slower
             planned = devices * left * SLOWER ** len(tried) / gradient_seconds
             sampler = affordable_sampler(planned, exact=not tried)
             if isinstance(sampler, MCLMC) and begin_at is not None:
-                sampler = replace(sampler, start=begin_at)
+                chains = min(begin_at.support, FROM_ENSEMBLE)
+                sampler = replace(affordable_sampler(planned, exact=False, chains=chains), start=begin_at)
+            if isinstance(sampler, MCLMC):
+                size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
+                masses = affordable_masses(size, sampler.warmup, chains / devices, left)
+                sampler = replace(sampler, masses=masses)
         stop = UntilMixed(x, seconds=max(left, 1.0))
-        most = fitting(IN_MEMORY_BYTES, CHAINS * weights)
+        most = fitting(IN_MEMORY_BYTES, chains * weights)
         try:
-            posterior = fit(problem, data, sampler, draws=most, chains=CHAINS, key=key, stop=stop, progress=progress)
+            posterior = fit(problem, data, sampler, draws=most, chains=chains, key=key, stop=stop, progress=progress)
         except (FloatingPointError, RuntimeError) as error:
             tried.append(f"{sampler.name} failed: {error}")
             left = seconds - (time.monotonic() - began)
@@ -138,7 +153,7 @@ def status_of(diagnosis: Diagnosis) -> Status:
     return "not converged" if diagnosis.sampler and diverges(diagnosis.sampler) else "stopped at the budget"
 
 
-def affordable_sampler(gradients: float, *, exact: bool = True) -> HMC | MCLMC:
+def affordable_sampler(gradients: float, *, exact: bool = True, chains: int = CHAINS) -> HMC | MCLMC:
     """The sampler that fits a budget of `gradients`, summed over chains, with a warm-up that leaves most for draws.
 
     >>> affordable_sampler(2e6).name, affordable_sampler(2e6).warmup
@@ -146,12 +161,31 @@ def affordable_sampler(gradients: float, *, exact: bool = True) -> HMC | MCLMC:
     >>> affordable_sampler(1e5).name, affordable_sampler(1e5).warmup, affordable_sampler(1e5).thin
     ('MCLMC', 2500, 7)
     """
-    per_chain = gradients / CHAINS
+    per_chain = gradients / chains
     if exact and gradients >= ENOUGH_FOR_HMC:
         return HMC(warmup=int(np.clip(FOR_WARMUP * per_chain / TRAJECTORY, *HMC_WARMUP)))
     steps = per_chain / 2
     thin = np.clip(FOR_DRAWS * steps / DRAWS, *MCLMC_THIN)
     return MCLMC(start="map", warmup=int(np.clip(FOR_WARMUP * steps, *MCLMC_WARMUP)), thin=int(thin))
+
+
+def affordable_masses(weights: int, warmup: int, chains: float, seconds: float) -> Masses:
+    """The most that can be learned of the correlations in a tenth of the time, by so many chains on a device.
+
+    Every estimate decomposes three matrices, of as many columns as weights, or, for an estimate of low rank, as the
+    draws and gradients that it is made from; the chains of a device take turns.
+
+    >>> [affordable_masses(950, 2000, 4, seconds) for seconds in (120.0, 300.0, 3600.0)]
+    ['adapted', 'low-rank', 'dense']
+    """
+    kinds: tuple[Masses, ...] = ("dense", "low-rank")
+    for kind in kinds:
+        columns = weights if kind == "dense" else min(weights, 2 * MOST_STATES)
+        estimates = math.log(max(SETTLED * warmup / FEWEST_FOR_CORRELATIONS, 1.0), GROWTH) + 1
+        takes = 3 * estimates * chains * EIGEN_SECONDS * columns**3
+        if takes < FOR_MASSES * seconds and (kind != "dense" or weights <= MOST_FOR_DENSE):
+            return kind
+    return "adapted"
 
 
 def seconds_per_gradient(problem: Problem, data: Any, devices: int = 1) -> float:

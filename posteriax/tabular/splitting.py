@@ -29,9 +29,10 @@ class DataSettings:
     """How the data of a file are used.
 
     Args:
-        target: the column to predict; for arrays it is ``y``.
-        task: "classification", "ordinal", "regression", "counts", "overdispersed-counts", "zero-inflated-counts" or
-            "fractions"; inferred from the target if not given.
+        target: the column to predict, or several of real numbers, "height,age"; for arrays it is ``y``.
+        task: "classification", "ordinal", "regression", "counts", "overdispersed-counts", "zero-inflated-counts",
+            "fractions" or "times"; inferred from the target if not given.
+        event: of times, the column that says whether the event was observed; the others are censored.
         drop: columns to leave out.
         keep: columns to use even if they look like IDs, or group or order the rows.
         categories: columns of numbers to treat as categories.
@@ -46,6 +47,7 @@ class DataSettings:
 
     target: str | None = None
     task: Task | None = None
+    event: str | None = None
     drop: Sequence[str] = ()
     keep: Sequence[str] = ()
     categories: Sequence[str] = ()
@@ -61,6 +63,14 @@ class DataSettings:
             raise TableError(f"--test-fraction must lie between 0 and 1, got {self.test_fraction}")
         if self.task not in (None, *TASKS):
             raise TableError(f"--task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {self.task!r}")
+        if self.event is None and self.task == "times":
+            raise TableError(
+                "--task times needs --event COLUMN, which is 1 where the event was observed and 0 elsewhere"
+            )
+        if self.event is not None and self.task not in (None, "times"):
+            raise TableError(f"--event is for times until an event, but --task is {self.task}")
+        if self.event is not None and self.event in (self.target, self.group, self.time):
+            raise TableError(f"column {self.event!r} says whether the event was observed and cannot be anything else")
         if not 0 <= self.seed < 2**32:
             raise TableError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {self.seed}")
         if self.folds is not None and self.folds < 1:

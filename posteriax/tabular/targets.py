@@ -14,12 +14,20 @@ from posteriax.likelihoods.normal import Normal
 from posteriax.likelihoods.numbers import TargetUnits
 from posteriax.likelihoods.ordinal import Ordinal
 from posteriax.likelihoods.poisson import Poisson
+from posteriax.likelihoods.survival import SurvivalTime
 from posteriax.likelihoods.zero_inflated import ZeroInflatedPoisson
 from posteriax.tabular.messages import TableError, label_of, shown
 from posteriax.tabular.number_formats import PLAIN, NumberFormat
 
 Task = Literal[
-    "classification", "ordinal", "regression", "counts", "overdispersed-counts", "zero-inflated-counts", "fractions"
+    "classification",
+    "ordinal",
+    "regression",
+    "counts",
+    "overdispersed-counts",
+    "zero-inflated-counts",
+    "fractions",
+    "times",
 ]
 TASKS = get_args(Task)
 OF_CLASSES = ("classification", "ordinal")
@@ -128,6 +136,55 @@ class Quantity:
 
 
 @dataclass(frozen=True)
+class Quantities:
+    """Several targets of real numbers at once: for each its name, mean and scale in the training rows, and how it is
+    written; and whether their noise depends on the inputs.
+
+    >>> targets = Quantities(("height", "age"), (10.0, 40.0), (2.0, 20.0), (PLAIN, PLAIN))
+    >>> targets.encode([[12.0, 20.0]]).tolist(), targets.name
+    ([[1.0, -1.0]], 'height, age')
+    """
+
+    names: tuple[str, ...]
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    forms: tuple[NumberFormat, ...]
+    noise: Literal["constant", "predicted"] = "constant"
+    task: Task = field(default="regression", init=False)
+    class_names: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """The names of all of them."""
+        return ", ".join(self.names)
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits(self.means, self.scales)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.names) * (2 if self.noise == "predicted" else 1)
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return f"{len(self.names)} real numbers"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
+
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
+        """Standardised values."""
+        return self.units.standardise(values).astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them: in their own units."""
+        return self.units.restore(y)
+
+
+@dataclass(frozen=True)
 class Counts:
     """A target of counts, 0, 1, 2, ..., their mean in the training rows, and how the numbers are written.
 
@@ -217,7 +274,49 @@ class Fractions:
         return y
 
 
-Target = Classes | Quantity | Counts | Fractions
+@dataclass(frozen=True)
+class Times:
+    """A target of times until an event, negative where they are censored: a typical time in the training rows, and the
+    column that says whether the event was observed.
+
+    >>> Times("days", typical=30.0, event="died").likelihood()
+    SurvivalTime(base_time=30.0, scale='learned')
+    """
+
+    name: str
+    typical: float
+    event: str
+    form: NumberFormat = PLAIN
+    task: Task = field(default="times", init=False)
+    outputs: ClassVar[int] = 1
+    class_names: ClassVar[None] = None
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them: standardised, or as they are."""
+        return TargetUnits()
+
+    def describe(self) -> str:
+        """What the target is, in a few words."""
+        return f"a time until {self.event!r}"
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return SurvivalTime(base_time=self.typical)
+
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
+        """The times as they are, negative where they are censored."""
+        numbers = np.asarray(values, np.float64)
+        if (numbers == 0).any():
+            raise TableError(f"target {self.name!r} has the value 0, but times until an event are positive")
+        return numbers.astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
+
+Target = Classes | Quantity | Quantities | Counts | Fractions | Times
 
 
 def spread(numbers: np.ndarray) -> float:
@@ -230,7 +329,9 @@ def spread(numbers: np.ndarray) -> float:
     return scale if scale > 1e-12 * float(np.abs(numbers).max()) else 0.0
 
 
-def make_target(name: str, values: TargetValues, task: Task, train: np.ndarray, form: NumberFormat = PLAIN) -> Target:
+def make_target(
+    name: str, values: TargetValues, task: Task, train: np.ndarray, form: NumberFormat = PLAIN, event: str | None = None
+) -> Target:
     """The target of a table: its classes in all rows, or mean and scale in the training rows."""
     if task in OF_CLASSES:
         different = list(np.unique(np.asarray(values, np.float64))) if is_numbers(values) else sorted(set(values))
@@ -248,9 +349,26 @@ def make_target(name: str, values: TargetValues, task: Task, train: np.ndarray, 
         )
     if task == "regression":
         return Quantity(name, float(numbers.mean()), spread(numbers), form)
+    if task == "times":
+        if not (numbers > 0).any():
+            raise TableError(f"target {name!r}: no training row has an event, so that no time is known to its end")
+        times = Times(name, float(np.exp(np.log(np.abs(numbers[numbers != 0])).mean())), str(event), form)
+        times.encode(values)  # raises if one is 0
+        return times
     target: Target = Fractions(name, form) if task == "fractions" else Counts(name, float(numbers.mean()), form, task)
     target.encode(values)  # raises unless all are counts, or fractions
     return target
+
+
+def make_quantities(
+    names: Sequence[str], values: np.ndarray, train: np.ndarray, forms: Sequence[NumberFormat]
+) -> Quantities:
+    """Several targets, (rows, targets): means and scales in the training rows."""
+    scales = [spread(column) for column in values[train].T]
+    for name, scale in zip(names, scales, strict=True):
+        if not scale:
+            raise TableError(f"target {name!r} has only one value in the training rows: there is nothing to learn")
+    return Quantities(tuple(names), tuple(values[train].mean(axis=0).tolist()), tuple(scales), tuple(forms))
 
 
 def check_classes(name: str, values: TargetValues) -> np.ndarray:

@@ -12,6 +12,7 @@ import pytest
 
 import posteriax as px
 from benchmarks import driver, history, leapfrog, sampling, start
+from benchmarks.page import markdown
 from benchmarks.timing import interleave, ratio_table
 from posteriax.methods.sampling.masses import start_diagonal
 
@@ -226,3 +227,25 @@ def test_a_benchmark_gets_its_options_and_its_tables_are_printed(monkeypatch, ca
     with pytest.raises(SystemExit):
         main(["step", "--rounds", "0"])
     assert "must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_stored_comparisons_become_tables_beside_published_ones(tmp_path):
+    from benchmarks import tables
+
+    runs = list(tables.runs_of(["airfoil", "uci/yacht"], [0, 1], [3], None, ()))
+    assert [(run.set, run.split, run.seed, run.budget) for run in runs] == [
+        ("airfoil", 0, 0, "5m"),
+        ("airfoil", 0, 1, "5m"),
+        ("uci/yacht", 3, 0, "60s"),
+    ]
+    for run, nll in zip(runs, (-0.8, -1.0, 0.2), strict=True):
+        row = {"nll": [nll, 0.1], "rmse": [0.15, 0.01], "coverage_90": [0.9, 0.02]}
+        found = {"run": vars(run), "seconds": 290.0, "rhat": 1.2, "rows": {"reference": row}}
+        tables._store(run.path(tmp_path), lambda found=found: found)
+    tables._store(runs[0].path(tmp_path), lambda: pytest.fail("what is stored is not run again"))
+    made = tables.report([], [], [], None, "", estimators=False, stored=True, out=tmp_path)
+    text = "\n".join(map(markdown, made))
+    assert "**airfoil, --budget 5m: 2 seeds, 290 s each; R-hat of the reference 1.20 (median)**" in text
+    ours = "| reference | -0.900 ± 0.100 | 0.150 ± 0.000 | 0.900 ± 0.000 | 2 |"
+    bde = "| bde, published | -0.913 | 0.1215 |"
+    assert text.index("TabPFN v2") < text.index(bde) < text.index(ours) < text.index("| CatBoost, published |")

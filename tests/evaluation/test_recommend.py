@@ -39,6 +39,16 @@ def test_the_only_one_that_is_not_worse_is_clear():
     assert advice.reasons == ("That is clear: map and vi are significantly worse.",)
 
 
+def test_a_mixture_is_recommended_only_if_it_is_better():
+    rows = {"map": 0.50, "vi": 0.41, "stacked": 0.40}
+    mixed = {"stacked": "A mixture of map (0.5) and vi (0.5)."}
+    tied = px.evaluation.recommend(table(rows, ("stacked", "vi"), mixtures=mixed))
+    assert (tied.name, tied.posterior) == ("vi", "vi")
+    assert any("vi is preferred because it is a single model" in reason for reason in tied.reasons)
+    better = px.evaluation.recommend(table(rows, ("stacked",), mixtures=mixed))
+    assert (better.name, better.posterior) == ("stacked", "vi")
+
+
 def test_of_ties_the_converged_one_is_preferred():
     runs = {
         "hmc": px.evaluation.RunEnd("stopped at the budget"),

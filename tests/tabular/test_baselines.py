@@ -94,6 +94,25 @@ def test_numbers_have_the_models_means_and_the_spread_of_held_out_errors(line):
         assert scores["rmse"] < 1.6 * 2
 
 
+def test_spreads_that_depend_on_the_row_are_found():
+    """y = sin(x1) + e, e ~ N(0, (0.05 + 0.3 [x2 > 0])^2): the best possible scores are those of the truth."""
+    rng = np.random.default_rng(2)
+    x = rng.uniform(-2, 2, size=(1200, 2))
+    spread = 0.05 + 0.3 * (x[:, 1] > 0)
+    y = 1e5 + 40 * (np.sin(x[:, 0]) + spread * rng.normal(size=1200))
+    names = ["gradient boosting", "distributional boosting", "gaussian process"]
+    found = fit_baselines(x[:600], y[:600], "regression", names=names)
+    scores = {name: px.evaluate(found[name].predict(x[600:]), y[600:]) for name in names}
+    best = 0.5 * np.log(2 * np.pi * np.e) + np.log(40 * spread[600:]).mean()
+    # 600 rows teach the two spreads to about 10 %, and the curve, by boosting's coarse steps, to a part of the smaller
+    assert best - 0.1 < scores["distributional boosting"]["nll"] < best + 0.5
+    assert scores["distributional boosting"]["nll"] < scores["gradient boosting"]["nll"] - 0.2
+    # a smooth curve by 600 rows, half of them noisier than the process believes: off by less than half the noise
+    assert scores["gaussian process"]["rmse"] < np.sqrt(1 + 0.5**2) * 40 * np.sqrt(np.mean(spread[600:] ** 2))
+    for name in names:
+        assert abs(scores[name]["coverage_90"] - 0.9) < 3 * np.sqrt(0.09 / 600) + 0.03, name
+
+
 def test_a_class_that_was_not_seen_has_a_small_probability(iris):
     (x, y), (x_test, _) = iris
     for baseline in fit_baselines(x, y, "classification", classes=5).values():
@@ -124,7 +143,7 @@ def test_tiny_data_and_odd_classes_are_fitted():
     }
     alone = np.repeat([0, 1], [11, 1])
     assert len(fit_baselines(x, alone, "classification")) == 3
-    assert len(fit_baselines(x, 2 * x[:, 0], "regression")) == 3
+    assert len(fit_baselines(x, 2 * x[:, 0], "regression")) == 5
     assert np.isfinite(fit_baselines(x, np.ones(12), "regression")["ridge regression"].predict(x).std).all()
 
 

@@ -21,7 +21,7 @@ from posteriax.likelihoods import TargetUnits
 from posteriax.tabular import RECIPES, compare_file
 from posteriax.tabular.compare_file import CompareSettings, check_methods, make_problem
 from posteriax.tabular.data_files import read_data, read_table
-from posteriax.tabular.description import load_described, preparation_from_plain
+from posteriax.tabular.description import VERSION, load_described, preparation_from_plain
 from posteriax.tabular.estimators import in_target_units
 from posteriax.tabular.folds import prepare_folds
 from posteriax.tabular.messages import TableError
@@ -255,7 +255,7 @@ def test_a_posterior_without_its_description_or_with_another_is_refused(run, tmp
     with pytest.raises(TableError, match="describes a different posterior"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 99}))
-    with pytest.raises(TableError, match=r"json has version 99, but this posteriax reads versions up to 4"):
+    with pytest.raises(TableError, match=rf"json has version 99, but this posteriax reads versions up to {VERSION}"):
         load_described(folder / "map.posterior")
     beside.write_text(json.dumps(plain | {"version": 1}))  # of the version before: the same without dates and pooling
     load_described(folder / "map.posterior")

@@ -1,4 +1,4 @@
-"""``posteriax export`` and ``distil``, and estimators that predict with what they wrote. Posteriors are hardly trained."""
+"""``posteriax export`` and ``distil``, and estimators that predict with what they wrote. Training is short."""
 
 import io
 import json

@@ -4,6 +4,8 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -93,3 +95,24 @@ def test_ordinal_classes_have_a_single_output_and_cut_points():
     assert model.posterior_.predict(x[:3].astype(np.float32)).outputs.shape[1:] == (3, 1)
     assert model.predict_proba(x).shape == (120, 4)
     assert model.score(x, y) > 0.7
+
+
+def test_several_targets_are_predicted_each_in_its_own_units():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(320, 2)).astype(np.float32)
+    y = np.column_stack([1e6 + 50 * (x[:, 0] + 0.2 * rng.normal(size=320)), x[:, 1] + 0.5 * rng.normal(size=320)])
+    model = BayesianMLPRegressor(hidden_layer_sizes=(8,), noise="predicted", random_state=0).fit(x[:280], y[:280])
+    mean, std = model.predict(x[280:], return_std=True)
+    assert mean.shape == std.shape == (40, 2)
+    # 40 test rows: a root mean square is known to 1 / sqrt(80), 11 %; 280 rows teach about 40 weights: 7 % more
+    off = np.sqrt(np.square(mean - y[280:]).mean(axis=0)) / [10.0, 0.5]
+    assert (np.abs(off - 1) < 0.4).all()
+    assert (np.abs(np.median(std, axis=0) / [10.0, 0.5] - 1) < 0.3).all()
+    assert model.predict_interval(x[:5]).shape == (5, 2, 2)
+    assert model.predict_quantiles(x[:5]).shape == (5, 2, 3)
+    assert model.sample_y(x[:5], 4).shape == (5, 2, 4)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), model.predict(x))
+    predictive = model.posterior_.predict(model._standardised(x))  # equally weighted Gaussians, in the targets' units
+    means, stds = (np.asarray(moment, np.float64) for moment in predictive.moments_per_draw)
+    exact = logsumexp(norm(means, stds).logpdf(y).sum(axis=-1), axis=0) - np.log(len(means))
+    np.testing.assert_allclose(predictive.log_prob(y), exact, rtol=1e-4, atol=1e-3)

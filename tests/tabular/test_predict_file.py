@@ -14,7 +14,7 @@ from posteriax.cli import environment
 from posteriax.cli.app import make_app
 from posteriax.tabular.compare_file import make_problem
 from posteriax.tabular.data_files import read_data
-from posteriax.tabular.description import Description, load_described, path_beside, save_described
+from posteriax.tabular.description import VERSION, Description, load_described, path_beside, save_described
 from posteriax.tabular.folds import prepare_all_rows
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.networks import choose_network
@@ -169,7 +169,7 @@ def test_new_rows_that_cannot_be_used_are_one_line(predict, change, arguments, m
 def test_descriptions_of_earlier_versions_are_read(posterior, tmp_path):
     """Version 2 had the format of dates in a field of numbers, and no ranges, formats of numbers or IDs."""
     plain = json.loads(path_beside(posterior).read_text())
-    assert plain["version"] == 4
+    assert plain["version"] == VERSION
     old = plain["preparation"] | {
         "columns": [
             {name: value for name, value in column.items() if name not in ("low", "high", "form", "parts", "trend")}
@@ -184,8 +184,8 @@ def test_descriptions_of_earlier_versions_are_read(posterior, tmp_path):
     table = read_data(posterior.with_name("patients.csv"))
     np.testing.assert_array_equal(found.preparation.transform(table), new.preparation.transform(table))
     assert found.preparation.ids_ == ()
-    path_beside(tmp_path / "old.posterior").write_text(json.dumps(plain | {"version": 5}))
-    with pytest.raises(TableError, match="has version 5, but this posteriax reads versions up to 4"):
+    path_beside(tmp_path / "old.posterior").write_text(json.dumps(plain | {"version": VERSION + 1}))
+    with pytest.raises(TableError, match=f"has version {VERSION + 1}, but this posteriax reads versions up to "):
         load_described(tmp_path / "old.posterior")
 
 

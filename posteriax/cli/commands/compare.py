@@ -14,7 +14,9 @@ def command(
         help="A table (CSV, TSV, Parquet, Excel; gzipped or not), or an NPZ file with arrays x and y: (N, columns) or "
         "images (N, h, w[, c])."
     ),
-    target: str | None = typer.Option(None, help="The column to predict. Not for arrays, whose target is y."),
+    target: str | None = typer.Option(
+        None, help="The column to predict, or several of numbers: height,age. Not for arrays, whose target is y."
+    ),
     methods: str = typer.Option(
         ",".join(DEFAULT_METHODS), help=f"Methods, separated by commas. Also available: {', '.join(OTHER_METHODS)}."
     ),
@@ -22,8 +24,11 @@ def command(
     posteriors: Path | None = typer.Option(None, help="The folder for posteriors; by default next to the report."),
     task: str | None = typer.Option(
         None,
-        help="classification, ordinal, regression, counts, overdispersed-counts, zero-inflated-counts or fractions; by "
-        "default classification, regression or counts, inferred.",
+        help="classification, ordinal, regression, counts, overdispersed-counts, zero-inflated-counts, fractions or "
+        "times; by default classification, regression or counts, inferred.",
+    ),
+    event: str | None = typer.Option(
+        None, help="The target is a time until an event, and this column says whether it was observed: 1 or 0."
     ),
     drop: list[str] = typer.Option([], help="A column to leave out; repeatable."),
     keep: list[str] = typer.Option([], help="A column to use even if it looks like an ID; repeatable."),
@@ -35,7 +40,7 @@ def command(
     test: Path | None = typer.Option(None, help="A file with the test rows, with the same columns."),
     budget: str = typer.Option("5m", help="The time for everything: 90s, 5m, 1h."),
     prior: str = typer.Option("tuned", help="tuned, he, or the standard deviation of all weights, such as 0.5."),
-    baselines: bool = typer.Option(True, help="Also fit linear models, random forests and gradient boosting."),
+    baselines: bool = typer.Option(True, help="Also fit models of other kinds, such as gradient boosting."),
     seed: int = typer.Option(0, help="The random seed of the split, the network and all methods."),
     quick: bool = typer.Option(False, "--quick", help="A fifth of the time, and no tuning, for a first look."),
 ) -> None:
@@ -48,6 +53,7 @@ def command(
             target=target,
             methods=methods.split(","),
             task=task,  # type: ignore[arg-type]
+            event=event,
             drop=drop,
             keep=keep,
             categories=categories,

@@ -18,9 +18,10 @@ function svgText(parent, x, y, words, attributes = {}) {
 }
 
 // a posterior has the same colour, marker and dashes in all charts; those that are emphasised have thicker lines
-const emphasised = new Set();
+const emphasised = new Set(), faint = new Set();
+const signClass = (kind, method) => `${kind} m${method}${faint.has(method) ? " faint" : ""}`;
 const lineClass = (method) => (
-  `line m${method} dashed-${Math.min(2, Math.floor(method / PALETTE_SIZE))}${emphasised.has(method) ? " main" : ""}`);
+  `${signClass("line", method)} dashed-${Math.min(2, Math.floor(method / PALETTE_SIZE))}${emphasised.has(method) ? " main" : ""}`);
 
 const regular = (corners, turn, r) => Array.from({ length: corners }, (_, k) => {
   const angle = turn + (2 * Math.PI * k) / corners, far = Array.isArray(r) ? r[k % r.length] : r;
@@ -35,7 +36,9 @@ const MARKERS = [  // corners for the radius 1; the first is a circle
 ];
 
 function marker(method, x, y, r) {
-  const n = (value) => value.toFixed(1), corners = MARKERS[method % MARKERS.length];
+  // where colours repeat, markers are shifted, so that no two posteriors have both in common
+  const n = (value) => value.toFixed(1), turn = method + 3 * Math.floor(method / PALETTE_SIZE);
+  const corners = MARKERS[turn % MARKERS.length];
   if (corners) return "M" + corners.map(([dx, dy]) => `${n(x + dx * r)} ${n(y + dy * r)}`).join("L") + "Z";
   return `M${n(x - r)} ${n(y)}a${n(r)} ${n(r)} 0 1 0 ${n(2 * r)} 0a${n(r)} ${n(r)} 0 1 0 ${n(-2 * r)} 0Z`;
 }
@@ -124,7 +127,8 @@ function lineChart(box, { lines, x, y, label, square, ideal, corners }) {
     svgText(svg, toX(x.range[0]) + 8, toY(y.range[1]) + 14, corners[1]);
   }
   const spots = [];
-  const inFront = [...lines].sort((a, b) => emphasised.has(a.method) - emphasised.has(b.method));
+  const depth = ({ method }) => emphasised.has(method) - faint.has(method);
+  const inFront = [...lines].sort((a, b) => depth(a) - depth(b));
   for (const { method, points } of inFront) {
     const known = points.filter((point) => point.x !== null && point.y !== null);
     const joined = known.filter((point) => !point.hollow);
@@ -136,11 +140,11 @@ function lineChart(box, { lines, x, y, label, square, ideal, corners }) {
       const left = toX(point.x), top = toY(point.y), size = point.size ?? 3.6;
       if (point.error) {
         const d = `M${left} ${toY(point.y - point.error)}V${toY(point.y + point.error)}`;
-        svgElement("path", { class: `error m${method}`, d }, svg);
+        svgElement("path", { class: signClass("error", method), d }, svg);
       }
       const beyond = point.y > y.range[1] || point.x > x.range[1] || point.y < y.range[0];
       const kind = point.hollow || beyond ? "hollow" : "point";
-      if (size) svgElement("path", { class: `${kind} m${method}`, d: marker(method, left, top, size) }, svg);
+      if (size) svgElement("path", { class: signClass(kind, method), d: marker(method, left, top, size) }, svg);
       spots.push({ left, top, text: point.text });
     }
   }
@@ -165,10 +169,10 @@ function dotChart(box, { rows, label, nameOf, floor = null }) {
     svgText(svg, toX(0) + 6, top - 11, name.length > most ? `${name.slice(0, most)}…` : name, { class: "name" });
     if (error) {
       const [from, to] = [toX(Math.max(0, value - error)), toX(value + error)];
-      svgElement("path", { class: `error m${method}`, d: `M${from} ${top}H${to}M${from} ${top - 4}v8M${to} ${top - 4}v8` }, svg);
+      svgElement("path", { class: signClass("error", method), d: `M${from} ${top}H${to}M${from} ${top - 4}v8M${to} ${top - 4}v8` }, svg);
     }
     const beyond = value > highest * 1.06;
-    svgElement("path", { class: `${beyond ? "hollow" : "point"} m${method}`, d: marker(method, left, top, 5) }, svg);
+    svgElement("path", { class: signClass(beyond ? "hollow" : "point", method), d: marker(method, left, top, 5) }, svg);
     if (beyond) svgText(svg, left - 8, top + 4, `${short(value)} →`, { "text-anchor": "end" });
     return { left, top, text: `${name}: ${withError(value, error)}` };
   });

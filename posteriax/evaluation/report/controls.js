@@ -2,6 +2,7 @@
 // What changes the whole page: which posteriors are shown, light and dark, its width.
 
 function toggle(method, on) {
+  faint.delete(method);
   if (on) switchedOff.delete(method);
   else switchedOff.add(method);
   draw();
@@ -10,7 +11,8 @@ function toggle(method, on) {
 data.methods.forEach((name, method) => {
   const label = document.createElement("label"), box = document.createElement("input");
   box.type = "checkbox";
-  box.checked = true;
+  box.checked = !faint.has(method);
+  box.indeterminate = faint.has(method);  // the first click shows it in full, the second hides it
   box.addEventListener("change", () => toggle(method, box.checked));
   const sign = svgElement("svg", { width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" });
   svgElement("path", { class: "point", d: marker(method, 8, 8, 5) }, sign);
@@ -22,6 +24,7 @@ data.methods.forEach((name, method) => {
 });
 for (const swatch of document.querySelectorAll(".swatch")) swatch.classList.add(`m${swatch.dataset.method}`);
 byId("legend").hidden = !charts.length;
+byId("faint-hint").hidden = !faint.size;
 byId("example-section").hidden = !byId("examples").children.length && !byId("disagreeing").children.length;
 byId("sort-hint").hidden = false;
 
@@ -53,5 +56,7 @@ function drawIfResized() {
   draw();
   markCutTables();
 }
+drawIfResized();  // now, for whoever takes a picture or prints before the next frame
+addEventListener("beforeprint", drawIfResized);
 // in the next frame: charts drawn within the observer's own call would resize what it observes, which is an error
 new ResizeObserver(() => requestAnimationFrame(drawIfResized)).observe(byId("charts"));

@@ -260,7 +260,7 @@ def _distance(comparison: Comparison) -> "Figure":
 
 def _style(comparison: Comparison, method: int) -> dict[str, Any]:
     name = list(comparison.rows)[method]
-    marker = MARKERS[method % len(MARKERS)]
+    marker = MARKERS[(method + 3 * (method // len(MARKERS))) % len(MARKERS)]  # shifted where colours repeat
     return {"label": name, "color": colours(comparison.rows)[name], "marker": marker, "markersize": 4, "linewidth": 1.3}
 
 

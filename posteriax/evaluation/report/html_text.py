@@ -203,7 +203,8 @@ def method_table(comparison: Comparison, context: ReportContext) -> str:
     >>> '<td class="failed">✕ failed</td>' in table
     True
     """
-    described = {**context.methods, **{name: fact for name, fact in comparison.baselines.items() if fact}}
+    others = {**comparison.baselines, **comparison.mixtures}
+    described = {**context.methods, **{name: fact for name, fact in others.items() if fact}}
     known = {**described, **comparison.runs}
     names = [name for name in dict.fromkeys([*comparison.rows, *comparison.runs]) if name in known]
     if not names:

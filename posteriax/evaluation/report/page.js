@@ -6,8 +6,10 @@ const byId = (id) => document.getElementById(id);
 const nameOf = (method) => data.methods[method];
 const switchedOff = new Set();
 const shown = (lines) => lines.filter((line) => !switchedOff.has(line.method));
+const inFull = (lines) => shown(lines).filter((line) => !faint.has(line.method));
 const charts = [];  // functions that draw
 emphasised.add(data.recommended);
+data.methods.forEach((_, method) => { if (!data.prominent.includes(method)) faint.add(method); });
 
 function choice(options, label, parent, onChange, first = 0) {
   if (options.length < 2) return;

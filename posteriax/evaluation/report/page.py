@@ -24,7 +24,7 @@ from typing import Any
 
 from posteriax.__about__ import __version__
 from posteriax.evaluation.comparison import Comparison
-from posteriax.evaluation.recommend import Recommendation
+from posteriax.evaluation.recommend import Recommendation, deciding_column
 from posteriax.evaluation.report import chart_data
 from posteriax.evaluation.report.context import ReportContext
 from posteriax.evaluation.report.html_examples import example_cards
@@ -35,6 +35,7 @@ JSON = dict[str, Any] | list[Any] | str | float | bool | None
 
 EFFECT_CURVES = ("values", "mean", "low", "high", "interval_low", "interval_high", "uncertainty", "observed")
 SCRIPTS = ("charts.js", "panels.js", "page.js", "sections.js", "controls.js")  # in this order
+MOST_IN_FULL = 6  # rows; of more, charts show some faintly
 DIGITS = 4  # significant digits in charts: finer than a pixel
 BACKGROUNDS = {"light": "#ffffff", "dark": "#1a1d21"}
 ON_PAGES = (  # those of _internal/plot_style.py, on light and on dark pages
@@ -118,6 +119,7 @@ def chart_numbers(comparison: Comparison, context: ReportContext | None = None) 
     return {
         "methods": names,
         "recommended": names.index(recommended.name) if recommended is not None else 0,
+        "prominent": [names.index(name) for name in prominent_rows(comparison, recommended)],
         "errors": chart_data.errors_by_uncertainty(comparison),
         "covered": chart_data.coverage_by_uncertainty(comparison),
         "numbers": numbers,
@@ -147,6 +149,29 @@ def chart_numbers(comparison: Comparison, context: ReportContext | None = None) 
         },
         "attack": chart_data.attacks(comparison),
     }
+
+
+def prominent_rows(comparison: Comparison, recommended: Recommendation | None) -> list[str]:
+    """The rows that charts show in full: of more than six, the recommended one and its best network, the reference and
+    the best baseline.
+
+    >>> from posteriax.metrics import Estimate
+    >>> rows = {f"m{k}": {"nll": Estimate(0.1 * k)} for k in range(8)}
+    >>> comparison = Comparison({"test": rows}, "m5", baselines={"m6": "", "m7": ""})
+    >>> prominent_rows(comparison, comparison.recommendation)
+    ['m0', 'm5', 'm6']
+    """
+    names = list(comparison.rows)
+    if len(names) <= MOST_IN_FULL:
+        return names
+    chosen = {comparison.reference}
+    if recommended is not None:
+        chosen |= {recommended.name, recommended.posterior}
+    column = deciding_column(comparison)
+    baselines = [name for name in names if name in comparison.baselines and column in comparison.rows[name]]
+    if column is not None and baselines:
+        chosen.add(min(baselines, key=lambda name: comparison.score(column).loss(comparison.rows[name][column].value)))
+    return [name for name in names if name in chosen]
 
 
 def effects(

@@ -4,7 +4,7 @@
 // One small panel for each posterior: filled, the bins of the inside; as a line, those of the outside.
 function histogramPanels(box, { edges, inside, outside, label, nameOf, insideName, outsideName }) {
   const bins = edges.length - 1;
-  const highest = Math.max(...[...inside, ...outside].flatMap((line) => line.points.map(([share]) => share)));
+  const highest = Math.max(0.01, ...[...inside, ...outside].flatMap((line) => line.points.map(([share]) => share)));
   const made = [];
   for (const { method, points } of inside) {
     const panel = document.createElement("div");

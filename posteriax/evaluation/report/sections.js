@@ -144,8 +144,8 @@ if (data.uncertainty && data.uncertainty.inside.length) {
       `Share of examples by the ${label} of the prediction. Filled: ${insideName}.${line} The last bin also holds what is above it.`;
   };
   const controls = addChart("uncertainty", (box) => histogramPanels(box, {
-    edges, label, nameOf, insideName, outsideName: outside[other]?.name, inside: shown(inside),
-    outside: outside.length ? shown(outside[other].lines) : [],
+    edges, label, nameOf, insideName, outsideName: outside[other]?.name, inside: inFull(inside),
+    outside: outside.length ? inFull(outside[other].lines) : [],
   }));
   describe();
   choice(outside.map((group) => group.name), "Outside", controls, (i) => { other = i; describe(); draw(); });

@@ -12,6 +12,7 @@ from posteriax.evaluation.uncertainty_deciles import Deciles
 from posteriax.metrics import Estimate
 
 NAMES = ("MAP", "mean-field", "k-tied", "SWAG", "deep ensemble", "HMC", "SGHMC", "rank-1", "dropout", "NUTS")
+NAMES += ("Laplace", "MCLMC", "SGLD")
 LABELS = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 

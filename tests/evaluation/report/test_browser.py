@@ -129,6 +129,27 @@ def test_ten_posteriors_have_ten_markers_and_ten_colours(show):
     assert page.run(f"new Set({signs}.map(path => getComputedStyle(path).fill)).size") == 10
 
 
+def test_of_many_posteriors_few_are_in_full_and_no_two_look_the_same(show):
+    page = show(classes(methods=13, kinds=()))
+    signs = "[...document.querySelectorAll('#legend label path')]"
+    looks = f"new Set({signs}.map(path => path.getAttribute('d') + getComputedStyle(path).fill)).size"
+    assert page.run(looks) == 13
+    in_full = "document.querySelectorAll('#reliability svg .line:not(.faint)').length"
+    before = page.run(in_full)
+    assert 1 <= before <= 4
+    assert page.run("document.querySelectorAll('#reliability svg .line.faint').length") == 13 - before
+    box = page.run("[...document.querySelectorAll('#legend input')].findIndex(box => box.indeterminate)") + 1
+    page.click(f"#legend label:nth-of-type({box})")
+    assert page.run(in_full) == before + 1
+    page.click(f"#legend label:nth-of-type({box})")
+    assert page.run("document.querySelectorAll('#reliability svg .line').length") == 12
+    cards = "[...document.querySelectorAll('#charts > article:not([hidden], .wide)')]"
+    rows = {}
+    for top, height in page.run(f"{cards}.map(card => [card.offsetTop, card.offsetHeight])"):
+        rows.setdefault(top, set()).add(height)
+    assert all(len(alike) == 1 for alike in rows.values())
+
+
 @pytest.mark.parametrize(("width", "cut"), [(700, True), (1600, False)])
 def test_a_table_that_is_wider_than_the_page_says_so(show, width, cut):
     page = show(classes(kinds=()), width)
