@@ -34,6 +34,7 @@ from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_wi
 
 SG_MCMC_MEAN = "SG-MCMC"  # the mean of its kinds
 FIDELITY = (SG_MCMC_MEAN, ENSEMBLE_ROW, VI_ROW, MAP_ROW)  # from the closest to HMC to the furthest, as the paper finds
+OF_IMAGES = ("corrupted", "auroc")  # what is measured of targets without reviews
 NOTHING = Measure(lambda results: {})
 
 # ---- measures: numbers by seed
@@ -41,9 +42,13 @@ NOTHING = Measure(lambda results: {})
 
 def targets(results: Results, path: str = "", experiment: str = "methods") -> list[str]:
     """The targets of an experiment, in the order of the study; with a path, those whose results have it."""
-    cells = results.select(experiment=experiment)
-    named = {str(cell.settings["target"]): cell for cell in reversed(results.cells) if cell in cells}
-    return [name for name in results.distinct("target", experiment=experiment) if not path or has(named[name], path)]
+    of_experiment = {"experiment": experiment}
+    if experiment == "methods" and any(part in path.split(".") for part in OF_IMAGES):
+        images = [target["name"] for target in results.settings["targets"] if not target.get("words")]
+    else:
+        images = results.distinct("target", **of_experiment)
+    first = {name: results.select(target=name, **of_experiment)[:1] for name in images}
+    return [name for name, cells in first.items() if cells and (not path or has(cells[0], path))]
 
 
 def score(target: str, method: str, path: str) -> Measure:

@@ -304,6 +304,9 @@ def _iris(results: Results) -> PageTable:
         row = [str(depth), str(results.select(experiment=IRIS, depth=depth)[0].result["weights"])]
         for family in iris.FAMILIES:
             values = partial(results.values, experiment=IRIS, family=family, depth=depth)
+            if not len(values("nll")):
+                row += [""] * 3
+                continue
             elbo, before = values("elbo").mean(), values("elbo_before").mean()
             row += [write(values("nll")), f"{values('accuracy').mean():.1%}", f"{elbo:.1f} ({elbo - before:+.2g})"]
         rows.append([*row, write(gap(depth)(results))])

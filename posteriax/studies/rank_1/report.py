@@ -54,7 +54,8 @@ def score(data: str, method: str, path: str) -> Measure:
 
 
 def _runs(results: Results, data: str, method: str) -> list[CellResult]:
-    return [c for c in results.cells if is_data(c.settings["data"], data) and c.settings["method"] == method]
+    stored = dict.fromkeys(cell.settings["data"] for cell in (*results.cells, *results.waiting))
+    return [cell for name in stored if is_data(name, data) for cell in results.select(data=name, method=method)]
 
 
 def is_data(stored: str, name: str) -> bool:
