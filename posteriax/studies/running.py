@@ -28,7 +28,7 @@ import jax
 from posteriax.__about__ import __version__
 from posteriax._internal.atomic_file import whole_file
 from posteriax.data import DataError, DataSet
-from posteriax.studies.registration import register
+from posteriax.studies.registration import digest, register
 from posteriax.studies.results import FORMAT, VERSION, Json, Results, ResultsError, from_json, plain, read_results
 from posteriax.studies.study import SCALES, Cell, Study, verdicts
 from posteriax.studies.workbench import Workbench, load_data
@@ -68,17 +68,23 @@ class StudyFolder:
                 shutil.rmtree(other, ignore_errors=True)
         return folder
 
-    def registered(self, claims: Mapping[str, Json]) -> dict[str, Json] | None:
-        """What the run committed to when it started: these claims if it starts now, those of its first start if not.
+    def registered(self, now: Mapping[str, Json], waiting: Collection[str]) -> dict[str, Json] | None:
+        """What the run committed to: these claims if it starts now, those of its first start if not.
 
-        None if cells were finished before anything was registered.
+        Claims that are new since are added if cells that they need have yet to run; no other is changed. None if cells
+        were finished before anything was registered.
         """
         path = self.path / "registered.json"
         if not path.exists():
             if any((self.path / "cells").iterdir()):
                 return None
-            write_json(path, claims)
+            write_json(path, now)
         stored: dict[str, Json] = json.loads(path.read_text())
+        names = {claim["name"] for claim in stored["claims"]}
+        if new := [c for c in now["claims"] if c["name"] in waiting and c["name"] not in names]:
+            claims = [*stored["claims"], *new]
+            stored = {"claims": claims, "claims_sha256": digest(claims), "settings_sha256": now["settings_sha256"]}
+            write_json(path, stored)
         return stored
 
     def _cell_file(self, cell: Cell) -> Path:
@@ -124,13 +130,28 @@ def _check_identity(path: Path, identity: dict[str, Json]) -> None:
         stored = json.loads(path.read_text())
     except ValueError as error:
         raise ResultsError(f"{path} is damaged ({error}): use another folder") from error
-    changed = [
-        f"{name} was {stored.get(name)}, is now {identity.get(name)}"
-        for name in sorted(stored.keys() | identity.keys())
-        if stored.get(name) != identity.get(name)
-    ]
-    if changed:
+    if changed := list(_changes(stored, identity)):
         raise ResultsError(f"{path.parent} holds another study: {'; '.join(changed)}. Use another folder.")
+    if stored != identity:
+        write_json(path, identity)
+
+
+def _changes(stored: Json, now: Json, name: str = "") -> Iterator[str]:
+    """What is different, in words, but for settings that are new: cells that have run did without them.
+
+    >>> list(_changes({"steps": 1, "net": {"width": 4}}, {"steps": 2, "net": {"width": 4, "depth": 2}}))
+    ['steps was 1, is now 2']
+    """
+    if name == "settings.data":  # files that must be there
+        return
+    if isinstance(stored, dict) and isinstance(now, dict):
+        for key in stored:
+            yield from _changes(stored[key], now.get(key), f"{name}.{key}".lstrip("."))
+    elif isinstance(stored, list) and isinstance(now, list) and len(stored) == len(now):
+        for number, (before, after) in enumerate(zip(stored, now, strict=True)):
+            yield from _changes(before, after, f"{name}[{number}]")
+    elif stored != now:
+        yield f"{name} was {stored}, is now {now}"
 
 
 def _file_name(cell: str) -> str:
@@ -211,8 +232,10 @@ def run_study(
     chosen = choose_cells(cells, only or {})
     identity = {"study": study.name, "scale": scale, "settings": plain(asdict(settings))}
     with open_folder(out, identity) as folder:
-        registered = folder.registered(register(study, settings))
-        about = {**identity, "seeds": seeds, "made_by": made_by(command), "registered": registered}
+        about = {**identity, "seeds": seeds, "made_by": made_by(command)}
+        before = from_json(_content(folder, cells, about))
+        waiting = [claim.name for claim in study.claims if claim.waits(before)]
+        about["registered"] = folder.registered(register(study, settings), waiting)
         _write_results(study, folder, cells, about)
         clock = _Clock(chosen, report)
         for number, cell in enumerate(chosen):
@@ -276,14 +299,22 @@ def check_data(names: tuple[str, ...]) -> None:
 
 
 def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: Mapping[str, Json]) -> None:
-    """Write what is finished so far."""
+    """Write what is finished so far, with verdicts."""
+    content = _content(folder, cells, about)
+    judged = verdicts(study, from_json(content))
+    content["verdicts"] = [{"claim": name, **plain(asdict(verdict))} for name, verdict in judged.items()]
+    write_json(folder.path / "results.json", content)
+
+
+def _content(folder: StudyFolder, cells: list[Cell], about: Mapping[str, Json]) -> dict[str, Json]:
+    """The content of the file of results, without verdicts."""
     finished = {cell.name: folder.finished(cell) for cell in cells}
     done = [(cell, stored) for cell in cells if (stored := finished[cell.name])]
     waiting = [cell for cell in cells if not finished[cell.name]]
     commits = dict.fromkeys(str(stored["commit"]) for _, stored in done if stored.get("commit"))
     if commits:
         about = {**about, "made_by": {**about["made_by"], "commit": ", ".join(commits)}}
-    content = {
+    return {
         "format": FORMAT,
         "version": VERSION,
         **about,
@@ -295,9 +326,6 @@ def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: 
         "waiting": [{"name": cell.name, "settings": dict(cell.settings), "seed": cell.seed} for cell in waiting],
         "times": {cell.name: stored["times"] for cell, stored in done},
     }
-    judged = verdicts(study, from_json(content))
-    content["verdicts"] = [{"claim": name, **plain(asdict(verdict))} for name, verdict in judged.items()]
-    write_json(folder.path / "results.json", content)
 
 
 def made_by(command: str) -> dict[str, Json]:

@@ -200,6 +200,17 @@ def test_claims_that_change_while_a_run_is_stopped_do_not_change_what_it_registe
     assert [claim["name"] for claim in results.registered["claims"]] == ["beats chance", "perfect"]
 
 
+def test_claims_and_settings_that_are_new_while_their_cells_wait_are_registered(tmp_path):
+    study = study_of_two_methods()
+    studies.run_study(study, tmp_path, scale="laptop", only={"method": ["map"]})
+    late = [replace(claim, name=f"late {claim.name}") for claim in study.claims[:2]]
+    later = replace(study, paper=replace(study.paper, claims=(*study.claims, *late)))
+    results = studies.run_study(later, tmp_path, scale="laptop")
+    registered = [claim["name"] for claim in results.registered["claims"]]
+    assert registered == ["map", "mean-field", "both", "late mean-field"]  # "late map" could be judged already
+    assert studies.revisions(later, results).added == ("late map",)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
