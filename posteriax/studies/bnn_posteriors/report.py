@@ -34,7 +34,7 @@ from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_wi
 
 SG_MCMC_MEAN = "SG-MCMC"  # the mean of its kinds
 FIDELITY = (SG_MCMC_MEAN, ENSEMBLE_ROW, VI_ROW, MAP_ROW)  # from the closest to HMC to the furthest, as the paper finds
-OF_IMAGES = ("corrupted", "auroc")  # what is measured of targets without reviews
+OF_IMAGES = ("corrupted", "auroc", "detectors")  # what is measured of targets without reviews
 NOTHING = Measure(lambda results: {})
 
 # ---- measures: numbers by seed
@@ -42,12 +42,12 @@ NOTHING = Measure(lambda results: {})
 
 def targets(results: Results, path: str = "", experiment: str = "methods") -> list[str]:
     """The targets of an experiment, in the order of the study; with a path, those whose results have it."""
-    of_experiment = {"experiment": experiment}
-    if experiment == "methods" and any(part in path.split(".") for part in OF_IMAGES):
-        images = [target["name"] for target in results.settings["targets"] if not target.get("words")]
+    listed = results.settings.get("targets") if experiment == "methods" else None
+    if listed and any(part in path.split(".") for part in OF_IMAGES):  # does not wait for those with reviews
+        names = [target["name"] for target in listed if not target.get("words")]
     else:
-        images = results.distinct("target", **of_experiment)
-    first = {name: results.select(target=name, **of_experiment)[:1] for name in images}
+        names = results.distinct("target", experiment=experiment)
+    first = {name: results.select(experiment=experiment, target=name)[:1] for name in names}
     return [name for name, cells in first.items() if cells and (not path or has(cells[0], path))]
 
 
@@ -101,6 +101,15 @@ def over_networks(parts: Parts) -> Measure:
 def over_confidence(method: str) -> Parts:
     """Confidence minus accuracy."""
     return difference_of_scores(method, "confidence", method, "accuracy", f"{HMC_ROW}.confidence")
+
+
+def detector_minus_hmc(detector: str) -> Parts:
+    """The AUROC of a detector that is made for the purpose, minus HMC's, by network."""
+
+    def gap(target: str) -> Measure:
+        return entry(f"detectors.{detector}", experiment="methods", target=target) - score(target, HMC_ROW, "auroc")
+
+    return by_network_measures(gap, f"detectors.{detector}")
 
 
 def lost_accuracy(method: str, other: str) -> Parts:

@@ -4,6 +4,7 @@ predictions     log p(y | x, w_s), s = 1..S, (S, examples, classes): S draws, sp
 NLL             -log 1/S sum_s p(y | x, w_s): the mixture, whatever the training objective was
 ECE             15 bins of equal width of the highest probability
 cNLL, cA, cECE  the same on corrupted images: means over the 15 kinds, of severities 1 to 5 together
+kinds           the error rate on each kind, for mCE
 members         means of the scores of single draws
 diversity       pairs of members that predict different classes, divided by the error rate of their mean
 
@@ -317,8 +318,10 @@ def measure(
         "clean": scores(clean, y),
         "corrupted": by_kind(worse, y_worse, kinds),
         "severity": by_severity(worse, y_worse, kinds, len(plan.severities)),
+        "kinds": error_by_kind(worse, y_worse, kinds),
         "member": {
             "clean": mean_entries([scores(draw[None], y) for draw in single]),
+            "kinds": np.mean([error_by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]], axis=0),
             "corrupted": mean_entries([by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]]),
         },
     }
@@ -349,6 +352,12 @@ def by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> dict[str, float
     """Scores of each kind of corruption, all severities together; their means over kinds."""
     parts = zip(np.split(log_probs, kinds, axis=1), np.split(y, kinds), strict=True)
     return mean_entries([scores(kind, labels) for kind, labels in parts])
+
+
+def error_by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> list[float]:
+    """The error rate on each kind of corruption, all severities together."""
+    right = np.exp(log_probs).mean(axis=0).argmax(axis=-1) == y
+    return (1 - right.reshape(kinds, -1).mean(axis=1)).tolist()
 
 
 def by_severity(log_probs: np.ndarray, y: np.ndarray, kinds: int, severities: int) -> dict[str, list[float]]:

@@ -113,6 +113,10 @@ class Rank1Settings:
     cauchy_scale: float = 0.1  # of the factors' prior, Cauchy(1, scale)
     dropout: float = 0.1  # the rate of MC dropout
     statistics: int = 512  # training images for the batch statistics of a draw
+    checkpoints: int = 8  # readings of members in the last half of a run; 0 leaves these runs out
+    prior_draws: int = 1_000_000  # of weights under induced priors; 0 leaves them out
+    theorem_images: int = 20  # test images for theorem 1; 0 leaves it out
+    theorem_draws: int = 4000
 
 
 def ablated_table(settings: Rank1Settings) -> Images:
