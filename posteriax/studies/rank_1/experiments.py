@@ -27,13 +27,14 @@ from posteriax.data import DataSet, RandomCrop, RandomFlip, corrupt
 from posteriax.methods import MAP, VI, Ensemble, Method
 from posteriax.posterior import Posterior, with_batch_statistics
 from posteriax.problem import Problem
-from posteriax.studies.rank_1.networks import WRN, image_problem, mortality_problem
+from posteriax.studies.rank_1.networks import INPUTS, WRN, image_problem, mortality_problem
 from posteriax.studies.rank_1.settings import (
     ADDITIVE,
     BATCH_ENSEMBLE,
     CAUCHY,
     DEEP,
     DROPOUT,
+    EMBEDDINGS,
     EQUAL,
     GAUSSIAN,
     HALF_CAUCHY,
@@ -115,7 +116,7 @@ NORMS = "**/norm/*"
 
 def component_count(method: str, settings: Rank1Settings) -> int:
     """Components of a mixture or members of an ensemble; 1 for one network with random weights."""
-    if method in (DROPOUT, MEAN_FIELD):
+    if method in (DROPOUT, MEAN_FIELD, EMBEDDINGS):
         return 1
     return int(method.removeprefix("K = ")) if method.startswith("K = ") else settings.members
 
@@ -126,6 +127,8 @@ def variational_families(method: str, settings: Rank1Settings) -> dict[str, q.Fa
         return {"**": q.Dropout(settings.dropout)}
     if method == MEAN_FIELD:
         return {"**": q.Normal()}
+    if method == EMBEDDINGS:
+        return {INPUTS: q.Normal(), "**": q.Point()}
     scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
     prior: dict[str, Any] = {} if method == HALF_CAUCHY else {"prior_scale": scale}
     # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
@@ -151,7 +154,7 @@ def build_method(
     annealed = method not in (BATCH_ENSEMBLE, DROPOUT)  # these have no KL, only weight decay
     return VI(
         families,
-        estimator="flipout" if method == MEAN_FIELD else "auto",
+        estimator="flipout" if method in (MEAN_FIELD, EMBEDDINGS) else "auto",
         optimizer=optimizer,
         kl_schedule=linear_annealing(plan.annealing, plan.steps) if annealed else None,
     )

@@ -4,6 +4,7 @@
     deep ensemble, equal parameters  K smaller networks with as many parameters together as the rank-1 network
     BatchEnsemble                    rank-1 factors without noise
     MC dropout, mean-field           one network with random weights
+    Bayesian embeddings              an LSTM with random weights on its inputs alone
 
 All others are rank-1 mixtures.
 """
@@ -23,9 +24,10 @@ INPUT, OUTPUT = "factors on inputs", "factors on outputs"
 MIXTURE = "log-mixture likelihood"
 LOG_NORMAL, HALF_CAUCHY = "log-normal factors", "half-Cauchy factors"
 ADDITIVE = "additive factors"
+EMBEDDINGS = "Bayesian embeddings"
 TABLE = (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY)
 ABLATIONS = (INPUT, OUTPUT, MIXTURE, LOG_NORMAL, HALF_CAUCHY, ADDITIVE)
-MORTALITY = (DEEP, BATCH_ENSEMBLE, MEAN_FIELD, GAUSSIAN, CAUCHY)
+MORTALITY = (DEEP, BATCH_ENSEMBLE, MEAN_FIELD, EMBEDDINGS, GAUSSIAN, CAUCHY)
 
 
 def size_name(components: int) -> str:
