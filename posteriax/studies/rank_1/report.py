@@ -102,11 +102,13 @@ def checkpoint_runs(results: Results, method: str) -> list[CellResult]:
 
 def at_checkpoints(path: str) -> Measure:
     """The mean of a reading over the last half of a run, rank-1 Gaussian less BatchEnsemble."""
-    ours, theirs = (
-        Measure(lambda r, method=method: {c.seed: float(np.mean(c.result[path])) for c in checkpoint_runs(r, method)})
-        for method in (GAUSSIAN, BATCH_ENSEMBLE)
-    )
-    return ours - theirs
+
+    def reading(method: str) -> Measure:
+        return Measure(
+            lambda results: {c.seed: float(np.mean(c.result[path])) for c in checkpoint_runs(results, method)}
+        )
+
+    return reading(GAUSSIAN) - reading(BATCH_ENSEMBLE)
 
 
 def diversity_against_accuracy() -> Parts:
@@ -115,12 +117,22 @@ def diversity_against_accuracy() -> Parts:
     def correlation(method: str) -> Measure:
         return Measure(
             lambda results: {
-                c.seed: float(np.corrcoef(c.result["accuracy"], c.result["diversity"])[0, 1])
+                c.seed: correlation_coefficient(c.result["accuracy"], c.result["diversity"])
                 for c in checkpoint_runs(results, method)
             }
         )
 
     return Parts(lambda results: {method: correlation(method) for method in (BATCH_ENSEMBLE, GAUSSIAN)})
+
+
+def correlation_coefficient(x: Values, y: Values) -> float:
+    """Pearson's; 0 if either does not vary.
+
+    >>> correlation_coefficient([1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
+    0.0
+    """
+    varies = np.ptp(x) > 0 and np.ptp(y) > 0
+    return float(np.corrcoef(x, y)[0, 1]) if varies else 0.0
 
 
 def induced(path: str) -> Measure:
