@@ -27,7 +27,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from posteriax.studies.results import Conditional, Measure, Parts, Results, entry, least, mean, most
+from posteriax.studies.results import (
+    CellsWaiting,
+    Conditional,
+    Measure,
+    Parts,
+    Results,
+    entry,
+    least,
+    mean,
+    most,
+    whole_selections,
+)
 
 COLUMNS = (
     *("name", "claim", "location", "the paper", "paper's effect", "measured here", "holds if", "measure", "kind"),
@@ -90,6 +101,14 @@ class Claim:
     def objection(self, results: Results) -> str:
         """Why the numbers decide nothing; empty if they may."""
         return self.measure.objection(results) if isinstance(self.measure, Conditional) else ""
+
+    def waits(self, results: Results) -> bool:
+        """Whether cells that the measure asks for have not run."""
+        try:
+            self.values(whole_selections(results))
+        except CellsWaiting:
+            return True
+        return False
 
 
 @dataclass(frozen=True)

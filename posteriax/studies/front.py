@@ -114,18 +114,24 @@ def _held(study: Study, judged: Mapping[str, Verdict], kind: str) -> str:
 
 
 def _meaning(pages: Pages) -> str:
-    unregistered = [folder for folder, (s, results) in pages.items() if not revisions(s, results).registered]
-    honest = (
-        " The runs shown here started before claims were registered, and bounds were revised after them: each page has "
-        "the list."
-        if unregistered
-        else " Claims and settings are registered when a run starts; each page says what was revised afterwards."
-    )
-    return (
+    parts = [
         f"Counted are {_OF}. A claim holds if the {CONFIDENCE:.0%} interval of its mean over seeds lies within its "
         "bounds, on every network where there are several, and after Holm's correction where a comparison is repeated "
-        f"([the rule](../studies.md#verdicts), [all claims]({CLAIMS})).{honest}"
-    )
+        f"([the rule](../studies.md#verdicts), [all claims]({CLAIMS})). Claims and settings are registered when a run "
+        "starts; each page says what was revised afterwards."
+    ]
+    judged = [verdicts(study, results) for study, results in pages.values()]
+    if earlier := sum(verdict.earlier for each in judged for verdict in each.values()):
+        parts.append(f"{earlier} verdicts are of earlier runs, as cells of the present ones have yet to run.")
+    unregistered = [
+        folder
+        for folder, (study, results) in pages.items()
+        if not all(revisions(study, run).registered for run in (results, results.earlier) if run)
+    ]
+    if unregistered:
+        names = ", ".join(unregistered)
+        parts.append(f"Runs from before claims were registered, after which bounds were revised: {names}.")
+    return " ".join(parts)
 
 
 @dataclass(frozen=True)

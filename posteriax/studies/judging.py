@@ -68,6 +68,7 @@ class Verdict:
         rule: the rule that was applied, in words.
         parts: the estimate of every part; one without a name if there is only one.
         objection: why the numbers decide nothing; empty if they may.
+        earlier: whether an earlier run decided, because cells of the present one have not run yet.
     """
 
     word: str
@@ -77,6 +78,7 @@ class Verdict:
     rule: str
     parts: Mapping[str, Estimate] = field(default_factory=dict)
     objection: str = ""
+    earlier: bool = False
 
 
 def estimate(values: Sequence[float] | np.ndarray) -> Estimate:

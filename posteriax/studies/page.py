@@ -5,7 +5,7 @@ the claims were when the run started, and what was revised since, is said at the
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from posteriax.studies.study import Study, verdicts
 from posteriax.studies.tables import PageTable, markdown
 
 DPI = 120
+EARLIER_LIST = "revised-after-the-earlier-run"
 WITHOUT_FIGURE = Caption("Without a figure", "")
 HEADINGS = ("claim", "the paper", "paper's effect", "measured here", "holds if", "here", "verdict")
 
@@ -27,26 +28,40 @@ HEADINGS = ("claim", "the paper", "paper's effect", "measured here", "holds if",
 def write_page(study: Study, folder: Path) -> Results:
     """Write README.md and the figures beside a folder's ``results.json``; returns the results."""
     results = read_results(folder)
-    if results.complete:
-        draw_figures(study, results, folder)
+    draw_figures(study, results, folder)
     (folder / "README.md").write_text(page(study, results))
     return results
 
 
 def page(study: Study, results: Results) -> str:
-    """The text of the page; without tables and figures while the study is not finished."""
+    """The text of the page; of an unfinished study, what is known, and the rest from the earlier run."""
     judged, revised = verdicts(study, results), revisions(study, results)
     parts = [f"# {study.title}", study.paper.finding, f"Paper: {study.paper.citation}"]
     parts += [count_verdicts(paper_verdicts(study, judged)), _provenance(results), revision_notice(revised)]
     if not results.complete:
-        parts.append("**Not complete**: some cells have not run yet. The same command runs them.")
+        whole = len(results.cells) + len(results.waiting)
+        parts.append(
+            f"**Not complete**: {len(results.cells)} of {number_of(whole, 'cell')} have run, and the same command runs "
+            "the others. A claim is judged once all cells that it needs have run, with all of their seeds."
+        )
+    if results.earlier:
+        parts.append("Until then claims are judged, and figures drawn, by an earlier run, which the tables name.")
+        parts += [_provenance(results.earlier), revision_notice(revisions(study, results.earlier), EARLIER_LIST)]
     parts += ["## What is done here", study.paper.summary, *_compared_settings(study, results)]
-    images = tuple(study.drawable_figures(results)) if results.complete else ()
-    parts += ["## Claims", *_claims_by_figure(study, judged, images)]
-    if results.complete:
-        parts += ["## Results", *(f"{table.caption}\n\n{markdown(table)}" for table in study.tables(results))]
-    parts += _revised_claims(study, revised)
+    parts += ["## Claims", *_claims_by_figure(study, judged, results)]
+    parts += _result_tables(study, results, "Results")
+    if results.earlier:
+        parts += _result_tables(study, results.earlier, "Results of the earlier run")
+    parts += _revised_claims(revised, "Revised after the run")
+    if results.earlier:
+        parts += _revised_claims(revisions(study, results.earlier), "Revised after the earlier run")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _result_tables(study: Study, run: Results, heading: str) -> list[str]:
+    """The tables of a run that has finished cells; those without rows are left out."""
+    tables = [table for table in study.tables(run) if table.rows] if run.cells else []
+    return [f"## {heading}", *(f"{table.caption}\n\n{markdown(table)}" for table in tables)] if tables else []
 
 
 def paper_verdicts(study: Study, judged: Mapping[str, Verdict]) -> list[Verdict]:
@@ -69,16 +84,16 @@ def count_verdicts(judged: Iterable[Verdict], source: str = "the paper") -> str:
     )
 
 
-def revision_notice(revised: Revisions) -> str:
-    """One line that says whether the claims are those with which the run started."""
+def revision_notice(revised: Revisions, list_at: str = "revised-after-the-run") -> str:
+    """One line that says whether the claims are those with which the run started, with a link to the list."""
     settings = " The settings of the scale have been changed since, for the next run." if revised.settings else ""
     if not revised.registered:
         return (
             "**Bounds were revised after this run**, which started before claims were registered: against its stored "
-            f"verdicts, {revised.summary} ([list](#revised-after-the-run)).{settings}"
+            f"verdicts, {revised.summary} ([list](#{list_at})).{settings}"
         )
     if revised:
-        return f"**Revised after this run**: {revised.summary} ([list](#revised-after-the-run)).{settings}"
+        return f"**Revised after this run**: {revised.summary} ([list](#{list_at})).{settings}"
     return f"Claims, statistics and bounds are those that were registered when the run started.{settings}"
 
 
@@ -90,7 +105,8 @@ def claim_rows(claims: Sequence[Claim], judged: Mapping[str, Verdict]) -> list[l
         verdict = judged[claim.name]
         kind = "" if claim.kind == "paper" else f" ({claim.kind})"
         effect = "" if math.isnan(claim.paper_effect) else f"{claim.paper_effect:g}"
-        here, word = result_in_words(verdict), f"**{verdict.word}**{kind}"
+        run = ", earlier run" if verdict.earlier else ""
+        here, word = result_in_words(verdict), f"**{verdict.word}**{run}{kind}"
         rows.append([claim.sentence, claim.reported, effect, claim.quantity, verdict.rule, here, word])
     return rows
 
@@ -111,15 +127,18 @@ def result_in_words(verdict: Verdict) -> str:
     return "; ".join(shown) + f" (n = {fewest})"
 
 
-def _claims_by_figure(study: Study, judged: Mapping[str, Verdict], images: Collection[str]) -> list[str]:
+def _claims_by_figure(study: Study, judged: Mapping[str, Verdict], results: Results) -> list[str]:
     """Each figure with its caption and claims; a figure without an image only if it has claims."""
+    images = study.drawable_figures(results)
     untitled = {name: Caption(name.replace("_", " ").capitalize(), "") for name in study.figures}
     parts = []
     for name, caption in [*(untitled | dict(study.paper.captions)).items(), ("", WITHOUT_FIGURE)]:
         claims = [claim for claim in study.claims if claim.figure == name]
         if claims or name in images:
             parts.append(f"### {caption.title}")
-            parts += [f"![{caption.title}]({name}.png)", caption.text] if name in images else []
+            if name in images:
+                before = " Drawn from the earlier run." if images[name] is results.earlier else ""
+                parts += [f"![{caption.title}]({name}.png)", caption.text + before]
         if claims:
             parts.append(markdown(PageTable("", HEADINGS, claim_rows(claims, judged))))
             parts += _remarks(claims, judged)
@@ -144,14 +163,17 @@ def _compared_settings(study: Study, results: Results) -> list[str]:
         return []
     paper = plain(asdict(study.scales["paper"]))
     rows = []
+    runs = {f"here, {results.scale}, this run": results.settings}
+    if results.earlier:
+        runs["earlier run"] = results.earlier.settings
     for setting in study.paper.settings:
         row = [setting.words, _verbatim(setting.paper)]
-        for settings in (paper, results.settings):
+        for settings in (paper, *runs.values()):
             value = _setting(settings, setting.path)
             same = value == setting.paper or setting.paper == "-"
             row.append(_verbatim(value) if same else f"**{_verbatim(value)}**")
         rows.append(row)
-    headings = ("setting", "the paper", "here, paper scale", f"here, {results.scale}, this run")
+    headings = ("setting", "the paper", "here, paper scale", *runs)
     said = "Settings that the paper names. Those that differ from it are bold; `results.json` has all of them."
     return [said, markdown(PageTable("", headings, rows))]
 
@@ -188,13 +210,13 @@ def write_setting(value: Json) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _revised_claims(study: Study, revised: Revisions) -> list[str]:
+def _revised_claims(revised: Revisions, heading: str) -> list[str]:
     if not revised:
         return []
     words = [f"- {name}: {what}" for name, what in revised.changed.items()]
     words += [f"- {name}: added" for name in revised.added]
     words += [f"- {name}: withdrawn" for name in revised.withdrawn]
-    return ["## Revised after the run", "\n".join(words)]
+    return [f"## {heading}", "\n".join(words)]
 
 
 def _provenance(results: Results) -> str:
@@ -219,8 +241,8 @@ def draw_figures(study: Study, results: Results, folder: Path) -> None:
     backend = plt.get_backend()
     plt.switch_backend("Agg")  # no screen is needed
     try:
-        for name, draw in study.drawable_figures(results).items():
-            figure = draw(results)
+        for name, run in study.drawable_figures(results).items():
+            figure = study.figures[name](run)
             figure.savefig(folder / f"{name}.png", dpi=DPI)
             plt.close(figure)
     finally:

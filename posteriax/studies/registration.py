@@ -13,7 +13,7 @@ import numpy as np
 
 from posteriax.studies.judging import Verdict, describe_rule
 from posteriax.studies.results import Json, Results, plain
-from posteriax.studies.study import Settings, Study, verdicts
+from posteriax.studies.study import Settings, Study, run_verdicts
 
 AGREES = 1e-6  # relative difference of an effect that was stored and the same one measured again
 
@@ -89,7 +89,7 @@ def revisions(study: Study, results: Results) -> Revisions:
     now = {claim["name"]: claim for claim in registered_claims(study)}
     if results.registered is None:
         stored = {verdict["claim"]: verdict for verdict in results.judged}
-        found = verdicts(study, results)
+        found = run_verdicts(study, results)
         changed = {name: _difference(stored[name], found[name]) for name in now if name in stored}
     else:
         stored = {claim["name"]: claim for claim in results.registered["claims"]}

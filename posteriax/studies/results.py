@@ -4,7 +4,7 @@ import json
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class ResultsError(ValueError):
     """A file of results is missing, damaged or not one of a study; the message says which."""
 
 
+class CellsWaiting(ResultsError):
+    """What was asked of the results depends on cells that have not run yet."""
+
+
 @dataclass(frozen=True)
 class CellResult:
     """What one cell gave: its settings, its seed, and the numbers by name."""
@@ -57,6 +61,8 @@ class Results:
         complete: whether all cells are finished.
         registered: the claims, and a hash of the settings, with which the run started; None if the file has none.
         judged: the verdicts as the run stored them.
+        waiting: the cells that have not run yet, without numbers.
+        earlier: a run with other settings, whose verdicts stand for claims that wait for cells of this one.
     """
 
     study: str
@@ -69,6 +75,8 @@ class Results:
     complete: bool
     registered: Mapping[str, Json] | None = None
     judged: Sequence[Mapping[str, Json]] = ()
+    waiting: Sequence[CellResult] = ()
+    earlier: "Results | None" = None
 
     def select(self, **settings: Setting) -> list[CellResult]:
         """The cells with these settings, by seed.
@@ -78,8 +86,7 @@ class Results:
         >>> results.select(family="k-tied 2")[1].seed, results.values("nll", family="k-tied 2").tolist()
         (1, [0.0, 0.1])
         """
-        missing = object()
-        selected = [c for c in self.cells if all(c.settings.get(n, missing) == v for n, v in settings.items())]
+        selected = [cell for cell in self.cells if _matches(cell, settings)]
         return sorted(selected, key=lambda cell: cell.seed)
 
     def values(self, path: str, **settings: Setting) -> np.ndarray:
@@ -89,6 +96,29 @@ class Results:
     def distinct(self, name: str, **settings: Setting) -> list[Any]:
         """The values that a setting has among these cells, in the order of the study."""
         return list(dict.fromkeys(cell.settings[name] for cell in self.select(**settings)))
+
+
+@dataclass(frozen=True)
+class WholeSelections(Results):
+    """The same results, except that a selection to which cells belong that have not run raises `CellsWaiting`.
+
+    A claim or figure of an unfinished study is computed from these: with all of its cells, or not at all.
+    """
+
+    def select(self, **settings: Setting) -> list[CellResult]:
+        if left := sum(_matches(cell, settings) for cell in self.waiting):
+            raise CellsWaiting(f"{left} cells of {settings} have not run yet")
+        return super().select(**settings)
+
+
+def whole_selections(results: Results) -> WholeSelections:
+    """The results with selections that are whole or refused."""
+    return WholeSelections(**{field.name: getattr(results, field.name) for field in fields(Results)})
+
+
+def _matches(cell: CellResult, settings: Mapping[str, Setting]) -> bool:
+    missing = object()
+    return all(cell.settings.get(name, missing) == value for name, value in settings.items())
 
 
 def look_up(result: Mapping[str, Json], path: str) -> Json:
@@ -241,12 +271,14 @@ def plain(value: Any) -> Json:
 
 
 def read_results(path: Path) -> Results:
-    """The results in a file, or in the folder that `study run` wrote.
+    """The results in a file, or in the folder that `study run` wrote, with those of its `earlier.json` if there is one.
 
     Raises:
         ResultsError: if the file is missing, damaged, or not one of a study.
     """
-    path = path / "results.json" if path.is_dir() else path
+    if path.is_dir():
+        earlier = path / "earlier.json"
+        return replace(read_results(path / "results.json"), earlier=read_results(earlier) if earlier.exists() else None)
     try:
         stored = json.loads(path.read_text())
     except FileNotFoundError:
@@ -260,6 +292,8 @@ def read_results(path: Path) -> Results:
     _check_fields(path, "the file", stored, FIELDS)
     for i, cell in enumerate(stored["cells"]):
         _check_fields(path, f"cell {i}", cell, CELL_FIELDS)
+    if not stored["complete"] and "waiting" not in stored:
+        raise ResultsError(f"{path} does not list the cells that have not run: the command that wrote it does now")
     return from_json(stored)
 
 
@@ -271,6 +305,7 @@ def from_json(stored: Mapping[str, Json]) -> Results:
         cells=cells,
         registered=stored.get("registered"),
         judged=stored.get("verdicts", []),
+        waiting=[CellResult(cell["settings"], cell["seed"], {}) for cell in stored.get("waiting", [])],
         **{name: stored[name] for name in names},
     )
 

@@ -5,6 +5,8 @@ folder/registered.json     the claims with which the run started, which never ch
 folder/cells/NAME.json     one finished cell each, written at once or not at all
 folder/running/            checkpoints of the cell that is running
 folder/results.json        all finished cells and the verdicts (docs/studies.md)
+
+The last is enough to go on from: in a folder with nothing else, it is unpacked first.
 """
 
 import contextlib
@@ -16,8 +18,9 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import jax
@@ -25,7 +28,7 @@ import jax
 from posteriax.__about__ import __version__
 from posteriax._internal.atomic_file import whole_file
 from posteriax.data import DataError, DataSet
-from posteriax.studies.registration import register
+from posteriax.studies.registration import digest, register
 from posteriax.studies.results import FORMAT, VERSION, Json, Results, ResultsError, from_json, plain, read_results
 from posteriax.studies.study import SCALES, Cell, Study, verdicts
 from posteriax.studies.workbench import Workbench, load_data
@@ -51,34 +54,41 @@ class StudyFolder:
             raise ResultsError(f"{path} does not hold the result of a cell: delete it, and the cell runs again")
         return stored
 
-    def keep(self, cell: Cell, result: Mapping[str, Json], times: Mapping[str, float]) -> None:
+    def keep(self, cell: Cell, result: Mapping[str, Json], times: Mapping[str, float], commit: str | None) -> None:
         """Store what a cell gave; its checkpoints are no longer needed."""
-        write_json(self._cell_file(cell), {"cell": cell.name, "result": plain(result), "times": plain(times)})
+        content = {"cell": cell.name, "result": plain(result), "times": plain(times), "commit": commit}
+        write_json(self._cell_file(cell), content)
         shutil.rmtree(self.running, ignore_errors=True)
 
     def checkpoints(self, cell: Cell) -> Path:
         """Where a cell's runs keep their checkpoints; those of other cells are removed."""
-        folder = self.running / _file_name(cell)
+        folder = self.running / _file_name(cell.name)
         for other in self.running.glob("*"):
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
         return folder
 
-    def registered(self, claims: Mapping[str, Json]) -> dict[str, Json] | None:
-        """What the run committed to when it started: these claims if it starts now, those of its first start if not.
+    def registered(self, now: Mapping[str, Json], waiting: Collection[str]) -> dict[str, Json] | None:
+        """What the run committed to: these claims if it starts now, those of its first start if not.
 
-        None if cells were finished before anything was registered.
+        Claims that are new since are added if cells that they need have yet to run; no other is changed. None if cells
+        were finished before anything was registered.
         """
         path = self.path / "registered.json"
         if not path.exists():
             if any((self.path / "cells").iterdir()):
                 return None
-            write_json(path, claims)
+            write_json(path, now)
         stored: dict[str, Json] = json.loads(path.read_text())
+        names = {claim["name"] for claim in stored["claims"]}
+        if new := [c for c in now["claims"] if c["name"] in waiting and c["name"] not in names]:
+            claims = [*stored["claims"], *new]
+            stored = {"claims": claims, "claims_sha256": digest(claims), "settings_sha256": now["settings_sha256"]}
+            write_json(path, stored)
         return stored
 
     def _cell_file(self, cell: Cell) -> Path:
-        return self.path / "cells" / f"{_file_name(cell)}.json"
+        return self.path / "cells" / f"{_file_name(cell.name)}.json"
 
 
 @contextlib.contextmanager
@@ -99,6 +109,7 @@ def open_folder(path: Path, identity: Mapping[str, Json]) -> Iterator[StudyFolde
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ResultsError(f"another study is writing to {path}: wait for it, or use another folder") from None
+        _unpack(path)
         _check_identity(path / "study.json", plain(identity))
         yield StudyFolder(path)
     finally:
@@ -119,17 +130,47 @@ def _check_identity(path: Path, identity: dict[str, Json]) -> None:
         stored = json.loads(path.read_text())
     except ValueError as error:
         raise ResultsError(f"{path} is damaged ({error}): use another folder") from error
-    changed = [
-        f"{name} was {stored.get(name)}, is now {identity.get(name)}"
-        for name in sorted(stored.keys() | identity.keys())
-        if stored.get(name) != identity.get(name)
-    ]
-    if changed:
+    if changed := list(_changes(stored, identity)):
         raise ResultsError(f"{path.parent} holds another study: {'; '.join(changed)}. Use another folder.")
+    if stored != identity:
+        write_json(path, identity)
 
 
-def _file_name(cell: Cell) -> str:
-    return re.sub(r"[^\w.+-]+", "_", cell.name)
+def _changes(stored: Json, now: Json, name: str = "") -> Iterator[str]:
+    """What is different, in words, but for settings that are new: cells that have run did without them.
+
+    >>> list(_changes({"steps": 1, "net": {"width": 4}}, {"steps": 2, "net": {"width": 4, "depth": 2}}))
+    ['steps was 1, is now 2']
+    """
+    if name == "settings.data":  # files that must be there
+        return
+    if isinstance(stored, dict) and isinstance(now, dict):
+        for key in stored:
+            yield from _changes(stored[key], now.get(key), f"{name}.{key}".lstrip("."))
+    elif isinstance(stored, list) and isinstance(now, list) and len(stored) == len(now):
+        for number, (before, after) in enumerate(zip(stored, now, strict=True)):
+            yield from _changes(before, after, f"{name}[{number}]")
+    elif stored != now:
+        yield f"{name} was {stored}, is now {now}"
+
+
+def _file_name(cell: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", cell)
+
+
+def _unpack(path: Path) -> None:
+    """Write the files of a folder that has only its results, such as one from a repository."""
+    if (path / "study.json").exists() or not (path / "results.json").exists():
+        return
+    read_results(path / "results.json")  # is checked
+    stored = json.loads((path / "results.json").read_text())
+    for cell in stored["cells"]:
+        content = {"cell": cell["name"], "result": cell["result"], "times": stored["times"].get(cell["name"], {})}
+        content["commit"] = stored["made_by"].get("commit")
+        write_json(path / "cells" / f"{_file_name(cell['name'])}.json", content)
+    if stored.get("registered"):
+        write_json(path / "registered.json", stored["registered"])
+    write_json(path / "study.json", {name: stored[name] for name in ("study", "scale", "settings")})
 
 
 Report = Callable[[str], None]
@@ -150,6 +191,7 @@ def run_study(
     scale: str = "laptop",
     seeds: int | None = None,
     trial: bool = False,
+    only: Mapping[str, Collection[str]] | None = None,
     command: str = "",
     report: Report = lambda line: None,
     progress: bool | None = None,
@@ -163,6 +205,8 @@ def run_study(
         seeds: how many repetitions; by default those of the scale, and one for a trial. More than before adds the
             missing ones.
         trial: the shortest possible run of every cell on made-up data, to see that the scale builds.
+        only: run cells with these settings alone, by name; each has patterns, such as ``{"method": ["rank-1 *"]}``, and
+            "seed" is one. The others wait, with the claims that depend on them.
         command: what to quote on the page as the way to get these results.
         report: is told how far the study is, before each cell.
         progress: show the progress bars of the runs; by default if standard error is a terminal.
@@ -170,6 +214,7 @@ def run_study(
     Raises:
         MissingData: before anything runs.
         ResultsError: if the folder is in use or holds another study.
+        ValueError: if there is no such scale, or no such cell.
     """
     if scale not in SCALES:
         raise ValueError(f"there is no scale {scale!r}; there are {', '.join(SCALES)}")
@@ -184,13 +229,16 @@ def run_study(
         check_data(settings.data)
     scale = f"{scale}, trial" if trial else scale
     cells = study.cells(settings, seeds)
+    chosen = choose_cells(cells, only or {})
     identity = {"study": study.name, "scale": scale, "settings": plain(asdict(settings))}
     with open_folder(out, identity) as folder:
-        registered = folder.registered(register(study, settings))
-        about = {**identity, "seeds": seeds, "made_by": made_by(command), "registered": registered}
+        about = {**identity, "seeds": seeds, "made_by": made_by(command)}
+        before = from_json(_content(folder, cells, about))
+        waiting = [claim.name for claim in study.claims if claim.waits(before)]
+        about["registered"] = folder.registered(register(study, settings), waiting)
         _write_results(study, folder, cells, about)
-        clock = _Clock(cells, report)
-        for number, cell in enumerate(cells):
+        clock = _Clock(chosen, report)
+        for number, cell in enumerate(chosen):
             if folder.finished(cell):
                 clock.skip(cell)
                 continue
@@ -199,10 +247,43 @@ def run_study(
             began = time.monotonic()
             result = study.run(cell, settings, bench)
             seconds = time.monotonic() - began
-            folder.keep(cell, result, {"seconds": seconds, **bench.times})
+            folder.keep(cell, result, {"seconds": seconds, **bench.times}, about["made_by"]["commit"])
             _write_results(study, folder, cells, about)
             clock.finish(cell, seconds)
     return read_results(out)
+
+
+def choose_cells(cells: Sequence[Cell], only: Mapping[str, Collection[str]]) -> list[Cell]:
+    """The cells whose settings match.
+
+    Args:
+        cells: of a study.
+        only: patterns by the name of a setting, as for files; a cell must match one for each of the names.
+
+    >>> cells = [Cell({"method": "map"}, 0), Cell({"method": "vi"}, 0)]
+    >>> [cell.name for cell in choose_cells(cells, {"method": ["m*"]})]
+    ['map, seed 0']
+
+    Raises:
+        ValueError: if none does, with the settings that there are.
+    """
+
+    def matches(cell: Cell) -> bool:
+        settings = {**cell.settings, "seed": cell.seed}
+        return all(
+            name in settings and any(fnmatchcase(str(settings[name]), pattern) for pattern in patterns)
+            for name, patterns in only.items()
+        )
+
+    chosen = [cell for cell in cells if matches(cell)]
+    if not chosen:
+        values: dict[str, dict[str, None]] = {}
+        for cell in cells:
+            for name, value in cell.settings.items():
+                values.setdefault(name, {})[str(value)] = None
+        known = "; ".join(f"{name}: {', '.join(those)}" for name, those in values.items())
+        raise ValueError(f"no cell has {dict(only)}. There are {known}")
+    return chosen
 
 
 def check_data(names: tuple[str, ...]) -> None:
@@ -218,9 +299,22 @@ def check_data(names: tuple[str, ...]) -> None:
 
 
 def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: Mapping[str, Json]) -> None:
-    """Write what is finished so far."""
-    done = [(cell, stored) for cell in cells if (stored := folder.finished(cell))]
-    content = {
+    """Write what is finished so far, with verdicts."""
+    content = _content(folder, cells, about)
+    judged = verdicts(study, from_json(content))
+    content["verdicts"] = [{"claim": name, **plain(asdict(verdict))} for name, verdict in judged.items()]
+    write_json(folder.path / "results.json", content)
+
+
+def _content(folder: StudyFolder, cells: list[Cell], about: Mapping[str, Json]) -> dict[str, Json]:
+    """The content of the file of results, without verdicts."""
+    finished = {cell.name: folder.finished(cell) for cell in cells}
+    done = [(cell, stored) for cell in cells if (stored := finished[cell.name])]
+    waiting = [cell for cell in cells if not finished[cell.name]]
+    commits = dict.fromkeys(str(stored["commit"]) for _, stored in done if stored.get("commit"))
+    if commits:
+        about = {**about, "made_by": {**about["made_by"], "commit": ", ".join(commits)}}
+    return {
         "format": FORMAT,
         "version": VERSION,
         **about,
@@ -229,11 +323,9 @@ def _write_results(study: Study, folder: StudyFolder, cells: list[Cell], about: 
             {"name": cell.name, "settings": dict(cell.settings), "seed": cell.seed, "result": stored["result"]}
             for cell, stored in done
         ],
+        "waiting": [{"name": cell.name, "settings": dict(cell.settings), "seed": cell.seed} for cell in waiting],
         "times": {cell.name: stored["times"] for cell, stored in done},
     }
-    judged = verdicts(study, from_json(content))
-    content["verdicts"] = [{"claim": name, **plain(asdict(verdict))} for name, verdict in judged.items()]
-    write_json(folder.path / "results.json", content)
 
 
 def made_by(command: str) -> dict[str, Json]:

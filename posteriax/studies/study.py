@@ -5,7 +5,7 @@ results are plain data, and tables and figures are drawn from the results alone.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ from posteriax.studies.judging import (
     holm,
     word_for,
 )
-from posteriax.studies.results import Json, Results, Setting
+from posteriax.studies.results import CellsWaiting, Json, Results, Setting, whole_selections
 from posteriax.studies.scales import StudyScales
 from posteriax.studies.tables import PageTable
 from posteriax.studies.workbench import Workbench
@@ -86,11 +86,24 @@ class Study:
     figures: Mapping[str, Callable[[Results], Figure]] = field(default_factory=dict)
     needs: Mapping[str, Callable[[Results], bool]] = field(default_factory=dict)
 
-    def drawable_figures(self, results: Results) -> dict[str, Callable[[Results], Figure]]:
-        """The figures for which the results have what they show."""
-        return {
-            name: draw for name, draw in self.figures.items() if name not in self.needs or self.needs[name](results)
-        }
+    def drawable_figures(self, results: Results) -> dict[str, Results]:
+        """The figures for which there is what they show, with the results of which each is drawn.
+
+        These are the results of the earlier run where a claim that the figure is about waits for cells.
+        """
+        drawable = {}
+        for name in self.figures:
+            for run in filter(None, (results, results.earlier)):
+                if self._is_drawable(name, run):
+                    drawable[name] = run
+                    break
+        return drawable
+
+    def _is_drawable(self, name: str, run: Results) -> bool:
+        if name in self.needs and not self.needs[name](run):
+            return False
+        beside = [claim for claim in self.claims if claim.figure == name]
+        return run.complete or (bool(beside) and not any(claim.waits(run) for claim in beside))
 
     @property
     def title(self) -> str:
@@ -136,21 +149,46 @@ def make_study(
 
 
 def verdicts(study: Study, results: Results) -> dict[str, Verdict]:
-    """The verdict on every claim, by its name; an unfinished study decides nothing."""
-    decides = results.complete and results.scale in ("laptop", "paper")
-    objections = {claim.name: claim.objection(results) if results.complete else "" for claim in study.claims}
-    values = {claim.name: claim.values(results) if results.complete else {} for claim in study.claims}
-    estimates = {name: {part: estimate(v) for part, v in parts.items() if len(v)} for name, parts in values.items()}
+    """The verdict on every claim, by its name.
+
+    Claims that wait for cells have that of the earlier run, if there is one.
+    """
+    judged = run_verdicts(study, results)
+    if results.earlier:
+        for name, before in run_verdicts(study, results.earlier).items():
+            if judged[name].word == NOT_RUN != before.word:
+                judged[name] = replace(before, earlier=True)
+    return judged
+
+
+def run_verdicts(study: Study, results: Results) -> dict[str, Verdict]:
+    """The same by one run alone.
+
+    A claim is judged once all cells that its measure asks for have run, with all of their seeds: until then it has no
+    numbers, so that nobody stops where they look right.
+    """
+    decides = results.scale in ("laptop", "paper")
+    objections, estimates, waiting = {}, {}, []
+    for claim in study.claims:
+        try:
+            objections[claim.name] = claim.objection(whole_selections(results))
+            values = claim.values(whole_selections(results))
+        except CellsWaiting:
+            waiting.append(claim.name)
+            objections[claim.name], values = "", {}
+        estimates[claim.name] = {part: estimate(v) for part, v in values.items() if len(v)}
     found = {
         claim.name: combined_evidence(evidence(e, claim.above, claim.below) for e in estimates[claim.name].values())
         for claim in study.claims
     }
-    adjusted = _adjust_families(study, found, [name for name in found if estimates[name] and not objections[name]])
+    # a claim that waits is counted in its family, as one that is neither shown nor refuted
+    taking_part = [name for name in found if name in waiting or (estimates[name] and not objections[name])]
+    adjusted = _adjust_families(study, found, taking_part)
     judged = {}
     for claim in study.claims:
         parts = estimates[claim.name]
         weakest = max(parts.values(), key=lambda e: evidence(e, claim.above, claim.below).p_holds, default=estimate([]))
-        if results.complete and not parts:
+        if not parts:
             word = NOT_RUN
         elif not decides or objections[claim.name] or not all(part.can_decide for part in parts.values()):
             word = UNDECIDED

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import posteriax as px
-from posteriax.studies.bnn_posteriors import STUDY, experiments, methods, networks, report
+from posteriax.studies.bnn_posteriors import STUDY, detectors, experiments, methods, networks, report
 from posteriax.studies.bnn_posteriors.experiments import prior_with_variance, quarter_period
 from posteriax.studies.bnn_posteriors.networks import SmallCNN, SmallCNNLSTM
 from posteriax.studies.results import CellResult, Results, plain
@@ -209,3 +209,19 @@ def test_empcov_is_the_prior_of_the_incoming_weights_of_each_unit():
     assert first.event_shape == (49, 4)
     variances = np.asarray(first.variance)
     np.testing.assert_allclose(variances, np.repeat(variances[:, :1], 4, axis=1))  # the same for every unit
+
+
+def test_detectors_measure_distances_from_classes_and_confidence_after_a_step():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = (rng.normal(size=(60, 2)) @ [[1.0, 0.5], [0.0, 0.3]] + np.eye(3, 2)[y]).astype(np.float32)
+    net = px.zoo.MLP((2, 3), key=jax.random.key(0))  # its last layer is its only one: features are inputs
+    centred = x - np.array([x[y == label].mean(axis=0) for label in range(3)])[y]
+    covariance = np.cov(centred.T, bias=True)
+    inverse = np.linalg.inv(covariance + detectors.RIDGE * np.trace(covariance) / 2 * np.eye(2))
+    gaps = np.array([x[0] - x[y == label].mean(axis=0) for label in range(3)])
+    expected = -min(gap @ inverse @ gap for gap in gaps)
+    np.testing.assert_allclose(detectors.mahalanobis(net, (x, y), x[:1]), [expected], rtol=1e-4)
+    still, moved = (np.asarray(detectors.odin(net, jnp.asarray(x), step)) for step in (0.0, 0.1))
+    np.testing.assert_allclose(still, jax.nn.log_softmax(jax.vmap(net)(x) / detectors.TEMPERATURE).max(axis=1))
+    assert (moved > still).all()

@@ -44,7 +44,7 @@ def test_local_product_of_a_linear_network_is_its_product_matrix():
     x, y = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32), np.arange(20) % 2
     posterior = px.fit(px.Problem(net, px.Categorical()), (x, y), px.VI(q.Normal(0.3)), steps=1, key=0)
     draws = 20_000
-    local = product_matrices.sampled_products(posterior, x[0], 1.0, draws, seed=0)
+    local, _ = product_matrices.sampled_products(posterior, x[0], 1.0, draws, seed=0)
     exact = px.analysis.product_matrix(posterior, [f"layers/{i}/weight" for i in (1, 2, 3)])
     spread = np.sqrt(np.einsum("abab->ab", exact.covariance) / draws)
     assert (np.abs(local.mean - exact.mean) < 5 * spread).all()
@@ -58,7 +58,7 @@ def test_local_products_are_the_jacobians_of_the_network():
     x = np.array([[1.0, -2.0, 0.5, 3.0]], np.float32)
     problem = px.Problem(net, px.Categorical())
     posterior = px.fit(problem, (x, np.array([0])), px.VI(q.Normal(1e-6), optimizer=optax.sgd(0.0)), steps=1, key=0)
-    found = product_matrices.sampled_products(posterior, x[0], product_matrices.SLOPE, 3, seed=0).mean
+    found = product_matrices.sampled_products(posterior, x[0], product_matrices.SLOPE, 3, seed=0)[0].mean
 
     def later(units):
         for layer in net.layers[1:-2]:

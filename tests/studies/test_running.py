@@ -200,6 +200,17 @@ def test_claims_that_change_while_a_run_is_stopped_do_not_change_what_it_registe
     assert [claim["name"] for claim in results.registered["claims"]] == ["beats chance", "perfect"]
 
 
+def test_claims_and_settings_that_are_new_while_their_cells_wait_are_registered(tmp_path):
+    study = study_of_two_methods()
+    studies.run_study(study, tmp_path, scale="laptop", only={"method": ["map"]})
+    late = [replace(claim, name=f"late {claim.name}") for claim in study.claims[:2]]
+    later = replace(study, paper=replace(study.paper, claims=(*study.claims, *late)))
+    results = studies.run_study(later, tmp_path, scale="laptop")
+    registered = [claim["name"] for claim in results.registered["claims"]]
+    assert registered == ["map", "mean-field", "both", "late mean-field"]  # "late map" could be judged already
+    assert studies.revisions(later, results).added == ("late map",)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -243,8 +254,83 @@ def test_an_unfinished_study_decides_nothing(tmp_path):
         studies.run_study(replace(STUDY, run=run), tmp_path, scale="laptop")
     results = studies.write_page(STUDY, tmp_path)
     assert not results.complete
-    assert {verdict.word for verdict in studies.verdicts(STUDY, results).values()} == {UNDECIDED}
+    assert {verdict.word for verdict in studies.verdicts(STUDY, results).values()} == {NOT_RUN}
     assert "**Not complete**" in (tmp_path / "README.md").read_text()
+
+
+def fake_run(cell, settings, bench):
+    return {"nll": {"map": 0.1, "mean-field": 0.9}[cell["method"]] + 0.01 * cell.seed}
+
+
+def study_of_two_methods(**changes):
+    """The toy study with a claim about each method, and about both."""
+    nll = {name: studies.entry("nll", method=name) for name in ("map", "mean-field")}
+    measures = nll | {"both": nll["map"] - nll["mean-field"]}
+    claims = [studies.Claim(name, name, "-", "nll", measure, below=0.5) for name, measure in measures.items()]
+    paper = replace(STUDY.paper, claims=tuple(claims))
+    return replace(STUDY, run=fake_run, paper=paper, tables=lambda results: [], figures={}, **changes)
+
+
+def words(study, folder):
+    return [verdict.word for verdict in studies.verdicts(study, studies.read_results(folder)).values()]
+
+
+def test_a_run_of_some_cells_decides_the_claims_that_need_no_others(tmp_path):
+    study = study_of_two_methods()
+    studies.run_study(study, tmp_path, scale="laptop", only={"method": ["m?p"], "seed": ["0"]})
+    assert words(study, tmp_path) == [NOT_RUN] * 3  # one seed of two is not all of the claim's cells
+    results = studies.run_study(study, tmp_path, scale="laptop", only={"method": ["map"]})
+    assert words(study, tmp_path) == [HOLDS, NOT_RUN, NOT_RUN]
+    assert not results.complete and "2 of 4 cells have run" in page(study, results)
+    with pytest.raises(ValueError, match=r"no cell has .* method: map, mean-field"):
+        studies.run_study(study, tmp_path, scale="laptop", only={"method": ["hmc"]})
+    studies.run_study(study, tmp_path, scale="laptop")
+    assert words(study, tmp_path) == [HOLDS, FAILS, HOLDS]
+
+
+def test_a_file_of_results_is_enough_to_go_on_from(tmp_path):
+    study, whole, copied = study_of_two_methods(), tmp_path / "whole", tmp_path / "copied"
+    studies.run_study(study, whole, scale="laptop")
+    studies.run_study(study, copied / "first", scale="laptop", only={"method": ["map"]})
+    (copied / "then").mkdir()
+    (copied / "first" / "results.json").rename(copied / "then" / "results.json")
+    studies.run_study(study, copied / "then", scale="laptop")
+    assert without_times(copied / "then") == without_times(whole)
+    assert (copied / "then" / "registered.json").read_bytes() == (whole / "registered.json").read_bytes()
+
+
+def test_claims_that_wait_for_cells_are_judged_by_the_earlier_run(tmp_path):
+    study = study_of_two_methods()
+    before = study_of_two_methods(scales={**STUDY.scales, "laptop": Settings(100, 2)})
+    studies.run_study(before, tmp_path / "before", scale="laptop")
+    studies.run_study(study, tmp_path / "now", scale="laptop", only={"method": ["map"]})
+    (tmp_path / "before" / "results.json").rename(tmp_path / "now" / "earlier.json")
+    found = studies.verdicts(study, studies.read_results(tmp_path / "now"))
+    assert [(verdict.word, verdict.earlier) for verdict in found.values()] == [
+        (HOLDS, False),
+        (FAILS, True),
+        (HOLDS, True),
+    ]
+    text = page(study, studies.read_results(tmp_path / "now"))
+    assert "**does not hold**, earlier run" in text and "Until then claims are judged" in text
+
+
+def test_a_claim_that_waits_counts_in_its_family():
+    claims = [(name, name, {"above": 0.0, "family": "all"}) for name in ("a", "b")]
+    study, results = study_of_numbers(claims, {"a": [1.0, 2.0, 3.5], "b": [1.0, 2.0, 3.5]})  # one-sided p is 0.047
+    here = [replace(cell, settings={"method": "map"}) for cell in results.cells]
+    waiting = [replace(cell, settings={"method": "vi"}) for cell in results.cells]
+    alone, other = study.claims
+    alone = replace(alone, measure=studies.entry("a", method="map"))
+    other = replace(other, measure=studies.entry("b", method="vi"))
+    found = {
+        family: studies.verdicts(
+            replace(study, paper=replace(study.paper, claims=(alone, replace(other, family=family)))),
+            replace(results, cells=here, waiting=waiting, complete=False),
+        )
+        for family in ("all", "another")
+    }
+    assert (found["all"]["a"].word, found["another"]["a"].word) == (UNDECIDED, HOLDS)
 
 
 PAPER = """# A title

@@ -41,6 +41,9 @@ def run(
     seeds: int | None = typer.Option(None, min=1, help="Repetitions; by default those of the scale."),
     out: Path | None = typer.Option(None, help="The folder for the results; by default studies/NAME-SCALE."),
     trial: bool = typer.Option(False, "--trial", help="One step of everything, on made-up data: does it build?"),
+    only: list[str] | None = typer.Option(
+        None, help="Only cells with this SETTING=PATTERN, such as 'method=rank-1 *'; several of one setting add up."
+    ),
 ) -> None:
     """Run a study, or resume one that was stopped; finished cells are not run again."""
     with one_line_study_errors():
@@ -52,7 +55,14 @@ def run(
         folder = out or Path("studies") / f"{name}-{scale}"
         try:
             results = run_study(
-                study, folder, scale=scale, seeds=seeds, trial=trial, command=_command(name, scale, seeds), report=_say
+                study,
+                folder,
+                scale=scale,
+                seeds=seeds,
+                trial=trial,
+                only=_patterns(only or []),
+                command=_command(name, scale, seeds),
+                report=_say,
             )
         except KeyboardInterrupt:
             print(f"stopped; the same command continues from {folder}", file=sys.stderr)
@@ -106,6 +116,17 @@ def one_line_study_errors() -> Iterator[None]:
 
 def _command(name: str, scale: str, seeds: int | None) -> str:
     return f"posteriax study run {name} --scale {scale}" + (f" --seeds {seeds}" if seeds is not None else "")
+
+
+def _patterns(only: list[str]) -> dict[str, list[str]]:
+    """Patterns by the name of the setting, from "name=pattern"."""
+    patterns: dict[str, list[str]] = {}
+    for pair in only:
+        name, equals, pattern = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--only is SETTING=PATTERN, such as 'method=map', got {pair!r}")
+        patterns.setdefault(name, []).append(pattern)
+    return patterns
 
 
 def _say(line: str) -> None:

@@ -29,7 +29,10 @@ RUN = {
 
 
 def cells(settings: PosteriorsSettings, seeds: int) -> list[Cell]:
-    """All cells, seed by seed: a run that is cut short has whole repetitions. A seed of UCI is a split."""
+    """All cells, seed by seed: a run that is cut short has whole repetitions.
+
+    A seed of UCI is a split, of which there are as many as the settings say; more seeds than they say add splits.
+    """
     mixing, varied, uci = settings.mixing, settings.varied, settings.regression
     # one setting varies at a time
     sweeps = [(t, mixing.steps[0]) for t in mixing.trajectories] + [(1.0, step) for step in mixing.steps[1:]]
@@ -64,7 +67,7 @@ def cells(settings: PosteriorsSettings, seeds: int) -> list[Cell]:
         for cost, values in plan
         if seed < settings.review_seeds or values.get("target") not in dear
     ]
-    splits = range(max(uci.splits, seeds))
+    splits = range(uci.splits + max(0, seeds - settings.seeds))
     return listed + [Cell({"experiment": "regression", "data": name}, s, 3.0) for s in splits for name in uci.sets]
 
 

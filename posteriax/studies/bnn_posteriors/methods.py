@@ -22,6 +22,7 @@ from posteriax.metrics import agreement, auroc, ece_equal_mass, total_variation
 from posteriax.posterior import Posterior
 from posteriax.priors import CorrelatedNormal, Normal
 from posteriax.problem import Problem
+from posteriax.studies.bnn_posteriors.detectors import STEP, detectors
 from posteriax.studies.bnn_posteriors.networks import (
     TargetExamples,
     build_problem,
@@ -178,6 +179,9 @@ def run_methods(cell: Cell, settings: PosteriorsSettings, bench: Workbench) -> d
             result[MAP_ROW] = mean_entries([score(member, inputs, reference_mean) for member in members])
             result["halves"][MAP_ROW] = float(np.mean([halves.distance(member.test) for member in members]))
     by_severity(result, len(settings.severities))
+    if inputs.outside is not None:
+        step = STEP / target.spread
+        result["detectors"] = detectors(ensemble, examples.train, inputs.test[0], inputs.outside, step)
     return result
 
 

@@ -34,6 +34,7 @@ from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_wi
 
 SG_MCMC_MEAN = "SG-MCMC"  # the mean of its kinds
 FIDELITY = (SG_MCMC_MEAN, ENSEMBLE_ROW, VI_ROW, MAP_ROW)  # from the closest to HMC to the furthest, as the paper finds
+OF_IMAGES = ("corrupted", "auroc", "detectors")  # what is measured of targets without reviews
 NOTHING = Measure(lambda results: {})
 
 # ---- measures: numbers by seed
@@ -41,9 +42,13 @@ NOTHING = Measure(lambda results: {})
 
 def targets(results: Results, path: str = "", experiment: str = "methods") -> list[str]:
     """The targets of an experiment, in the order of the study; with a path, those whose results have it."""
-    cells = results.select(experiment=experiment)
-    named = {str(cell.settings["target"]): cell for cell in reversed(results.cells) if cell in cells}
-    return [name for name in results.distinct("target", experiment=experiment) if not path or has(named[name], path)]
+    listed = results.settings.get("targets") if experiment == "methods" else None
+    if listed and any(part in path.split(".") for part in OF_IMAGES):  # does not wait for those with reviews
+        names = [target["name"] for target in listed if not target.get("words")]
+    else:
+        names = results.distinct("target", experiment=experiment)
+    first = {name: results.select(experiment=experiment, target=name)[:1] for name in names}
+    return [name for name, cells in first.items() if cells and (not path or has(cells[0], path))]
 
 
 def score(target: str, method: str, path: str) -> Measure:
@@ -96,6 +101,15 @@ def over_networks(parts: Parts) -> Measure:
 def over_confidence(method: str) -> Parts:
     """Confidence minus accuracy."""
     return difference_of_scores(method, "confidence", method, "accuracy", f"{HMC_ROW}.confidence")
+
+
+def detector_minus_hmc(detector: str) -> Parts:
+    """The AUROC of a detector that is made for the purpose, minus HMC's, by network."""
+
+    def gap(target: str) -> Measure:
+        return entry(f"detectors.{detector}", experiment="methods", target=target) - score(target, HMC_ROW, "auroc")
+
+    return by_network_measures(gap, f"detectors.{detector}")
 
 
 def lost_accuracy(method: str, other: str) -> Parts:

@@ -316,10 +316,13 @@ def _training(results: Results) -> PageTable:
 
 
 def _first_steps(results: Results) -> PageTable:
-    steps = results.select(network=MLP, family=MEAN_FIELD)[0].result["first_steps"]["step"]
+    runs = [cell.result["first_steps"] for cell in results.select(network=MLP) if "first_steps" in cell.result]
+    if not runs:
+        return PageTable("", ("family",), ())
+    steps = runs[0]["step"]
     windows = sorted({1, (len(steps) + 1) // 2, len(steps) - 1})
     readings = {"SNR": "signal", "-ELBO": "negative_elbo"}
-    if "median_ratio" in results.select(network=MLP, family=MEAN_FIELD)[0].result["first_steps"]:
+    if "median_ratio" in runs[0]:
         readings["median ratio"] = "median_ratio"
     columns = [
         Column(f"{name}, step {steps[window]}", f"first_steps.{reading}.{window}", show)

@@ -9,6 +9,7 @@ because a product of matrices with independent entries has correlated entries. I
     swag.py                 SWAG against SWAG-Diag by depth of PreResNets                                  figure 4
     costs.py                time and parameters of a training step, by family and width                    table 1
     bimodal.py              a mean-field network whose predictive distribution has two modes         proposition 4
+    natural.py              mean-field against matrix normals, trained by natural gradients                table 2
 
 The paper shows these results as figures without numbers, so that its claims are about orders and sizes.
 """
@@ -18,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from posteriax.studies.liberty_or_depth import bimodal, costs, iris, product_matrices, report, swag, two_moons
+from posteriax.studies.liberty_or_depth import bimodal, costs, iris, natural, product_matrices, report, swag, two_moons
 from posteriax.studies.liberty_or_depth.bimodal import Bimodal
 from posteriax.studies.liberty_or_depth.costs import Costs
 from posteriax.studies.liberty_or_depth.iris import Iris
+from posteriax.studies.liberty_or_depth.natural import NaturalGradients
 from posteriax.studies.liberty_or_depth.product_matrices import ProductMatrices
 from posteriax.studies.liberty_or_depth.swag import PreResNets
 from posteriax.studies.liberty_or_depth.two_moons import TwoMoons
@@ -43,6 +45,7 @@ class LibertySettings:
     swag: PreResNets
     costs: Costs = field(default_factory=Costs)
     bimodal: Bimodal = field(default_factory=Bimodal)
+    natural: NaturalGradients = field(default_factory=NaturalGradients)
 
 
 # the experiments, by the name of their settings, in the order in which they run
@@ -53,6 +56,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "swag": swag,
     "costs": costs,
     "bimodal": bimodal,
+    "natural": natural,
 }
 
 SCALES = read_scales(Path(__file__).with_name("scales.toml"), LibertySettings)

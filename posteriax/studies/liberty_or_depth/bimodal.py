@@ -22,6 +22,7 @@ from posteriax.studies.workbench import Workbench
 
 NAME = "bimodal"
 NOISE, NEAR = 0.1, 0.3  # of the data, and the distance from a mode that counts as near
+EDGES = np.linspace(-2, 2, 41)  # of the bins of predictions
 
 
 @dataclass(frozen=True)
@@ -89,4 +90,10 @@ def run(cell: Cell, settings: Bimodal, bench: Workbench) -> dict[str, Json]:
     (net, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))((net, optimizer.init(net)))
     drawn = np.asarray(jax.vmap(net.draw, (0, None))(jax.random.split(jax.random.key(1), 1000), x))
     shares = [(np.abs(drawn - mode) < NEAR).mean() for mode in (-1.0, 1.0)]
-    return {"near_modes": 2 * min(shares), "shares": shares, "weights": sum(m.size for m in net.means)}
+    counts, _ = np.histogram(np.clip(drawn, EDGES[0], EDGES[-1]), EDGES)
+    return {
+        "near_modes": 2 * min(shares),
+        "shares": shares,
+        "weights": sum(m.size for m in net.means),
+        "histogram": (counts / drawn.size).tolist(),
+    }

@@ -3,10 +3,11 @@
 A network 784-16-...-16-10 is trained by mean-field VI. The matrix shown is the product of its L layers between hidden
 ones,
 
-    linear        M = W_L ... W_1                         leaky ReLU       P(x) = W_L D_(L-1) W_(L-1) ... D_1 W_1
+    linear        M = W_L ... W_1                   (leaky) ReLU       P(x) = W_L D_(L-1) W_(L-1) ... D_1 W_1
 
 with the slopes D of the activations at one test image x, for every draw of the weights. M has exact moments, by a
-recursion over layers, which are compared with those of draws; P is sampled.
+recursion over layers, which are compared with those of draws; P is sampled. With slope 0 all units of a layer may be
+switched off, and P is 0 then: the share of such draws is measured.
 """
 
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ from posteriax.studies.workbench import Workbench
 from posteriax.zoo import MLP
 
 NAME = "product matrix"
-ACTIVATIONS = ("linear", "leaky ReLU")
 SLOPE = 0.1  # of the leaky ReLU
+ACTIVATIONS = {"linear": 1.0, "leaky ReLU": SLOPE, "ReLU": 0.0}  # slopes for negative values
 CORRELATED = 0.05  # five standard errors of a correlation from 10,000 draws
 CHUNK = 1000  # draws of the weights in memory
 
@@ -57,6 +58,7 @@ def cells(settings: ProductMatrices, seeds: int) -> list[Cell]:
         for seed in range(seeds)
         for activation in ACTIVATIONS
         for layers in settings.layers
+        if activation != "ReLU" or layers > 1  # a single matrix has no activation within
     ]
 
 
@@ -69,7 +71,7 @@ def run(cell: Cell, settings: ProductMatrices, bench: Workbench) -> dict[str, Js
     mean, scale = x.mean(), x.std()
     x, x_test = ((a.reshape(len(a), -1) - mean) / scale for a in (x, x_test))
     sizes = (x.shape[1], *[settings.width] * (layers + 1), len(data.classes))
-    net = MLP(sizes, activation=identity if activation == "linear" else leaky_relu, key=jax.random.key(cell.seed))
+    net = MLP(sizes, activation=FUNCTIONS[activation], key=jax.random.key(cell.seed))
     problem = Problem(net, Categorical(), p.Normal(scale=0.23))
     optimizer = optax.amsgrad(settings.learning_rate)
     method = VI(q.Normal(0.05), estimator="flipout", optimizer=optimizer, draws=settings.gradient_draws)
@@ -80,8 +82,8 @@ def run(cell: Cell, settings: ProductMatrices, bench: Workbench) -> dict[str, Js
         "accuracy": (guesses == y_test).mean(),
         "training_nll": np.ravel(posterior.trace["nll_per_example"])[-100:].mean(),
     }
-    slope = 1.0 if activation == "linear" else SLOPE
-    sampled = sampled_products(posterior, x_test[0], slope, settings.draws, cell.seed)
+    sampled, switched_off = sampled_products(posterior, x_test[0], ACTIVATIONS[activation], settings.draws, cell.seed)
+    result["switched_off"] = switched_off
     result["sampled_correlated"] = sampled.correlated_share(CORRELATED)
     product = sampled
     if activation == "linear":
@@ -102,10 +104,14 @@ def leaky_relu(x: jax.Array) -> jax.Array:
     return jax.nn.leaky_relu(x, SLOPE)
 
 
+FUNCTIONS = {"linear": identity, "leaky ReLU": leaky_relu, "ReLU": jax.nn.relu}
+
+
 def sampled_products(
     posterior: VariationalPosterior, x: np.ndarray, slope: float, draws: int, seed: int
-) -> ProductMatrix:
-    """The moments of W_L D_(L-1) W_(L-1) ... D_1 W_1 at an input, for the hidden-to-hidden layers of a mean-field MLP.
+) -> tuple[ProductMatrix, float]:
+    """The moments of W_L D_(L-1) W_(L-1) ... D_1 W_1 at an input, for the hidden-to-hidden layers of a mean-field MLP,
+    and the share of draws in which a layer between has negative values only.
 
     Weights are drawn with NumPy: it needs no compilation, and shares no code with the recursion that it is compared
     with. The first layer has 784 weights for every unit, whose sum is normal: only that is drawn.
@@ -117,7 +123,7 @@ def sampled_products(
         draws: how many.
         seed: for NumPy's generator.
     """
-    rng, moments = np.random.default_rng(seed), layer_moments(posterior)
+    rng, moments, off = np.random.default_rng(seed), layer_moments(posterior), 0
 
     def draw(mean: np.ndarray, deviation: np.ndarray, count: int) -> np.ndarray:
         return mean + deviation * rng.standard_normal((count, *mean.shape), np.float32)
@@ -126,16 +132,20 @@ def sampled_products(
         weight, bias = moments[0]
         deviation = np.sqrt(np.square(x) @ np.square(weight[1]) + np.square(bias[1]))
         before, product = draw(x @ weight[0] + bias[0], deviation, count), None
+        all_negative = np.zeros(count, bool)
         for weight, bias in moments[1:-1]:
             slopes = np.where(before > 0, 1.0, slope)
+            all_negative |= (before <= 0).all(axis=1)
             matrix = draw(*weight, count)  # (draws, inputs, outputs)
             before = ((before * slopes)[:, None] @ matrix)[:, 0] + draw(*bias, count)
             product = matrix if product is None else product @ (slopes[:, :, None] * matrix)
         assert product is not None
+        nonlocal off
+        off += int(all_negative.sum())
         return product.swapaxes(1, 2)
 
     mean, covariance = mean_and_covariance(block(min(CHUNK, draws - start)) for start in range(0, draws, CHUNK))
-    return ProductMatrix(mean, covariance.reshape(mean.shape * 2), draws)
+    return ProductMatrix(mean, covariance.reshape(mean.shape * 2), draws), off / draws
 
 
 LayerMoments = tuple[np.ndarray, np.ndarray]  # mean and standard deviation

@@ -1,6 +1,6 @@
 """What is shown of Liberty or Depth, from its results alone: measures of the claims, tables, figures."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from posteriax._internal.plot_style import PALETTE, colours, heat_map, subplots
 from posteriax.studies.figures import Axis, Curve, Figure, Means, Panel, draw_panels
-from posteriax.studies.liberty_or_depth import bimodal, costs, iris, product_matrices, swag, two_moons
+from posteriax.studies.liberty_or_depth import bimodal, costs, iris, natural, product_matrices, swag, two_moons
 from posteriax.studies.liberty_or_depth.swag import CONTROLS, KINDS, SWA
 from posteriax.studies.liberty_or_depth.two_moons import SLOPES
 from posteriax.studies.results import (
@@ -26,7 +26,7 @@ from posteriax.studies.results import (
 from posteriax.studies.tables import Column, PageTable, Row, make_table, mean_as, mean_with_error, rows_by
 
 PRODUCTS, MOONS, IRIS, SWAG = product_matrices.NAME, two_moons.NAME, iris.NAME, swag.NAME
-COSTS, BIMODAL = costs.NAME, bimodal.NAME
+COSTS, BIMODAL, NATURAL = costs.NAME, bimodal.NAME, natural.NAME
 MEAN_FIELD, FULL = iris.FAMILIES
 
 # ---- measures: numbers by seed, restart or split
@@ -246,11 +246,56 @@ def bimodality() -> Measure:
     return near(2) - near(1)
 
 
+def mean_field_minus_structured(path: str) -> Measure:
+    """A score of mean-field minus that of the matrix normal, both trained by natural gradients."""
+    diagonal, structured = (entry(path, experiment=NATURAL, family=family) for family in natural.FAMILIES)
+    return diagonal - structured
+
+
+def switched_off() -> Parts:
+    """Share of draws in which a hidden layer of a ReLU network is switched off, by number of layers."""
+    return Parts(
+        lambda results: {
+            f"{n} layers": product("switched_off", "ReLU", n)
+            for n in sorted(set(results.distinct("layers", experiment=PRODUCTS, activation="ReLU")))
+        }
+    )
+
+
 # ---- tables
 
 
 def tables(results: Results) -> list[PageTable]:
-    return [_products(results), _moons(results), _iris(results), _swag(results)]
+    shown = [_products(results), _moons(results), _iris(results), _swag(results)]
+    return [*shown, *(table for table in (_costs(results), _natural(results)) if table.rows)]
+
+
+def _costs(results: Results) -> PageTable:
+    cells = results.select(experiment=COSTS)
+    rows = []
+    for family in cells[0].result["seconds"] if cells else ():
+        widths = cells[0].result["full_widths" if family == "full covariance" else "widths"]
+        times = 1000 * np.array([cell.result["seconds"][family] for cell in cells], float)
+        parameters = cells[0].result["parameters"][family]
+        for width, count, ms in zip(widths, parameters, times.T, strict=True):
+            rows.append((family, str(width), f"{count:,}", mean_with_error(2)(ms)))
+    caption = (
+        "Table 1, measured: numbers stored for the posterior, and milliseconds of a training step with a batch of "
+        f"{results.settings.get('costs', {}).get('examples', '-')}, of a network with two layers of K x K weights."
+    )
+    return PageTable(caption, ("family", "K", "parameters", "ms per step"), rows)
+
+
+def _natural(results: Results) -> PageTable:
+    columns = (
+        Column("accuracy", "accuracy", mean_with_error(1, 100)),
+        Column("NLL", "nll"),
+        Column("ECE", "ece"),
+    )
+    caption = "Trained by natural gradients on Fashion-MNIST. The paper's table 2 is of ResNet-18 on ImageNet."
+    reported = {natural.MEAN_FIELD: "67.4, 1.37, 0.029 (VOGN)", natural.STRUCTURED: "66.4, 1.44, 0.080 (noisy K-FAC)"}
+    rows = [row._replace(end=(reported[row.start[0]],)) for row in rows_by(results, ("family",), experiment=NATURAL)]
+    return make_table(caption, ("family",), columns, rows, ("the paper",))
 
 
 def _products(results: Results) -> PageTable:
@@ -304,6 +349,9 @@ def _iris(results: Results) -> PageTable:
         row = [str(depth), str(results.select(experiment=IRIS, depth=depth)[0].result["weights"])]
         for family in iris.FAMILIES:
             values = partial(results.values, experiment=IRIS, family=family, depth=depth)
+            if not len(values("nll")):
+                row += [""] * 3
+                continue
             elbo, before = values("elbo").mean(), values("elbo_before").mean()
             row += [write(values("nll")), f"{values('accuracy').mean():.1%}", f"{elbo:.1f} ({elbo - before:+.2g})"]
         rows.append([*row, write(gap(depth)(results))])
@@ -432,4 +480,64 @@ def label_lines(axis: Axis) -> None:
     axis.legend([handles[i] for i in order], [labels[i] for i in order], **style).set_zorder(0)
 
 
-FIGURES = {"product_matrices": draw_products, "two_moons": draw_moons, "iris": draw_iris, "swag": draw_swag}
+def draw_costs(results: Results) -> Figure:
+    """Time of a training step and numbers of parameters by width, on log axes."""
+    cells, colour = results.select(experiment=COSTS), colours(costs.FAMILIES)
+    panels = []
+    for path, label, unit in (("seconds", "ms per training step", 1000.0), ("parameters", "parameters", 1.0)):
+        lines: list[Curve | Means] = []
+        for family in costs.FAMILIES:
+            widths = cells[0].result["full_widths" if family == "full covariance" else "widths"]
+            values = unit * np.array([cell.result[path][family] for cell in cells], float)
+            lines.append(Means(widths, list(values.T), "o-", colour[family], family))
+        settings = {"xlabel": "width K", "ylabel": label, "xscale": "log", "yscale": "log"}
+        panels.append(Panel(lines, settings, legend={} if path == "seconds" else None))
+    return draw_panels(panels, 4.2, 3.4)[0]
+
+
+def draw_bimodal(results: Results) -> Figure:
+    """The distribution of predictions of mean-field networks with one and with two hidden layers; the first seed."""
+    lines: list[Curve | Means] = []
+    middle = (bimodal.EDGES[1:] + bimodal.EDGES[:-1]) / 2
+    for layers, shade in zip((1, 2), COVARIANCES, strict=True):
+        density = np.array(results.select(experiment=BIMODAL, layers=layers)[0].result["histogram"]) / np.diff(
+            bimodal.EDGES
+        )
+        label = f"{layers} hidden layer{'s' if layers > 1 else ''}"
+        lines.append(Curve(middle, density, "-", shade, label, {"drawstyle": "steps-mid"}))
+    settings = {"xlabel": "prediction", "ylabel": "density over draws"}
+    figure, (axis,) = draw_panels([Panel(lines, settings, legend={})], 4.6, 3.2)
+    for mode in (-1.0, 1.0):
+        axis.axvspan(mode - bimodal.NEAR, mode + bimodal.NEAR, color="0.92", zorder=0)
+    return figure
+
+
+def draw_natural(results: Results) -> Figure:
+    """Test scores of mean-field and matrix normals by natural gradients; dots are seeds."""
+    families, panels = list(natural.FAMILIES), []
+    for path, label in (("nll", "test NLL (nats)"), ("accuracy", "test accuracy"), ("ece", "ECE")):
+        values = [results.values(path, experiment=NATURAL, family=family) for family in families]
+        pairs: list[Curve | Means] = [
+            Curve([0, 1], pair, "o-", "0.7", options={"markersize": 3}) for pair in zip(*values, strict=True)
+        ]
+        settings = {"ylabel": label, "xticks": [0, 1], "xticklabels": families, "xlim": (-0.4, 1.4)}
+        panels.append(Panel([*pairs, Means([0, 1], values, "s", COVARIANCES[0])], settings))
+    return draw_panels(panels, 2.8, 3.0)[0]
+
+
+FIGURES = {
+    "product_matrices": draw_products,
+    "two_moons": draw_moons,
+    "iris": draw_iris,
+    "swag": draw_swag,
+    "costs": draw_costs,
+    "bimodal": draw_bimodal,
+    "natural": draw_natural,
+}
+
+
+def _ran(experiment: str) -> Callable[[Results], bool]:
+    return lambda results: bool(results.select(experiment=experiment))
+
+
+NEEDS = {"costs": _ran(COSTS), "bimodal": _ran(BIMODAL), "natural": _ran(NATURAL)}

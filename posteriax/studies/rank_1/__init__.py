@@ -8,7 +8,8 @@ and varies one choice at a time: where the factors are, how many components, whi
 
 - images, experiment "table": every method on CIFAR-10 and Fashion-MNIST, at the same number of parameters;
 - experiment "ablation": variants of the rank-1 network, on one of them;
-- experiment "mortality": the LSTM, on public records of the same kind.
+- experiment "mortality": the LSTM, on public records of the same kind;
+- experiments "checkpoints", "induced priors" and "theorem 1": what the paper shows beside its tables.
 
 One deep ensemble gives two rows of a table: its average, and the mean over its members, the deterministic baseline.
 """
@@ -16,12 +17,29 @@ One deep ensemble gives two rows of a table: its average, and the mean over its 
 from collections.abc import Mapping
 
 from posteriax.studies.rank_1 import report, settings
+from posteriax.studies.rank_1.demonstrations import (
+    CHECKPOINTS,
+    PRIORS,
+    THEOREM,
+    run_checkpoints,
+    run_induced_priors,
+    run_theorem,
+)
 from posteriax.studies.rank_1.experiments import run_images, run_mortality
 from posteriax.studies.rank_1.networks import WRN
-from posteriax.studies.rank_1.settings import Rank1Settings, ablated_table, size_name
+from posteriax.studies.rank_1.settings import BATCH_ENSEMBLE, GAUSSIAN, Rank1Settings, ablated_table, size_name
 from posteriax.studies.results import Json
 from posteriax.studies.study import Cell, make_study
 from posteriax.studies.workbench import Workbench
+
+RUN = {
+    "table": run_images,
+    "ablation": run_images,
+    "mortality": run_mortality,
+    CHECKPOINTS: run_checkpoints,
+    PRIORS: run_induced_priors,
+    THEOREM: run_theorem,
+}
 
 
 def cells(settings: Rank1Settings, seeds: int) -> list[Cell]:
@@ -32,13 +50,17 @@ def cells(settings: Rank1Settings, seeds: int) -> list[Cell]:
     variants = (*settings.variants, *map(size_name, settings.sizes))
     plan += [("ablation", ablated.data, method, 8.0) for method in variants]
     plan += [("mortality", records.data, method, 10.0) for method in records.methods]
+    if settings.checkpoints:
+        plan += [(CHECKPOINTS, ablated.data, f"{method}, {CHECKPOINTS}", 10.0) for method in (BATCH_ENSEMBLE, GAUSSIAN)]
+    plan += [(PRIORS, "none", "all factors", 1.0)] if settings.prior_draws else []
+    plan += [(THEOREM, ablated.data, THEOREM, 3.0)] if settings.theorem_images and ablated.network != WRN else []
     names = ("experiment", "data", "method")
     return [Cell(dict(zip(names, values, strict=True)), seed, cost) for seed in range(seeds) for *values, cost in plan]
 
 
 def run(cell: Cell, settings: Rank1Settings, bench: Workbench) -> Mapping[str, Json]:
-    """Train one method, and measure it."""
-    return (run_mortality if cell["experiment"] == "mortality" else run_images)(cell, settings, bench)
+    """Train one method, and measure it; or a demonstration."""
+    return RUN[cell["experiment"]](cell, settings, bench)
 
 
 STUDY = make_study("rank-1", __file__, settings.SCALES, cells, run, report)

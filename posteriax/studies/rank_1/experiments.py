@@ -4,6 +4,7 @@ predictions     log p(y | x, w_s), s = 1..S, (S, examples, classes): S draws, sp
 NLL             -log 1/S sum_s p(y | x, w_s): the mixture, whatever the training objective was
 ECE             15 bins of equal width of the highest probability
 cNLL, cA, cECE  the same on corrupted images: means over the 15 kinds, of severities 1 to 5 together
+kinds           the error rate on each kind, for mCE
 members         means of the scores of single draws
 diversity       pairs of members that predict different classes, divided by the error rate of their mean
 
@@ -26,13 +27,14 @@ from posteriax.data import DataSet, RandomCrop, RandomFlip, corrupt
 from posteriax.methods import MAP, VI, Ensemble, Method
 from posteriax.posterior import Posterior, with_batch_statistics
 from posteriax.problem import Problem
-from posteriax.studies.rank_1.networks import WRN, image_problem, mortality_problem
+from posteriax.studies.rank_1.networks import INPUTS, WRN, image_problem, mortality_problem
 from posteriax.studies.rank_1.settings import (
     ADDITIVE,
     BATCH_ENSEMBLE,
     CAUCHY,
     DEEP,
     DROPOUT,
+    EMBEDDINGS,
     EQUAL,
     GAUSSIAN,
     HALF_CAUCHY,
@@ -114,7 +116,7 @@ NORMS = "**/norm/*"
 
 def component_count(method: str, settings: Rank1Settings) -> int:
     """Components of a mixture or members of an ensemble; 1 for one network with random weights."""
-    if method in (DROPOUT, MEAN_FIELD):
+    if method in (DROPOUT, MEAN_FIELD, EMBEDDINGS):
         return 1
     return int(method.removeprefix("K = ")) if method.startswith("K = ") else settings.members
 
@@ -125,6 +127,8 @@ def variational_families(method: str, settings: Rank1Settings) -> dict[str, q.Fa
         return {"**": q.Dropout(settings.dropout)}
     if method == MEAN_FIELD:
         return {"**": q.Normal()}
+    if method == EMBEDDINGS:
+        return {INPUTS: q.Normal(), "**": q.Point()}
     scale = settings.cauchy_scale if method == CAUCHY else settings.factor_scale
     prior: dict[str, Any] = {} if method == HALF_CAUCHY else {"prior_scale": scale}
     # the authors start BatchEnsemble around 1, whatever the start of rank-1 factors
@@ -150,7 +154,7 @@ def build_method(
     annealed = method not in (BATCH_ENSEMBLE, DROPOUT)  # these have no KL, only weight decay
     return VI(
         families,
-        estimator="flipout" if method == MEAN_FIELD else "auto",
+        estimator="flipout" if method in (MEAN_FIELD, EMBEDDINGS) else "auto",
         optimizer=optimizer,
         kl_schedule=linear_annealing(plan.annealing, plan.steps) if annealed else None,
     )
@@ -317,8 +321,10 @@ def measure(
         "clean": scores(clean, y),
         "corrupted": by_kind(worse, y_worse, kinds),
         "severity": by_severity(worse, y_worse, kinds, len(plan.severities)),
+        "kinds": error_by_kind(worse, y_worse, kinds),
         "member": {
             "clean": mean_entries([scores(draw[None], y) for draw in single]),
+            "kinds": np.mean([error_by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]], axis=0),
             "corrupted": mean_entries([by_kind(draw[None], y_worse, kinds) for draw in worse[: len(single)]]),
         },
     }
@@ -349,6 +355,12 @@ def by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> dict[str, float
     """Scores of each kind of corruption, all severities together; their means over kinds."""
     parts = zip(np.split(log_probs, kinds, axis=1), np.split(y, kinds), strict=True)
     return mean_entries([scores(kind, labels) for kind, labels in parts])
+
+
+def error_by_kind(log_probs: np.ndarray, y: np.ndarray, kinds: int) -> list[float]:
+    """The error rate on each kind of corruption, all severities together."""
+    right = np.exp(log_probs).mean(axis=0).argmax(axis=-1) == y
+    return (1 - right.reshape(kinds, -1).mean(axis=1)).tolist()
 
 
 def by_severity(log_probs: np.ndarray, y: np.ndarray, kinds: int, severities: int) -> dict[str, list[float]]:

@@ -27,6 +27,7 @@ from posteriax.studies.rank_1.settings import (
     BATCH_ENSEMBLE,
     DEEP,
     DROPOUT,
+    EMBEDDINGS,
     EQUAL,
     MEAN_FIELD,
     Images,
@@ -136,6 +137,7 @@ def closest(
 
 
 WRN = "WRN"
+INPUTS = "lstm/weight"  # the weights of the LSTM on its inputs, which stand for the paper's embeddings
 
 
 def network_layers(plan: Images | Mortality, shape: Any, widths: tuple[int, ...], classes: int) -> LayerSizes:
@@ -153,12 +155,12 @@ def widths_for(
 ) -> tuple[int, ...]:
     """The widths at which a method has as many parameters as the rank-1 Gaussian network, all members together.
 
-    Mean-field and dropout have the network of the deterministic baseline, and mean-field a standard deviation for every
+    Methods with one network have that of the deterministic baseline, and mean-field a standard deviation for every
     weight. Variants of the rank-1 network have its widths.
     """
     given = (plan.units,) if isinstance(plan, Mortality) else plan.widths
     matched = isinstance(plan, Mortality) or plan.matched
-    if not matched or method not in (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD):
+    if not matched or method not in (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, EMBEDDINGS):
         return given
     members = settings.members
 
@@ -174,7 +176,7 @@ def widths_for(
 
 def weight_prior_scale(method: str, plan: Images | Mortality) -> float:
     """The scale of the prior of all weights that are not factors."""
-    if method in (DEEP, EQUAL, DROPOUT):
+    if method in (DEEP, EQUAL, DROPOUT, EMBEDDINGS):
         return plan.prior_scale
     return {BATCH_ENSEMBLE: plan.batch_scale, MEAN_FIELD: plan.mean_field_scale}.get(method, plan.rank_1_scale)
 
@@ -208,4 +210,7 @@ def mortality_problem(method: str, plan: Mortality, settings: Rank1Settings, sha
     """The LSTM over records with missing values, one logit."""
     units, (variables, static) = widths_for(method, plan, settings, shape, 1)[0], shape
     net = zoo.mortality_lstm(variables=variables, static=static, units=units, key=jax.random.key(seed))
-    return Problem(net, Bernoulli(), prior=p.Normal(scale=weight_prior_scale(method, plan)))
+    prior: Any = p.Normal(scale=weight_prior_scale(method, plan))
+    if method == EMBEDDINGS:
+        prior = {INPUTS: p.Normal(scale=plan.mean_field_scale), "**": prior}
+    return Problem(net, Bernoulli(), prior=prior)

@@ -3,13 +3,15 @@
 Differences are between two methods with the same seed; negative is better for NLL and ECE.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
 from posteriax._internal.plot_style import PALETTE
+from posteriax.metrics import mean_corruption_error
 from posteriax.studies.figures import Curve, Figure, Means, Panel, draw_panels
+from posteriax.studies.rank_1.demonstrations import CHECKPOINTS, EDGES, FACTORS, PRIORS, THEOREM
 from posteriax.studies.rank_1.settings import (
     ABLATIONS,
     BATCH_ENSEMBLE,
@@ -33,6 +35,7 @@ from posteriax.studies.results import (
     Results,
     combine,
     depending,
+    entry,
     has,
     look_up,
 )
@@ -54,7 +57,8 @@ def score(data: str, method: str, path: str) -> Measure:
 
 
 def _runs(results: Results, data: str, method: str) -> list[CellResult]:
-    return [c for c in results.cells if is_data(c.settings["data"], data) and c.settings["method"] == method]
+    stored = dict.fromkeys(cell.settings["data"] for cell in (*results.cells, *results.waiting))
+    return [cell for name in stored if is_data(name, data) for cell in results.select(data=name, method=method)]
 
 
 def is_data(stored: str, name: str) -> bool:
@@ -71,6 +75,74 @@ cifar10 = partial(score, IMAGES)
 fashion = partial(score, CLOTHES)
 cifar100 = partial(score, HUNDRED)
 mortality = partial(score, RECORDS)
+
+
+def corruption_error(data: str, method: str, other: str) -> Measure:
+    """mCE of one method with the errors of another as its baseline, minus 1: below 0 is better than that baseline."""
+
+    def errors(name: str) -> Callable[[Results], dict[int, np.ndarray]]:
+        run, path = (DEEP, "member.kinds") if name == DETERMINISTIC else (name, "kinds")
+        return lambda results: {
+            c.seed: np.array(look_up(c.result, path), float) for c in _runs(results, data, run) if has(c, path)
+        }
+
+    def by_seed(results: Results) -> dict[int, float]:
+        ours, theirs = errors(method)(results), errors(other)(results)
+        return {
+            seed: float(mean_corruption_error(ours[seed][:, None], theirs[seed])) - 1
+            for seed in ours.keys() & theirs.keys()
+        }
+
+    return Measure(by_seed)
+
+
+def checkpoint_runs(results: Results, method: str) -> list[CellResult]:
+    return results.select(experiment=CHECKPOINTS, method=f"{method}, {CHECKPOINTS}")
+
+
+def at_checkpoints(path: str) -> Measure:
+    """The mean of a reading over the last half of a run, rank-1 Gaussian less BatchEnsemble."""
+
+    def reading(method: str) -> Measure:
+        return Measure(
+            lambda results: {c.seed: float(np.mean(c.result[path])) for c in checkpoint_runs(results, method)}
+        )
+
+    return reading(GAUSSIAN) - reading(BATCH_ENSEMBLE)
+
+
+def diversity_against_accuracy() -> Parts:
+    """The correlation between accuracy and diversity over the readings of a run, by method."""
+
+    def correlation(method: str) -> Measure:
+        return Measure(
+            lambda results: {
+                c.seed: correlation_coefficient(c.result["accuracy"], c.result["diversity"])
+                for c in checkpoint_runs(results, method)
+            }
+        )
+
+    return Parts(lambda results: {method: correlation(method) for method in (BATCH_ENSEMBLE, GAUSSIAN)})
+
+
+def correlation_coefficient(x: Values, y: Values) -> float:
+    """Pearson's; 0 if either does not vary.
+
+    >>> correlation_coefficient([1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
+    0.0
+    """
+    varies = np.ptp(x) > 0 and np.ptp(y) > 0
+    return float(np.corrcoef(x, y)[0, 1]) if varies else 0.0
+
+
+def induced(path: str) -> Measure:
+    """An entry of the results on induced priors."""
+    return entry(path, experiment=PRIORS)
+
+
+def theorem(path: str) -> Measure:
+    """An entry of the results on theorem 1."""
+    return entry(path, experiment=THEOREM)
 
 
 def ablation(method: str, path: str) -> Measure:
@@ -441,10 +513,44 @@ def variants(results: Results) -> Figure:
     return draw_panels(panels, 4.6, 3.2, sharey=True)[0]
 
 
+def checkpoints(results: Results) -> Figure:
+    """Disagreement over error rate against accuracy and NLL at the readings of the last half of each run."""
+    panels = []
+    for path, label, unit in (("accuracy", "accuracy (%)", 100.0), ("nll", "NLL (nats)", 1.0)):
+        lines: list[Curve | Means] = []
+        for method in (BATCH_ENSEMBLE, GAUSSIAN):
+            for number, cell in enumerate(checkpoint_runs(results, method)):
+                x, y = unit * np.array(cell.result[path], float), np.array(cell.result["diversity"], float)
+                options = {"markersize": 3.5, "linewidth": 0.6, "alpha": 0.7}
+                name = method if number == 0 else None
+                lines.append(Curve(x, y, "o-", COLOURS[method], name, options))
+        panels.append(Panel(lines, {"xlabel": label, "ylabel": "disagreement / error rate"}))
+    return draw_panels(panels, 4.2, 3.2, below=2)[0]
+
+
+def induced_priors(results: Results) -> Figure:
+    """The densities of weights under the priors of their factors; the first seed."""
+    runs, lines = results.select(experiment=PRIORS), []
+    middle = (EDGES[1:] + EDGES[:-1]) / 2
+    for name, colour in zip(FACTORS, ("0.2", PALETTE[3], PALETTE[0], "0.65"), strict=True):
+        if runs:
+            density = np.array(runs[0].result[name]["density"], float)
+            label = "normal weights" if name == "none" else f"{name} factors"
+            lines.append(Curve(middle, np.where(density > 0, density, np.nan), "-", colour, label))
+    panel = Panel(lines, {"xlabel": "weight", "ylabel": "density", "yscale": "log"}, legend={})
+    return draw_panels([panel], 4.6, 3.2)[0]
+
+
 FIGURES = {
     "scores": scores,
     "severity": severity,
     "variants": variants,
     "components": components,
     "diversity": diversity,
+    "checkpoints": checkpoints,
+    "induced_priors": induced_priors,
+}
+NEEDS = {
+    "checkpoints": lambda results: bool(checkpoint_runs(results, GAUSSIAN)),
+    "induced_priors": lambda results: bool(results.select(experiment=PRIORS)),
 }

@@ -4,6 +4,7 @@
     deep ensemble, equal parameters  K smaller networks with as many parameters together as the rank-1 network
     BatchEnsemble                    rank-1 factors without noise
     MC dropout, mean-field           one network with random weights
+    Bayesian embeddings              an LSTM with random weights on its inputs alone
 
 All others are rank-1 mixtures.
 """
@@ -23,9 +24,10 @@ INPUT, OUTPUT = "factors on inputs", "factors on outputs"
 MIXTURE = "log-mixture likelihood"
 LOG_NORMAL, HALF_CAUCHY = "log-normal factors", "half-Cauchy factors"
 ADDITIVE = "additive factors"
+EMBEDDINGS = "Bayesian embeddings"
 TABLE = (DEEP, EQUAL, BATCH_ENSEMBLE, DROPOUT, MEAN_FIELD, GAUSSIAN, CAUCHY)
 ABLATIONS = (INPUT, OUTPUT, MIXTURE, LOG_NORMAL, HALF_CAUCHY, ADDITIVE)
-MORTALITY = (DEEP, BATCH_ENSEMBLE, MEAN_FIELD, GAUSSIAN, CAUCHY)
+MORTALITY = (DEEP, BATCH_ENSEMBLE, MEAN_FIELD, EMBEDDINGS, GAUSSIAN, CAUCHY)
 
 
 def size_name(components: int) -> str:
@@ -113,6 +115,10 @@ class Rank1Settings:
     cauchy_scale: float = 0.1  # of the factors' prior, Cauchy(1, scale)
     dropout: float = 0.1  # the rate of MC dropout
     statistics: int = 512  # training images for the batch statistics of a draw
+    checkpoints: int = 8  # readings of members in the last half of a run; 0 leaves these runs out
+    prior_draws: int = 1_000_000  # of weights under induced priors; 0 leaves them out
+    theorem_images: int = 20  # test images for theorem 1; 0 leaves it out
+    theorem_draws: int = 4000
 
 
 def ablated_table(settings: Rank1Settings) -> Images:
