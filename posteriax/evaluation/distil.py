@@ -105,7 +105,7 @@ def distil(
     problem = Problem(student, head.training, prior=p.Normal(scale=PRIOR_SCALE))
     examples = len(head.targets)
     total = steps or max(FEWEST_STEPS, EPOCHS * examples // batch_size)
-    trained = fit(
+    trained: Any = fit(
         problem,
         (learned, head.targets),
         MAP(),
@@ -118,7 +118,7 @@ def distil(
         replace(trained.problem, likelihood=head.likelihood),
         trained.trace,
         trained.draws,
-        widening,  # type: ignore[attr-defined]
+        widening,
     )
     arrays = {"log_joint": np.asarray(trained.trace["log_joint"])}
     for name, inputs in sets.measured.items():

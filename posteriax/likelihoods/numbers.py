@@ -251,9 +251,10 @@ class InUnits(NumberLikelihood):
     def summary(self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]) -> dict[str, jax.Array]:
         """That of the standardised targets, in their own units."""
         standard = self.standard.summary(latents, outputs, levels)
+        offset, scale = jnp.asarray(self.offset), jnp.asarray(self.scale)
         return standard | {
-            **{name: self.offset + self.scale * standard[name] for name in ("mean", "quantiles")},
-            **{name: self.scale * standard[name] for name in ("std", "noise", "knowledge")},
+            **{name: offset + scale * standard[name] for name in ("mean", "quantiles")},
+            **{name: scale * standard[name] for name in ("std", "noise", "knowledge")},
             "entropy": standard["entropy"] + self.units.log_scale,
         }
 

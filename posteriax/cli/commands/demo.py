@@ -69,7 +69,8 @@ def two_moons(screen: Console, out: Path, seed: int) -> None:
     )
     angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
     far = (train[0].mean(axis=0) + 6 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
-    sure = {name: float(np.mean(p.predict(far).probs.max(axis=1))) for name, p in posteriors.items()}
+    predicted: dict[str, Any] = {name: posterior.predict(far) for name, posterior in posteriors.items()}
+    sure = {name: float(predictive.probs.max(axis=1).mean()) for name, predictive in predicted.items()}
     say(screen, "How sure of the class on a circle around the data, far from all of them (0.5: no idea)", sure)
     predictives = {name: posterior.predict(test[0]) for name, posterior in posteriors.items()}
     figures = {

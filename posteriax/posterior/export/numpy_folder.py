@@ -10,7 +10,7 @@ import json
 import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -95,7 +95,7 @@ def write(program: PredictiveProgram, about: dict[str, Any], path: Path) -> Resu
     named = ", ".join(f'"{name}": {value}' for name, value in zip(program.results, results, strict=True))
     path.mkdir()
     (path / CODE).write_text(header + "\n".join([*code.lines, f"    return {{{named}}}", ""]))
-    np.savez(path / DRAWS, **code.arrays)
+    np.savez(path / DRAWS, **code.arrays)  # type: ignore[arg-type]  # the stub takes them for allow_pickle
     (path / ABOUT).write_text(json.dumps(about, indent=1))
     return runpy.run_path(str(path / CODE))["predict"](program.example)
 
@@ -140,7 +140,7 @@ class Code:
 
         def text_of(atom: Any) -> str:
             if isinstance(atom, Literal):
-                return self.constant(np.asarray(atom.val, atom.aval.dtype))
+                return self.constant(np.asarray(atom.val, cast(jax.core.ShapedArray, atom.aval).dtype))
             return known[atom]
 
         for eqns in zip(small.jaxpr.eqns, large.jaxpr.eqns, strict=True):

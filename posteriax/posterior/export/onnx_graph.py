@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from string import ascii_letters
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -124,7 +124,11 @@ class Graph:
             known[variable] = self.constant(np.asarray(value))
 
         def name_of(atom: Any) -> Name:
-            return self.constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else known[atom]
+            return (
+                self.constant(np.asarray(atom.val, cast(jax.core.ShapedArray, atom.aval).dtype))
+                if isinstance(atom, Literal)
+                else known[atom]
+            )
 
         if len(small.jaxpr.eqns) != len(large.jaxpr.eqns):
             raise UntranslatedOperation("shape", " that depends on the number of examples")
