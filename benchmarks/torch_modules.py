@@ -260,3 +260,8 @@ class UNet(nn.Module):
         x = self.conv1(torch.cat([x2, self.up1(x3)], 1))
         x = self.conv2(torch.cat([x1, self.up2(x)], 1))
         return self.outc(x)
+
+
+def flattened(module: nn.Module) -> nn.Module:
+    """A module whose outputs are one row for each example, as a likelihood takes them."""
+    return nn.Sequential(module, nn.Flatten())

@@ -45,6 +45,8 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(obj, torch.nn.Module):
         return None
+    if not hasattr(getattr(torch, "export", None), "default_decompositions"):
+        raise ImportError(f"posteriax needs PyTorch 2.6 or later for its modules, this is {torch.__version__}")
     module = getattr(obj, "_orig_mod", obj)  # of torch.compile
     known = _AdaptedModule(torch, module, call)
     stored = {name: known.buffers[name] for name in known.statistics}
@@ -180,10 +182,8 @@ def to_torch(draws: Params, module: Module) -> list[Module]:
     Returns:
         n modules, in the module's own dtype, on its device and in its mode.
 
-    .. code-block:: python
-
-        nets = px.to_torch(posterior.sample(0, 20), module)
-        probs = torch.stack([net(x).softmax(-1) for net in nets]).mean(0)
+    >>> nets = px.to_torch(posterior.sample(0, 20), module)  # doctest: +SKIP
+    >>> probs = torch.stack([net(x).softmax(-1) for net in nets]).mean(0)  # doctest: +SKIP
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(module, torch.nn.Module):

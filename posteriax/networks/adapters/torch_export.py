@@ -63,6 +63,9 @@ class Exported:
             for spec in self.signature.input_specs
             if spec.kind is kinds.CONSTANT_TENSOR
         }
+        weights = {spec.arg.name for spec in self.signature.input_specs if spec.kind is kinds.PARAMETER}
+        types = {node.meta["val"].dtype for node in self.graph.nodes if node.name in weights}
+        self.is_low = torch.bfloat16 in types
         sizes = [node.meta["val"].shape[0] for node in self._tensor_inputs()]
         self.any_size = all(isinstance(size, torch.SymInt) for size in sizes)
 
@@ -80,7 +83,8 @@ class Exported:
             x: the arguments of the module's call, flattened.
             key: of its random numbers; None for a deterministic pass.
         """
-        low = bool(weights) and all(jnp.result_type(w) == jnp.bfloat16 for w in weights.values())
+        # `px.network(module, compute="bfloat16")` rounds what it passes on; the program was exported in full precision
+        low = not self.is_low and any(jnp.result_type(w) == jnp.bfloat16 for w in weights.values())
         values = self._inputs(weights, buffers, x, low)
         for number, node in enumerate(self.graph.nodes):
             if node.op == "placeholder":
@@ -101,8 +105,10 @@ class Exported:
         given: list[Any] = []
         for spec in self.signature.input_specs:
             if spec.kind is kinds.USER_INPUT:
-                value, dtype = next(flat)
-                given.append(value if dtype is None or low else value.astype(as_dtype(dtype)))
+                value, wanted = next(flat)
+                dtype = None if wanted is None else as_dtype(wanted)
+                rounded = low and dtype is not None and jnp.issubdtype(dtype, jnp.floating)
+                given.append(value if dtype is None or rounded else jnp.asarray(value, dtype))
             elif spec.kind is kinds.PARAMETER:
                 given.append(weights[spec.target])
             else:
@@ -333,7 +339,7 @@ def _where(error: BaseException) -> str:
 
 def _is_of_user(filename: str, ours: set[Path]) -> bool:
     path = Path(filename)
-    return "torch" not in path.parts and not ours.intersection(path.parents) and path.name != "contextlib.py"
+    return not filename.startswith("<") and "torch" not in path.parts and not ours.intersection(path.parents) and path.name != "contextlib.py"
 
 
 def _line_of(node: Any) -> str:
