@@ -61,7 +61,7 @@ test-nightly: .venv-newest/.dev
 
 # the tests of PyTorch modules, which are skipped where there is no PyTorch: it takes 200 MB, more where its build is for GPUs
 test-torch: .venv-torch/.dev
-	.venv-torch/bin/pytest -n 2 --dist worksteal tests/problem/test_torch.py
+	.venv-torch/bin/pytest -n 2 --dist worksteal -m 'not as_shipped' tests/problem/test_torch.py
 
 # the site, in site/: open site/index.html. Cells of its pages are executed if their code has changed.
 docs: .venv/.docs

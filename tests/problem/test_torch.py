@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +84,9 @@ def test_outputs_and_gradients_are_pytorchs(name):
     assert_equal(outputs, wanted, 10)
     for path, gradient in gradients.items():
         if name == "BERT" and path == "tokens/weight":
-            gradient[0] = 0  # PyTorch never trains the row of padding; here it is a row like the others
+            gradient = np.concatenate(
+                [0 * gradient[:1], gradient[1:]]
+            )  # PyTorch never trains the row of padding; here it is a row like the others
         assert_equal(gradient, wanted_gradients[path], 100)
     np.testing.assert_allclose(net.apply(net.params, x[:2]), outputs[:2], rtol=1e-3, atol=1e-5)  # any batch size
 
@@ -144,7 +148,7 @@ FUNCTIONS = {
     ),
     "softmaxes": lambda x: F.softmax(x, -1) + F.log_softmax(x, 1) + torch.logsumexp(x, -1, keepdim=True),
     "arithmetic": lambda x: torch.add(x, x**2, alpha=0.5) / (x.abs() + 1) - 2 / (3 + x * x) + (1 - x) ** 3,
-    "rounding": lambda x: x.floor() + x.ceil() + x.trunc() + x // 0.7 + torch.remainder(x, 0.3) + torch.fmod(x, 0.3),
+    "rounding": lambda x: x.floor() + x.ceil() + x.trunc() + x.detach() // 0.7 + x % 0.3 + torch.fmod(x, 0.3),
     "functions": lambda x: x.sin() * x.cos() + x.tanh() + (x.abs() + 0.1).log() + x.exp() + torch.erf(x) + x.atan(),
     "reductions": lambda x: (
         x.sum(1, keepdim=True) + x.mean() + x.var(-1, keepdim=True) + x.std() + x.norm(dim=1, keepdim=True)
@@ -322,23 +326,24 @@ def test_frozen_parameters_are_fixed_unless_the_problem_says_otherwise():
         px.network(module)
 
 
-def test_one_program_serves_every_number_of_examples_and_one_of_a_fixed_number_is_made_again():
+def test_one_program_serves_every_number_of_examples_unless_the_code_depends_on_it():
     class Counting(nn.Module):
-        def __init__(self, fixed):
+        def __init__(self, divisor):
             super().__init__()
-            self.fc, self.fixed, self.calls = nn.Linear(3, 2), fixed, 0
+            self.fc, self.divisor, self.calls = nn.Linear(3, 2), divisor, 0
 
         def forward(self, x):
             self.calls += 1
-            return self.fc(x) / (int(x.shape[0]) if self.fixed else x.shape[0])
+            return self.fc(x) / self.divisor(x.shape[0])
 
-    for fixed in (False, True):
-        module = Counting(fixed)
+    divisors = (lambda n: n, int, lambda n: 1 if n > 4 else 2, lambda n: 1 if n % 2 else 2)
+    for divisor in divisors:
+        module = Counting(divisor)
         net = px.network(module)
         for n in (1, 2, 7):
             x = RNG.normal(size=(n, 3)).astype(np.float32)
-            assert_equal(net.apply(net.params, x), (module.fc(torch.tensor(x)) / n).detach().numpy())
-        assert fixed or module.calls <= 3
+            assert_equal(net.apply(net.params, x), (module.fc(torch.tensor(x)) / divisor(n)).detach().numpy())
+        assert divisor is not divisors[0] or module.calls <= 3
 
 
 def test_precision_and_integers():
@@ -355,8 +360,7 @@ def test_precision_and_integers():
     np.testing.assert_allclose(mixed.apply(mixed.params, x), module(torch.tensor(x)).detach().numpy(), atol=0.02)
     bert, tokens = made("BERT")
     net = px.network(bert)
-    for dtype in (np.int32, np.uint8):
-        np.testing.assert_array_equal(net.apply(net.params, tokens.astype(dtype)), net.apply(net.params, tokens))
+    np.testing.assert_array_equal(net.apply(net.params, tokens.astype(np.int32)), net.apply(net.params, tokens))
     with jax.enable_x64(True):
         double = px.network(copy.deepcopy(module).double())
         wanted = copy.deepcopy(module).double()(torch.tensor(x).double()).detach().numpy()
@@ -404,8 +408,8 @@ def test_every_kind_of_posterior_works_and_draws_predict_the_same_in_pytorch(nam
             computed = problem.network.apply(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), draws), jnp.asarray(x))
             assert_equal(np.asarray(computed), wanted, 10)
     mode.save(tmp_path / "run.posterior")
-    again = px.load(tmp_path / "run.posterior", made(name)[0])
-    np.testing.assert_array_equal(again.predict(x).probs, mode.predict(x).probs)
+    for again in (px.load(tmp_path / "run.posterior", made(name)[0]), pickle.loads(pickle.dumps(mode))):
+        np.testing.assert_array_equal(again.predict(x).probs, mode.predict(x).probs)
 
 
 def test_to_torch_says_what_does_not_fit():
@@ -435,7 +439,7 @@ class Deciding(nn.Module):
 
 class Untranslated(Deciding):
     def forward(self, x):
-        return self.fc(torch.linalg.lstsq(x, x).solution @ x.T)
+        return self.fc(x) + torch.linalg.eigvalsh(x.T @ x).sum()
 
 
 class Own(torch.autograd.Function):
@@ -464,7 +468,7 @@ def test_what_cannot_be_translated_is_named_in_a_line():
     said = refused(Deciding())
     assert "Deciding decides by the values of its inputs" in said and "if x.sum() > 0" in said and "torch.where" in said
     said = refused(Untranslated())
-    assert "linalg_lstsq" in said and "does not translate" in said and "torch.linalg.lstsq(x, x)" in said
+    assert "_linalg_eigh" in said and "does not translate" in said and "torch.linalg.eigvalsh(x.T @ x)" in said
     assert "the autograd function Own, which has a gradient of its own" in refused(OwnGradient())
     said = refused(nn.Linear(4, 2))
     assert "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x2)" in said
@@ -474,8 +478,10 @@ def test_what_cannot_be_translated_is_named_in_a_line():
     assert "channels first: px.network(net, inputs=px.data.channels_first)" in said
 
 
-def test_a_network_of_a_module_can_be_pickled():
-    module, x = made("MLP")
-    net = px.network(module)
-    again = pickle.loads(pickle.dumps(px.Problem(net, px.Categorical()))).network
-    np.testing.assert_array_equal(again.apply(again.params, x), net.apply(net.params, x))
+@pytest.mark.slow
+def test_the_page_runs_as_pasted():
+    page = Path(__file__).parents[2] / "docs" / "pytorch.md"
+    space = {}
+    for code in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+        exec(code, space)
+    assert float(space["probs"].sum(-1).std()) < 1e-6

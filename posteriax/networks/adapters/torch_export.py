@@ -6,6 +6,8 @@ needs it. Running it under JAX's tracing makes it JAX's, for any number of draws
 """
 
 import linecache
+import logging
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -66,13 +68,9 @@ class Exported:
         weights = {spec.arg.name for spec in self.signature.input_specs if spec.kind is kinds.PARAMETER}
         types = {node.meta["val"].dtype for node in self.graph.nodes if node.name in weights}
         self.is_low = torch.bfloat16 in types
-        sizes = [node.meta["val"].shape[0] for node in self._tensor_inputs()]
-        self.any_size = all(isinstance(size, torch.SymInt) for size in sizes)
-
-    def _tensor_inputs(self) -> list[Any]:
-        names = set(self.signature.user_inputs)
-        nodes = [node for node in self.graph.nodes if node.op == "placeholder" and node.name in names]
-        return [node for node in nodes if isinstance(node.meta.get("val"), self.torch.Tensor)]
+        # what its code has found out about the number of examples; that all inputs have as many does not count
+        guards = getattr(program, "_guards_code", ["not known to this release of PyTorch"])
+        self.any_size = all(_SAME_SIZE.fullmatch(guard) for guard in guards)
 
     def run(self, weights: Mapping[str, jax.Array], buffers: Mapping[str, jax.Array], x: list[Any], key: Any) -> Ran:
         """The program's results.
@@ -127,6 +125,7 @@ class Exported:
         return Ran(self.torch.utils._pytree.tree_unflatten(outputs, self.structure), buffers)
 
 
+_SAME_SIZE = re.compile(r"L(\[[^\]]*\])+\.size\(\)\[0\] == L(\[[^\]]*\])+\.size\(\)\[0\]")
 # arguments of ATen's functions that say where and how an array is stored
 _WITHOUT_MEANING = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "requires_grad")
 
@@ -200,7 +199,7 @@ def export(torch: Any, module: Module, args: tuple[Any, ...], kwargs: dict[str, 
         exported = _traced(torch, module, given, shapes)
         if exported.any_size:
             return exported
-        # its code takes the number of examples for a constant: export it for the number that is asked for
+        # its code depends on the number of examples: export it for the number that is asked for
         return _traced(torch, module, pytree.tree_map(example, (args, kwargs)), None)
 
 
@@ -290,14 +289,17 @@ def _stop_gradients(torch: Any, program: Any) -> None:
 @contextmanager
 def _quietly(torch: Any) -> Iterator[None]:
     """Without PyTorch's warnings about its own tracing, and without fused layers that ATen has no parts for."""
-    fast = torch.backends.mha.get_fastpath_enabled()
+    fast, log = torch.backends.mha.get_fastpath_enabled(), logging.getLogger("torch")
+    level = log.level
     torch.backends.mha.set_fastpath_enabled(False)
+    log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+        log.setLevel(level)
 
 
 def as_array(tensor: Tensor) -> jax.Array:
@@ -339,7 +341,12 @@ def _where(error: BaseException) -> str:
 
 def _is_of_user(filename: str, ours: set[Path]) -> bool:
     path = Path(filename)
-    return not filename.startswith("<") and "torch" not in path.parts and not ours.intersection(path.parents) and path.name != "contextlib.py"
+    return (
+        not filename.startswith("<")
+        and "torch" not in path.parts
+        and not ours.intersection(path.parents)
+        and path.name != "contextlib.py"
+    )
 
 
 def _line_of(node: Any) -> str:
