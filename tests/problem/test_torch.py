@@ -113,6 +113,24 @@ def test_batch_norm_in_training_mode_uses_the_batch_and_its_statistics_can_be_me
     assert not couples_examples(px.network(module), x)
 
 
+def test_statistics_of_batch_norm_are_measured_for_a_posterior_and_kept_in_its_file(tmp_path):
+    module, x = made("BatchNormNet", 40)
+    mode = px.fit(px.Problem(module, px.Categorical()), (x, np.arange(40) % 3), px.MAP(), steps=3, key=0)
+    calibrated = px.posterior.with_batch_statistics(mode, x)
+    (trained,) = px.to_torch(mode.sample(0, 1), module)
+    torch.optim.swa_utils.update_bn([torch.tensor(x)], trained)
+    with torch.no_grad():
+        wanted = trained.eval()(torch.tensor(x)).softmax(-1).numpy()
+    # PyTorch's variances are of n - 1, as are those measured here
+    assert_equal(calibrated.predict(x).probs, wanted, 10)
+    stored = px.fit(px.Problem(module.eval(), px.Categorical()), (x, np.arange(40) % 3), px.MAP(), steps=3, key=0)
+    stored.save(tmp_path / "run.posterior")
+    again = px.load(tmp_path / "run.posterior", made("BatchNormNet")[0].eval())
+    np.testing.assert_array_equal(again.predict(x).probs, stored.predict(x).probs)
+    with pytest.raises(ValueError, match=r"module\.eval\(\)"):
+        px.load(tmp_path / "run.posterior", made("BatchNormNet")[0].train())
+
+
 class Words(nn.Module):
     """A module of one function."""
 
@@ -197,8 +215,10 @@ def _without_gradient(x):
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS])
 def test_operations_are_pytorchs(name):
     module, x = Words(FUNCTIONS[name]), RNG.normal(size=(5, 3, 4)).astype(np.float32)
-    outputs, gradients = of_jax(px.network(module), x)
+    net = px.network(module)
+    outputs, gradients = of_jax(net, x)
     wanted, wanted_gradients = of_torch(module, x)
+    np.testing.assert_array_equal(of_jax(net, x)[0], outputs)  # traced again, with the program that was kept
     assert outputs.dtype == wanted.dtype
     assert_equal(outputs, wanted)
     assert_equal(gradients["scale"], wanted_gradients["scale"], 10)

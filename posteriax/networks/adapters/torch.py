@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from posteriax._internal.leaf_paths import leaf_paths
@@ -86,7 +87,7 @@ class _AdaptedModule:
         # tied weights have several names and one leaf, under the first
         self.names = _first_names(module.named_parameters(remove_duplicate=False))
         self.buffer_names = _first_names(module.named_buffers(remove_duplicate=False))
-        self.buffers = {name: as_array(buffer) for name, buffer in module.named_buffers()}
+        self.buffers = {name: jnp.asarray(as_array(buffer)) for name, buffer in module.named_buffers()}
         parameters = dict(module.named_parameters())
         if parameters and not any(p.requires_grad for p in parameters.values()):
             raise ValueError(

@@ -110,7 +110,7 @@ class Exported:
             elif spec.kind is kinds.PARAMETER:
                 given.append(weights[spec.target])
             else:
-                kept = self.constants[spec.target] if spec.target in self.constants else buffers[spec.target]
+                kept = jnp.asarray(self.constants.get(spec.target, buffers.get(spec.target)))
                 given.append(kept.astype(jnp.bfloat16) if low and kept.dtype == jnp.float32 else kept)
         return dict(zip((node for node in self.graph.nodes if node.op == "placeholder"), given, strict=True))
 
@@ -302,12 +302,12 @@ def _quietly(torch: Any) -> Iterator[None]:
         log.setLevel(level)
 
 
-def as_array(tensor: Tensor) -> jax.Array:
-    """A tensor's values, copied."""
+def as_array(tensor: Tensor) -> np.ndarray:
+    """A tensor's values, copied. Not an array of JAX, which would belong to the trace that asked for the program."""
     values = tensor.detach().cpu()
     if str(values.dtype) == "torch.bfloat16":
-        return jnp.asarray(values.float().numpy().astype(ml_dtypes.bfloat16))
-    return jnp.asarray(np.array(values.numpy()))
+        return values.float().numpy().astype(ml_dtypes.bfloat16)
+    return np.array(values.numpy())
 
 
 def as_dtype(dtype: Any) -> Any:
