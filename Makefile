@@ -16,7 +16,10 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # the lowest JAX that pyproject.toml admits, with a Flax of its time
 LOWEST := jax==0.9.0 jaxlib==0.9.0 flax==0.12.6
 
-.PHONY: demo quick quick-newest test test-lowest test-newest test-nightly docs check-docs dist lint check-all clean
+# a release of PyTorch that the tests of its modules pass with
+TORCH := torch==2.13.0
+
+.PHONY: demo quick quick-newest test test-lowest test-newest test-nightly test-torch docs check-docs dist lint check-all clean
 
 demo: .venv/.demo
 	@echo 'Starting posteriax demo.'
@@ -56,6 +59,10 @@ test-nightly: .venv-newest/.dev
 	.venv-newest/bin/posteriax doctor
 	.venv-newest/bin/pytest -n 2 --dist worksteal
 
+# the tests of PyTorch modules, which are skipped where there is no PyTorch: it takes 200 MB, more where its build is for GPUs
+test-torch: .venv-torch/.dev
+	.venv-torch/bin/pytest -n 2 --dist worksteal -m 'not as_shipped' tests/problem/test_torch.py
+
 # the site, in site/: open site/index.html. Cells of its pages are executed if their code has changed.
 docs: .venv/.docs
 	$(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees docs site
@@ -81,7 +88,7 @@ lint: .venv/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .venv-lowest .venv-newest site dist docs/_build jupyter_execute
+	rm -rf .venv .venv-lowest .venv-newest .venv-torch site dist docs/_build jupyter_execute
 
 # one line for each package while pip works: $(call install,environment,arguments)
 define install
@@ -109,6 +116,9 @@ endef
 .venv-newest/bin/python:
 	$(call make_environment,.venv-newest)
 
+.venv-torch/bin/python:
+	$(call make_environment,.venv-torch)
+
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
 	@echo 'Installing posteriax and what it needs into .venv, once:'
 	$(call install,.venv,-c constraints.txt -e '.[cli$(comma)plots]')
@@ -128,6 +138,11 @@ endef
 .venv-newest/.dev: .venv-newest/bin/python pyproject.toml
 	@echo 'Installing posteriax and the newest of what it takes into .venv-newest, once:'
 	$(call install,.venv-newest,-e '.[dev]')
+
+.venv-torch/.dev: .venv-torch/bin/python pyproject.toml constraints.txt
+	@echo 'Installing PyTorch, posteriax and what its tests need into .venv-torch, once:'
+	@.venv-torch/bin/pip install --disable-pip-version-check --quiet $(TORCH)
+	$(call install,.venv-torch,-c constraints.txt -e '.[dev]')
 
 .venv-lowest/.dev: .venv-lowest/bin/python pyproject.toml constraints.txt
 	@echo 'Installing posteriax and the lowest JAX that it takes into .venv-lowest, once:'

@@ -32,6 +32,7 @@ BENCHMARKS = {
     "compilers": "The same steps and leapfrogs with several installations of JAX, in turn.",
     "history": "Ratios to hand-written JAX by commit of this repository, in turn; writes docs/benchmark_history.md.",
     "other_libraries": "The same work beside PyTorch, bayesian-torch, torchbnn, blitz, Pyro and TyXe.",
+    "torch_networks": "PyTorch modules: their outputs here and in PyTorch, and a step over PyTorch's own.",
     "nuts_beside_numpyro": "Effective draws per gradient and per second beside NumPyro's NUTS, problem by problem.",
     "uci_sampling": "R-hat and effective draws of chains on UCI regressions, in the same time, beside NumPyro's NUTS.",
     "distil": "A posterior, one network distilled from it, and one trained alone: scores, distances, time.",
@@ -39,17 +40,9 @@ BENCHMARKS = {
     "tables": "Predictive distributions of tables by `posteriax compare`, beside published ones; stores JSON.",
     "laplace_beside_laplace_torch": "The numbers of px.Laplace beside laplace-torch's; no times.",
 }
+FIVE = ("networks", "torch_networks", "growth", "start", "distil", "export")
 # how often each case is timed by default; 15 for the others
-ROUNDS = {
-    "networks": 5,
-    "estimators": 1,
-    "growth": 5,
-    "start": 5,
-    "scaling": 3,
-    "sharding": 3,
-    "distil": 5,
-    "export": 5,
-}
+ROUNDS = dict.fromkeys(FIVE, 5) | {"estimators": 1, "scaling": 3, "sharding": 3}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -85,12 +78,10 @@ def make_parser() -> argparse.ArgumentParser:
             rounds = ROUNDS.get(name, 15)
             help = f"how often each case is timed, all in turn; by default {rounds}"
             benchmark.add_argument("--rounds", type=_positive, default=rounds, help=help)
-    added["networks"].add_argument(
-        "--network", action="append", dest="names", default=[], help="one of them by name, repeatable; default: all"
-    )
-    added["estimators"].add_argument(
-        "--network", action="append", dest="names", default=[], help="one of them by name, repeatable; default: all"
-    )
+    for name in ("networks", "estimators", "torch_networks"):
+        added[name].add_argument(
+            "--network", action="append", dest="names", default=[], help="one of them by name, repeatable; default: all"
+        )
     added["compilers"].add_argument(
         "--python", action="append", dest="interpreters", required=True, help="an interpreter with JAX; repeatable"
     )

@@ -42,6 +42,7 @@ from .methods import Method as Method
 from .metrics import Score as Score
 from .networks import network as network
 from .networks import paths as paths
+from .networks import to_torch as to_torch
 from .posterior import load as load
 from .problem import Problem as Problem
 from .run import Observer as Observer

@@ -19,7 +19,7 @@ from posteriax.data.inputs import channels_first
 from posteriax.networks.adapters import adapt
 from posteriax.networks.adapters.adapter import BatchStatistics, Inputs, OptionalKey, Outputs, Statistics, over_examples
 from posteriax.networks.adapters.adapter import Params as Params
-from posteriax.networks.fixed_leaves import FixedLeaves
+from posteriax.networks.fixed_leaves import FixedLeaves, fix_leaves
 from posteriax.networks.leaf import Axes, Leaf
 from posteriax.networks.precision import check_compute, rounded, rounded_statistics
 from posteriax.networks.tracing.leaf_axes import find_axes
@@ -148,10 +148,11 @@ def network(
 
     Args:
         obj: an Equinox module or its ``(module, state)`` pair; a Flax NNX module; a Flax Linen ``(module, variables)``
-            pair; a Haiku ``(transformed, params)`` or ``(transformed, params, state)``; a built Keras model on JAX; or
-            a ``(function, params)`` pair where ``function(params, x)`` may also take ``key=``.
+            pair; a Haiku ``(transformed, params)`` or ``(transformed, params, state)``; a built Keras model on JAX; a
+            PyTorch module (docs/pytorch.md); or a ``(function, params)`` pair where ``function(params, x)`` may also
+            take ``key=``.
         batched: whether the network takes a batch or one example; by default one example for Equinox, else a batch.
-        out_axis: the output axis of a weight; by default 0 for Equinox, else -1.
+        out_axis: the output axis of a weight; by default 0 for Equinox and PyTorch, else -1.
         example: some inputs, with a leading axis of examples, to read the axes of each leaf off the program now;
             ``px.fit`` does so otherwise.
         call: keyword arguments for every call of the network, such as ``{"train": True}``.
@@ -184,7 +185,7 @@ def network(
         adapted.batch_statistics if takes_batch is adapted.batched else None,
         source=(obj, {"batched": batched, "out_axis": out_axis, "call": call, "compute": compute, "inputs": inputs}),
     ).computing(low)
-    net = net if inputs is None else _with_inputs(net, inputs)
+    net = fix_leaves(net if inputs is None else _with_inputs(net, inputs), adapted.fixed)
     return net if example is None else net.reading(example)
 
 

@@ -8,11 +8,11 @@ in `sys.modules` and import nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from posteriax.networks.adapters import equinox, functions, haiku, keras, linen, nnx
+from posteriax.networks.adapters import equinox, functions, haiku, keras, linen, nnx, torch
 from posteriax.networks.adapters.adapter import Adapted as Adapted
 
 # functions last: a (transformed, params) pair of another library is also a pair with something callable in front
-LIBRARIES: tuple[Any, ...] = (equinox, nnx, linen, haiku, keras, functions)
+LIBRARIES: tuple[Any, ...] = (equinox, nnx, linen, haiku, keras, torch, functions)
 
 
 def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted:

@@ -60,6 +60,7 @@ class Adapted(NamedTuple):
         out_axis: the output axis of a weight, by the library's convention.
         batch_statistics: of its batch normalisation, if any; always for batches.
         axis_name: name of the axis of examples, if `apply` takes one example.
+        fixed: paths of the leaves that the library says are not to be trained.
     """
 
     apply: Callable[..., Outputs]
@@ -68,6 +69,7 @@ class Adapted(NamedTuple):
     out_axis: int = -1
     batch_statistics: BatchStatistics | None = None
     axis_name: AxisName = "batch"
+    fixed: tuple[str, ...] = ()
 
 
 def over_examples(apply: Callable[..., Outputs], axis_name: AxisName = "batch") -> Callable[..., Outputs]:
