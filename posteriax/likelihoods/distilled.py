@@ -83,7 +83,7 @@ class DirichletPredictive(ClassPredictive):
 
     @cached_property
     def sums(self) -> ClassSums:
-        return jax.device_get(self.likelihood.sums({}, jnp.asarray(self.outputs[0])))  # type: ignore[return-value]
+        return jax.device_get(self.likelihood.sums({}, jnp.asarray(self.outputs[0])))
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
         """Quantiles of every class's probability, (len(q), N, C): of a Beta distribution, its marginal."""

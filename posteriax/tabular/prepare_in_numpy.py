@@ -16,7 +16,7 @@ COLUMNS = json.loads(Path(__file__).with_name("preparation.json").read_text())["
 PERIODS = {"day of week": 7.0, "time of year": 365.2425, "time of day": 1.0}  # in days
 
 
-def prepare(table):
+def prepare(table: dict) -> np.ndarray:
     """The inputs of predict, (rows, inputs), from the cells of every column by name. Other columns are ignored."""
     rows = max(len(cells) for cells in table.values())
     parts = []
@@ -31,7 +31,7 @@ def prepare(table):
     return np.stack(parts, axis=1).astype(np.float32)
 
 
-def _category(column, cells):
+def _category(column: dict, cells: list) -> list:
     named = [value for value in column["categories"] if value is not None]
     cells = [None if cell is None else str(cell) for cell in cells]
     parts = [np.array([cell == value for cell in cells]) for value in named]
@@ -42,7 +42,7 @@ def _category(column, cells):
     return parts
 
 
-def _numbers(column, cells):
+def _numbers(column: dict, cells: list) -> list:
     if isinstance(column.get("form"), str):  # dates
         days = np.array([np.datetime64("NaT") if cell is None else np.datetime64(cell, "us") for cell in cells])
         values = (days.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "D")

@@ -33,6 +33,10 @@ def linear(w, x):
     return jnp.tanh(x @ w["a"]) @ w["b"]
 
 
+def with_bias(w, x):
+    return linear(w, x) + w["bias"]
+
+
 def ensemble(likelihood, outputs, draws=5):
     shapes = {"a": (2, 12), "b": (12, outputs)}
     weights = {name: RNG.normal(size=(draws, *shape)).astype(np.float32) for name, shape in shapes.items()}
@@ -92,7 +96,8 @@ def student_outputs(predictive):
 
 
 def wider(outputs):
-    return linear, {"a": RNG.normal(size=(2, 64)).astype(np.float32), "b": 0.1 * np.ones((64, outputs), np.float32)}
+    a, b = RNG.normal(size=(2, 64)), 0.1 * RNG.normal(size=(64, outputs))
+    return with_bias, {"a": np.float32(a), "b": np.float32(b), "bias": np.zeros(outputs, np.float32)}
 
 
 def test_the_posteriors_own_network_is_distilled_and_read_back(tmp_path):

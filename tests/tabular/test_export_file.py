@@ -1,4 +1,4 @@
-"""``posteriax export`` and ``distil``, and estimators that predict with what they wrote. Posteriors are hardly trained."""
+"""``posteriax export`` and ``distil``, and estimators that predict with what was exported."""
 
 import io
 import json

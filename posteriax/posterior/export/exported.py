@@ -65,7 +65,8 @@ class ExportedPosterior:
         return self.likelihood.predictive(outputs, {name: jnp.asarray(values) for name, values in latents.items()})
 
     def _check_shapes(self, x: Inputs) -> None:
-        if jax.tree.structure(x) != jax.tree.structure(self.example):
+        given, expected = (jax.tree.structure(tree) for tree in (x, self.example))
+        if given != expected:  # type: ignore[operator]
             raise ValueError(f"x must be as at the export, {_described(self.example)}; got {_described(x, 1)}")
         for given, spec in zip(jax.tree.leaves(x), jax.tree.leaves(self.example), strict=True):
             if given.shape[1:] != spec.shape:

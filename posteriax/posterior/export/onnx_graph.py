@@ -16,7 +16,7 @@ import onnx
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from onnx import TensorProto, helper, numpy_helper
 
-from posteriax.networks.tracing.program import TRIAL_SIZES, called_program
+from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
 
 OPSET = 18
 IR_VERSION = 9  # that runtimes of the last years read
@@ -124,7 +124,9 @@ class Graph:
             known[variable] = self.constant(np.asarray(value))
 
         def name_of(atom: Any) -> Name:
-            return self.constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else known[atom]
+            if isinstance(atom, Literal):
+                return self.constant(np.asarray(atom.val, array_type(atom).dtype))
+            return known[atom]
 
         if len(small.jaxpr.eqns) != len(large.jaxpr.eqns):
             raise UntranslatedOperation("shape", " that depends on the number of examples")
@@ -222,13 +224,20 @@ def _value_infos(names: Sequence[str], small: Sequence[Any], large: Sequence[Any
 
 NODES = {
     "abs": "Abs",
+    "acos": "Acos",
+    "acosh": "Acosh",
     "add": "Add",
     "add_any": "Add",
     "and": "And",
+    "asin": "Asin",
+    "asinh": "Asinh",
+    "atan": "Atan",
+    "atanh": "Atanh",
     "ceil": "Ceil",
     "copy": "Identity",
     "copy_p": "Identity",
     "cos": "Cos",
+    "cosh": "Cosh",
     "div": "Div",
     "eq": "Equal",
     "erf": "Erf",
@@ -250,6 +259,7 @@ NODES = {
     "round": "Round",
     "sign": "Sign",
     "sin": "Sin",
+    "sinh": "Sinh",
     "sqrt": "Sqrt",
     "stop_gradient": "Identity",
     "sub": "Sub",
@@ -485,6 +495,9 @@ TRANSLATIONS: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "sort": _sort,
     "split": _split,
+    "stack": lambda g, op, *x: g.op(
+        "Concat", *(g.op("Unsqueeze", part, g.ints([op["axis"]])) for part in x), axis=op["axis"]
+    ),
     "square": lambda g, op, x: g.op("Mul", x, x),
     "squeeze": lambda g, op, x: _reshaped(g, x, op.output_shape()),
     "transpose": lambda g, op, x: g.op("Transpose", x, perm=list(op["permutation"])),
@@ -505,6 +518,7 @@ def _scan(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
     if entries == 0:  # ONNX's Scan needs something to run over
         return _counted(g, body, infos, declared, operands[consts:], carry, eqn.params["length"])
     stacked, backwards = len(eqn.outvars) - carry, int(eqn.params["reverse"])
+    directions = {"scan_output_directions": [backwards] * stacked} if stacked else {}  # ONNX takes no empty list
     found = g.op(
         "Scan",
         *operands[consts:],
@@ -512,7 +526,7 @@ def _scan(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
         body=helper.make_graph(body.nodes, "body", infos, declared),
         num_scan_inputs=entries,
         scan_input_directions=[backwards] * entries,
-        scan_output_directions=[backwards] * stacked,
+        **directions,
     )
     return found if isinstance(found, list) else [found]
 
