@@ -3,11 +3,11 @@
     python -m benchmarks distil --set moons --set concrete --set fashion       # by default all
 
 Teachers: two moons, HMC on an MLP 2-32-32-2; UCI concrete, an ensemble of 10 networks 8-50-2 that predict mean and
-noise; Fashion-MNIST, an ensemble of 10 MLPs 784-200-200-10 on 20,000 images. Students have the same
-networks, or wider ones: 128-128, 200-200, 400-400. From elsewhere are points around the moons; concrete's test rows moved
-by 4 standard deviations in a random direction; MNIST.
-Half of the test set is held out for the conformal guarantee, and the scores are of the other half. Needs Fashion-MNIST,
-MNIST and the UCI data (docs/data.md), in the folder that POSTERIAX_DATA names.
+noise; Fashion-MNIST, an ensemble of 10 MLPs 784-200-200-10 on 20,000 images. Students have the same networks, or wider
+ones: 128-128, 200-200, 400-400. From elsewhere are points around the moons; concrete's test rows moved by 4 standard
+deviations in a random direction; MNIST. Half of the test set is held out for the conformal guarantee, and the scores
+are of the other half. Needs Fashion-MNIST, MNIST and the UCI data (docs/data.md), in the folder that
+POSTERIAX_DATA names.
 """
 
 import sys

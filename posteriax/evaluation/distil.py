@@ -2,10 +2,10 @@
 
     minimise over f:  mean over inputs x of the distance from the teacher's predictive to that which f(x) describes
 
-The inputs are those given, and others around them, so that the network also learns where the posterior is unsure: half of
-these lie between and beyond pairs, x_i + a (x_j - x_i), half are moved by noise, x_i + b s e, with the standard deviations
-s of the inputs. (For classes it learns the Dirichlet with the teacher's mean and mutual
-information; Malinin, Mlodozeniec and Gales (2020) maximise the likelihood of every draw.)
+The inputs are those given, and others around them, so that the network also learns where the posterior is unsure: half
+of these lie between and beyond pairs, x_i + a (x_j - x_i), and half are moved by noise, x_i + b s e, where s are the
+standard deviations of the inputs. For classes it learns the Dirichlet with the teacher's mean and mutual information.
+(Malinin, Mlodozeniec and Gales 2020 maximise the likelihood of every draw.)
 """
 
 import math
@@ -204,7 +204,7 @@ def _sets(x: Inputs, held_out: Any, shifted: Any, rng: np.random.Generator) -> _
 
 
 def _with_others(x: Inputs, others: float, rng: np.random.Generator) -> Inputs:
-    """The inputs, then those on lines through pairs of them, and those moved by noise; whole numbers stay as they are."""
+    """The inputs, those on lines through pairs of them, and those moved by noise; whole numbers stay as they are."""
     leaves = jax.tree.leaves(x)
     n = leaves[0].shape[0]
     count = round(others * n / 2)
