@@ -76,10 +76,12 @@ def write(program: PredictiveProgram, about: dict[str, Any], path: Path) -> Resu
         raise TypeError('the NumPy format is for networks of one input array: use format="stablehlo" or "onnx"')
     names = dict(zip(map(id, jax.tree.leaves(program.draws)), leaf_paths(program.draws), strict=True))
     code = Code(names)
-    pair = tuple(
-        jax.make_jaxpr(lambda x: [program(x)[name] for name in program.results])(program.spec(size))
-        for size in TRIAL_SIZES
-    )
+
+    def in_order(x: Any) -> list[Any]:
+        computed = program(x)
+        return [computed[name] for name in program.results]
+
+    pair = tuple(jax.make_jaxpr(in_order)(program.spec(size)) for size in TRIAL_SIZES)
     results = code.program(pair, ["x"], 2)  # type: ignore[arg-type]
     example = program.spec_of_example()
     header = HEADER.format(
@@ -157,6 +159,8 @@ class Code:
             return self._scan(eqns, operands, depth)
         if primitive == "while":
             return self._while(eqns, operands, depth)
+        if primitive in NOTHING:
+            return operands
         if primitive == "split":
             return self._split(eqn, operands[0], depth)
         if primitive in PLAIN:
@@ -226,6 +230,7 @@ def _shape(eqn: JaxprEqn, other: JaxprEqn) -> str:
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
+NOTHING = ("copy", "copy_p", "stop_gradient")
 PLAIN = {
     "abs": "np.abs({0})",
     "add": "{0} + {1}",
@@ -233,8 +238,6 @@ PLAIN = {
     "and": "{0} & {1}",
     "ceil": "np.ceil({0})",
     "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
-    "copy": "{0}",
-    "copy_p": "{0}",
     "cos": "np.cos({0})",
     "cosh": "np.cosh({0})",
     "div": "{0} / {1}",
@@ -267,7 +270,6 @@ PLAIN = {
     "sqrt": "np.sqrt({0})",
     "sinh": "np.sinh({0})",
     "square": "np.square({0})",
-    "stop_gradient": "{0}",
     "sub": "{0} - {1}",
     "tan": "np.tan({0})",
     "tanh": "np.tanh({0})",
@@ -318,7 +320,7 @@ def _iota(eqn: JaxprEqn, shape: str, *_: str) -> str:
 
 
 def _reduce(function: str) -> Callable[..., str]:
-    return lambda eqn, shape, x: f"{function}({x}, axis={tuple(eqn.params['axes'])})"
+    return lambda eqn, shape, x: f"{function}({x}, axis={tuple(map(int, eqn.params['axes']))})"
 
 
 def _sort(eqn: JaxprEqn, shape: str, *operands: str) -> str:
