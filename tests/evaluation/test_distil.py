@@ -71,8 +71,11 @@ def test_a_student_is_near_its_teacher_and_a_posterior_like_any_other(likelihood
     y = RNG.integers(2, size=400) if classes else expected.mean[:, 0] + RNG.normal(size=400)
     student = px.distil(teacher, X, held_out=(X, y), shifted={"far": 3 * X}, net=wider(student_outputs(expected)))
     measured = student.distances["held-out"]
-    # a network of 64 units learns these means to a few hundredths of their standard deviation
-    assert measured["total variation" if classes else "Wasserstein"] < 0.05, student.report()
+    # a network of 64 units learns these means to a few hundredths of their standard deviation; the teacher's mixture of
+    # five narrow Gaussians is another matter
+    assert measured["total variation" if classes else "mean"] < 0.05, student.report()
+    if not classes:
+        assert (measured["noise ratio"], measured["knowledge ratio"]) == pytest.approx((1, 1), abs=0.1)
     assert set(student.distances) == {"held-out", "far"} and isinstance(student, DistilledPosterior)
 
     student.save(tmp_path / "student.posterior")
