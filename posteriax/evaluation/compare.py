@@ -29,6 +29,7 @@ from posteriax.likelihoods.predictive import Predictive
 from posteriax.metrics.log_score import NLL
 from posteriax.metrics.registry import SCORES, choose
 from posteriax.metrics.score import Estimate, Score
+from posteriax.posterior.export.exported import ExportedPosterior
 from posteriax.posterior.posterior import Posterior
 
 Data = tuple[PyTree, ArrayLike]  # inputs and targets
@@ -396,6 +397,8 @@ def _as_run(name: str, row: object, draws: int | None, only_main_set: bool) -> _
     match row:
         case Posterior():
             return _Run(lambda x: row.predict(x, draws), posterior=row)
+        case ExportedPosterior():
+            return _Run(lambda x: row.predict(x, draws))
         case Baseline():
             return _Run(row.predict, baseline=row)
         case Mixture():

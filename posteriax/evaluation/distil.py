@@ -2,9 +2,10 @@
 
     minimise over f:  mean over inputs x of the distance from the teacher's predictive to that which f(x) describes
 
-The inputs are those given, and others between and beyond pairs of them, x_i + a (x_j - x_i), so that the network also
-learns where the posterior is unsure. (For classes it learns the Dirichlet with the teacher's mean and mutual
-information; Malinin, Mlodozeniec and Gales (2020) maximise the likelihood of every draw.)
+The inputs are those given, and others around them, so that the network also learns where the posterior is unsure: half
+of these lie between and beyond pairs, x_i + a (x_j - x_i), and half are moved by noise, x_i + b s e, where s are the
+standard deviations of the inputs. For classes it learns the Dirichlet with the teacher's mean and mutual information.
+(Malinin, Mlodozeniec and Gales 2020 maximise the likelihood of every draw.)
 """
 
 import math
@@ -45,6 +46,7 @@ from posteriax.run.fitting import fit
 
 HELD_OUT = 0.1  # the share of the inputs on which distances are measured, if none are given
 BEYOND = (-0.5, 1.5)  # where other inputs lie on the line through two of them
+MOST_NOISE = 2.0  # standard deviations that others are moved by in each column or pixel
 BATCH, FEWEST_STEPS, EPOCHS = 256, 3000, 20
 PRIOR_SCALE = 10.0  # wide enough not to matter
 
@@ -58,7 +60,7 @@ def distil(
     shifted: Inputs | Mapping[str, Inputs] | None = None,
     level: float = 0.9,
     draws: int | None = None,
-    between: float = 1.0,
+    others: float = 2.0,
     steps: int | None = None,
     batch_size: int = BATCH,
     key: Key = 0,
@@ -76,7 +78,7 @@ def distil(
         shifted: other inputs on which it is measured: an array, or several by name.
         level: of the conformal intervals or sets.
         draws: of the teacher; by default as for `predict`.
-        between: how many inputs between and beyond pairs of `x` to add, for each of them; none for whole numbers.
+        others: how many inputs around those of `x` to add, for each of them; none if they are whole numbers.
         steps: of training; by default 20 epochs, and at least 3,000.
         batch_size: of a step.
         key: an int or a JAX key.
@@ -95,7 +97,7 @@ def distil(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     teacher = lambda inputs, reduce=True: posterior.predict(inputs, draws, reduce=reduce)  # noqa: E731
     sets = _sets(x, held_out, shifted, rng)
-    learned = _with_others(sets.learned, between, rng)
+    learned = _with_others(sets.learned, others, rng)
     if posterior.predict(jax.tree.map(lambda a: a[:1], x), 1).whole_numbers:
         raise TypeError(
             f"distillation is for classes and real numbers, not for counts: {posterior.problem.likelihood!r}"
@@ -115,10 +117,7 @@ def distil(
         progress=progress,
     )
     finished = DistilledPosterior(
-        replace(trained.problem, likelihood=head.likelihood),
-        trained.trace,
-        trained.draws,
-        widening,
+        replace(trained.problem, likelihood=head.likelihood), trained.trace, trained.draws, widening
     )
     arrays = {"log_joint": np.asarray(trained.trace["log_joint"])}
     for name, inputs in sets.measured.items():
@@ -160,8 +159,8 @@ def distances(student: Predictive, teacher: Predictive, y: np.ndarray | None = N
         found = {
             "Wasserstein": float((teacher.distance(student) / teacher.std).mean()),  # type: ignore[attr-defined]
             "mean": float((np.abs(ours[0] - theirs[0]) / teacher.std).mean()),
-            "noise ratio": float(np.exp(np.log(ours[1] / theirs[1]).mean())),
-            "knowledge ratio": float(np.exp(np.log(ours[2] / np.maximum(theirs[2], 1e-30)).mean())),
+            "noise ratio": _mean_ratio(ours[1], theirs[1]),
+            "knowledge ratio": _mean_ratio(ours[2], theirs[2]),
         }
         score = "coverage_90"
     if y is not None:
@@ -173,6 +172,11 @@ def distances(student: Predictive, teacher: Predictive, y: np.ndarray | None = N
 
 def _parts(predictive: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return predictive.mean, predictive.noise, predictive.knowledge
+
+
+def _mean_ratio(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The geometric mean of ratios."""
+    return float(np.exp(np.mean(np.log(np.maximum(ours, 1e-30)) - np.log(np.maximum(theirs, 1e-30)))))
 
 
 class _Sets(NamedTuple):
@@ -199,21 +203,23 @@ def _sets(x: Inputs, held_out: Any, shifted: Any, rng: np.random.Generator) -> _
     return _Sets(learned, measured, targets)
 
 
-def _with_others(x: Inputs, between: float, rng: np.random.Generator) -> Inputs:
-    """The inputs, and others on the lines through pairs of them; whole numbers are not mixed."""
+def _with_others(x: Inputs, others: float, rng: np.random.Generator) -> Inputs:
+    """The inputs, those on lines through pairs of them, and those moved by noise; whole numbers stay as they are."""
     leaves = jax.tree.leaves(x)
     n = leaves[0].shape[0]
-    count = round(between * n)
+    count = round(others * n / 2)
     if count == 0 or n < 2 or any(leaf.dtype.kind != "f" for leaf in leaves):
         return x
-    first, second = rng.integers(n, size=(2, count))
-    share = rng.uniform(*BEYOND, size=count).astype(np.float32)
+    first, second, third = rng.integers(n, size=(3, count))
+    share, noise = rng.uniform(*BEYOND, size=count), rng.uniform(0, MOST_NOISE, size=count)
 
-    def mixed(leaf: np.ndarray) -> np.ndarray:
-        a = share.reshape(-1, *[1] * (leaf.ndim - 1)).astype(leaf.dtype)
-        return np.concatenate([leaf, leaf[first] + a * (leaf[second] - leaf[first])])
+    def added(leaf: np.ndarray) -> np.ndarray:
+        a, b = (factors.reshape(-1, *[1] * (leaf.ndim - 1)).astype(leaf.dtype) for factors in (share, noise))
+        between = leaf[first] + a * (leaf[second] - leaf[first])
+        e = rng.normal(size=between.shape).astype(leaf.dtype)
+        return np.concatenate([leaf, between, leaf[third] + b * leaf.std(axis=0) * e])
 
-    return jax.tree.map(mixed, x)
+    return jax.tree.map(added, x)
 
 
 class _Head(NamedTuple):

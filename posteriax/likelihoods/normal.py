@@ -17,6 +17,7 @@ from posteriax.likelihoods.mixtures import (
     normal_mixture_entropy,
     normal_mixture_quantiles,
     traced_normal_mixture_entropy,
+    traced_normal_mixture_quantiles,
 )
 from posteriax.likelihoods.noise_scale import (
     WIDTH_OF_LEARNED_SCALE,
@@ -101,7 +102,7 @@ class Normal(NumberLikelihood):
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         mean, scale = jax.vmap(lambda u, o: _mean_and_scale(self.distribution(u, o)))(latents, outputs)
         noise = 0.5 * math.log(2 * math.pi * math.e) + jnp.log(scale).mean(axis=0)
-        quantiles = normal_mixture_quantiles(mean, scale, jnp.asarray(levels, mean.dtype))
+        quantiles = traced_normal_mixture_quantiles(mean, scale, levels)
         return quantiles, traced_normal_mixture_entropy(mean, scale), noise
 
 

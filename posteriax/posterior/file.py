@@ -183,6 +183,7 @@ def _axes_from_plain(plain: list[dict[str, Any] | None] | None, leaves: int) -> 
 
 
 def _rebuild(about: dict[str, Any], arrays: dict[str, np.ndarray], net: Network) -> Posterior:
+    net = unfixed(net) if "distilled" in about else net
     widening = _widening_from_plain(about.get("distilled"))
     net = net if widening is None else widening.apply_to(net)
     net = _with_batch_normalisation(net.computing(about["compute"]), about, arrays)

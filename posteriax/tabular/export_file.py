@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posteriax._internal.checks import check_choice
 from posteriax.evaluation.distil import distil
 from posteriax.posterior.export.exporting import FORMATS, Export, check_folder
 from posteriax.posterior.posterior import Posterior
@@ -30,24 +29,32 @@ EXAMPLES = 64
 
 def run_export(posterior: Path, to: str, out: Path | None, draws: int | None = None) -> Export:
     """Export a posterior with the preparation of its rows, and print what was written."""
-    check_choice("--to", to, FORMATS)
+    if to not in FORMATS:
+        raise TableError(f"--to must be {', '.join(FORMATS)}, got {to!r}")
     loaded, description = _load_posterior(posterior)
     path = out or posterior.with_name(posterior.name.removesuffix(".posterior") + SUFFIX[to])
     x = _example_inputs(description)
     if to != "numpy":
-        exported = loaded.export(path, x, to, draws=draws)  # type: ignore[arg-type]
+        exported = _export(loaded, path, x, to, draws)
         write_description(description, path)
         print(exported)
         print(f"{path_beside(path)}: how rows are prepared, for posteriax predict")
         return exported
     check_folder(path)
-    exported = loaded.export(path, x, "numpy", draws=draws)
+    exported = _export(loaded, path, x, to, draws)
     if isinstance(description.preparation, TablePreparation):
         plain = preparation_to_plain(description.preparation, description.target)
         (path / PREPARATION).write_text(json.dumps(plain, indent=1, ensure_ascii=False))
         shutil.copyfile(str(files("posteriax.tabular") / "prepare_in_numpy.py"), path / PREPARE)
     print(exported)
     return exported
+
+
+def _export(posterior: Posterior, path: Path, x: np.ndarray, to: str, draws: int | None) -> Export:
+    try:
+        return posterior.export(path, x, to, draws=draws)  # type: ignore[arg-type]
+    except (NotImplementedError, ModuleNotFoundError, RuntimeError, ValueError) as error:
+        raise TableError(str(error)) from error
 
 
 def run_distil(posterior: Path, data: Path, out: Path | None, held_out: Path | None, seed: int) -> None:

@@ -33,6 +33,10 @@ def linear(w, x):
     return jnp.tanh(x @ w["a"]) @ w["b"]
 
 
+def with_bias(w, x):
+    return linear(w, x) + w["bias"]
+
+
 def ensemble(likelihood, outputs, draws=5):
     shapes = {"a": (2, 12), "b": (12, outputs)}
     weights = {name: RNG.normal(size=(draws, *shape)).astype(np.float32) for name, shape in shapes.items()}
@@ -67,8 +71,11 @@ def test_a_student_is_near_its_teacher_and_a_posterior_like_any_other(likelihood
     y = RNG.integers(2, size=400) if classes else expected.mean[:, 0] + RNG.normal(size=400)
     student = px.distil(teacher, X, held_out=(X, y), shifted={"far": 3 * X}, net=wider(student_outputs(expected)))
     measured = student.distances["held-out"]
-    # a network of 64 units learns these means to a few hundredths of their standard deviation
-    assert measured["total variation" if classes else "Wasserstein"] < 0.05, student.report()
+    # a network of 64 units learns these means to a few hundredths of their standard deviation; the teacher's mixture of
+    # five narrow Gaussians is another matter
+    assert measured["total variation" if classes else "mean"] < 0.05, student.report()
+    if not classes:
+        assert (measured["noise ratio"], measured["knowledge ratio"]) == pytest.approx((1, 1), abs=0.1)
     assert set(student.distances) == {"held-out", "far"} and isinstance(student, DistilledPosterior)
 
     student.save(tmp_path / "student.posterior")
@@ -92,7 +99,8 @@ def student_outputs(predictive):
 
 
 def wider(outputs):
-    return linear, {"a": RNG.normal(size=(2, 64)).astype(np.float32), "b": 0.1 * np.ones((64, outputs), np.float32)}
+    a, b = RNG.normal(size=(2, 64)), 0.1 * RNG.normal(size=(64, outputs))
+    return with_bias, {"a": np.float32(a), "b": np.float32(b), "bias": np.zeros(outputs, np.float32)}
 
 
 def test_the_posteriors_own_network_is_distilled_and_read_back(tmp_path):

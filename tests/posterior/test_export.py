@@ -82,7 +82,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("ordinal", "units", "student-t")  # further likelihoods: each takes seconds to compile
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES])
 def test_every_result_agrees_with_predict_for_any_number_of_examples(name, tmp_path):
     likelihood, outputs, formats = CASES[name]
     latents = {key: jnp.stack([value, value + 0.1, value]) for key, value in likelihood.latents().items()}

@@ -1,4 +1,4 @@
-"""``posteriax export`` and ``distil``, and estimators that predict with what they wrote. Training is short."""
+"""``posteriax export`` and ``distil``, and estimators that predict with what was exported."""
 
 import io
 import json

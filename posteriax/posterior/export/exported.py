@@ -65,8 +65,8 @@ class ExportedPosterior:
         return self.likelihood.predictive(outputs, {name: jnp.asarray(values) for name, values in latents.items()})
 
     def _check_shapes(self, x: Inputs) -> None:
-        structures: list[Any] = [jax.tree.structure(tree) for tree in (x, self.example)]
-        if structures[0] != structures[1]:
+        given, expected = (jax.tree.structure(tree) for tree in (x, self.example))
+        if given != expected:  # type: ignore[operator]
             raise ValueError(f"x must be as at the export, {_described(self.example)}; got {_described(x, 1)}")
         for given, spec in zip(jax.tree.leaves(x), jax.tree.leaves(self.example), strict=True):
             if given.shape[1:] != spec.shape:

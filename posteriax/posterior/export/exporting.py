@@ -43,7 +43,7 @@ class Export:
     """
 
     path: Path
-    format: Format
+    format: str
     draws: int
     results: tuple[str, ...]
     bytes: int
@@ -75,12 +75,13 @@ def export(
     results: Sequence[str] | None = None,
 ) -> Export:
     """Write what `posterior` predicts to a file that needs no posteriax; see :meth:`Posterior.export`."""
-    began, path = time.perf_counter(), Path(path)
-    format = format or SUFFIXES.get(path.suffix, "stablehlo")  # type: ignore[assignment]
-    check_choice("format", format, FORMATS)
-    assert format is not None
-    writer = WRITERS[format]
-    (check_folder if format == "numpy" else check_writable)(path)
+    began, given, path = time.perf_counter(), path, Path(path)
+    chosen: str = format or SUFFIXES.get(path.suffix, "stablehlo")
+    check_choice("format", chosen, FORMATS)
+    if chosen == "numpy" and os.fspath(given):
+        check_folder(path)
+    else:
+        check_writable(given)
     program = predictive_program(posterior, x_example, draws=draws, key=key, quantiles=quantiles, results=results)
     about = {
         "format": "exported predictive",
@@ -95,7 +96,7 @@ def export(
     expected = expected_results(posterior.predict(program.example, draws, key=key), program)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         aside = Path(folder) / path.name
-        computed = writer(program, about, aside)
+        computed = WRITERS[chosen](program, about, aside)
         difference = differences(computed, expected)
         if not max(difference.values()) < LARGEST_DIFFERENCE:  # NaN is too large as well
             worst = max(difference, key=lambda name: np.nan_to_num(difference[name], nan=np.inf))
@@ -105,7 +106,7 @@ def export(
             )
         size = sum(file.stat().st_size for file in ([aside] if aside.is_file() else aside.rglob("*")))
         replace(aside, path)
-    return Export(path, format, program.count, program.results, size, difference, time.perf_counter() - began)
+    return Export(path, chosen, program.count, program.results, size, difference, time.perf_counter() - began)
 
 
 Writer = Callable[[PredictiveProgram, dict[str, Any], Path], Results]

@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from posteriax._internal.leaf_paths import leaf_paths
-from posteriax.networks.tracing.program import TRIAL_SIZES, called_program
+from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
 from posteriax.posterior.export.program import PredictiveProgram, Results
 
 CODE, DRAWS, ABOUT = "predict.py", "draws.npz", "about.json"
@@ -76,10 +76,12 @@ def write(program: PredictiveProgram, about: dict[str, Any], path: Path) -> Resu
         raise TypeError('the NumPy format is for networks of one input array: use format="stablehlo" or "onnx"')
     names = dict(zip(map(id, jax.tree.leaves(program.draws)), leaf_paths(program.draws), strict=True))
     code = Code(names)
-    pair = tuple(
-        jax.make_jaxpr(lambda x: [program(x)[name] for name in program.results])(program.spec(size))
-        for size in TRIAL_SIZES
-    )
+
+    def in_order(x: Any) -> list[Any]:
+        computed = program(x)
+        return [computed[name] for name in program.results]
+
+    pair = tuple(jax.make_jaxpr(in_order)(program.spec(size)) for size in TRIAL_SIZES)
     results = code.program(pair, ["x"], 2)  # type: ignore[arg-type]
     example = program.spec_of_example()
     header = HEADER.format(
@@ -95,7 +97,7 @@ def write(program: PredictiveProgram, about: dict[str, Any], path: Path) -> Resu
     named = ", ".join(f'"{name}": {value}' for name, value in zip(program.results, results, strict=True))
     path.mkdir()
     (path / CODE).write_text(header + "\n".join([*code.lines, f"    return {{{named}}}", ""]))
-    np.savez(path / DRAWS, **code.arrays)  # type: ignore[arg-type]  # the stub takes them for allow_pickle
+    np.savez(path / DRAWS, **code.arrays)  # type: ignore[arg-type]
     (path / ABOUT).write_text(json.dumps(about, indent=1))
     return runpy.run_path(str(path / CODE))["predict"](program.example)
 
@@ -140,7 +142,7 @@ class Code:
 
         def text_of(atom: Any) -> str:
             if isinstance(atom, Literal):
-                return self.constant(np.asarray(atom.val, cast(jax.core.ShapedArray, atom.aval).dtype))
+                return self.constant(np.asarray(atom.val, array_type(atom).dtype))
             return known[atom]
 
         for eqns in zip(small.jaxpr.eqns, large.jaxpr.eqns, strict=True):
@@ -157,6 +159,10 @@ class Code:
             return self._scan(eqns, operands, depth)
         if primitive == "while":
             return self._while(eqns, operands, depth)
+        if primitive in NOTHING:
+            return operands
+        if primitive == "split":
+            return self._split(eqn, operands[0], depth)
         if primitive in PLAIN:
             text = PLAIN[primitive].format(*operands)
         elif primitive in SHAPED:
@@ -166,6 +172,12 @@ class Code:
         name = self.name()
         self.line(depth, f"{name} = {text}")
         return [name]
+
+    def _split(self, eqn: JaxprEqn, x: str, depth: int) -> list[str]:
+        names = [self.name() for _ in eqn.outvars]
+        ends = np.cumsum(eqn.params["sizes"])[:-1].tolist()
+        self.line(depth, f"{', '.join(names)} = np.split({x}, {ends}, axis={eqn.params['axis']})")
+        return names
 
     def _scan(self, eqns: tuple[JaxprEqn, JaxprEqn], operands: list[str], depth: int) -> list[str]:
         eqn, other = eqns
@@ -218,6 +230,7 @@ def _shape(eqn: JaxprEqn, other: JaxprEqn) -> str:
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
+NOTHING = ("copy", "copy_p", "stop_gradient")
 PLAIN = {
     "abs": "np.abs({0})",
     "add": "{0} + {1}",
@@ -225,9 +238,8 @@ PLAIN = {
     "and": "{0} & {1}",
     "ceil": "np.ceil({0})",
     "clamp": "np.minimum(np.maximum({1}, {0}), {2})",
-    "copy": "{0}",
-    "copy_p": "{0}",
     "cos": "np.cos({0})",
+    "cosh": "np.cosh({0})",
     "div": "{0} / {1}",
     "eq": "{0} == {1}",
     "erf": "1 - erfc({0})",
@@ -256,8 +268,8 @@ PLAIN = {
     "sign": "np.sign({0})",
     "sin": "np.sin({0})",
     "sqrt": "np.sqrt({0})",
+    "sinh": "np.sinh({0})",
     "square": "np.square({0})",
-    "stop_gradient": "{0}",
     "sub": "{0} - {1}",
     "tan": "np.tan({0})",
     "tanh": "np.tanh({0})",
@@ -308,7 +320,7 @@ def _iota(eqn: JaxprEqn, shape: str, *_: str) -> str:
 
 
 def _reduce(function: str) -> Callable[..., str]:
-    return lambda eqn, shape, x: f"{function}({x}, axis={tuple(eqn.params['axes'])})"
+    return lambda eqn, shape, x: f"{function}({x}, axis={tuple(map(int, eqn.params['axes']))})"
 
 
 def _sort(eqn: JaxprEqn, shape: str, *operands: str) -> str:
@@ -343,6 +355,7 @@ SHAPED: dict[str, Callable[..., str]] = {
     "select_n": _select,
     "slice": _slice,
     "sort": _sort,
+    "stack": lambda eqn, shape, *x: f"np.stack([{', '.join(x)}], axis={eqn.params['axis']})",
     "squeeze": lambda eqn, shape, x: f"np.reshape({x}, {shape})",
     "transpose": lambda eqn, shape, x: f"np.transpose({x}, {tuple(eqn.params['permutation'])})",
 }

@@ -16,7 +16,7 @@ import onnx
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from onnx import TensorProto, helper, numpy_helper
 
-from posteriax.networks.tracing.program import TRIAL_SIZES, called_program
+from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
 
 OPSET = 18
 IR_VERSION = 9  # that runtimes of the last years read
@@ -45,7 +45,12 @@ def translate(function: Callable[[Any], dict[str, Any]], spec: Callable[[int], A
         spec: shapes and dtypes of inputs of so many examples.
         names: of the results.
     """
-    small, large = (jax.make_jaxpr(lambda x: [function(x)[name] for name in names])(spec(n)) for n in TRIAL_SIZES)
+
+    def in_order(x: Any) -> list[Any]:
+        results = function(x)
+        return [results[name] for name in names]
+
+    small, large = (jax.make_jaxpr(in_order)(spec(n)) for n in TRIAL_SIZES)
     graph = Graph(Shared())
     inputs = [f"x{path}" for path in map(_path, jax.tree_util.tree_flatten_with_path(spec(1))[0])]
     graph.shared.sized_input = inputs[0]
@@ -124,11 +129,9 @@ class Graph:
             known[variable] = self.constant(np.asarray(value))
 
         def name_of(atom: Any) -> Name:
-            return (
-                self.constant(np.asarray(atom.val, cast(jax.core.ShapedArray, atom.aval).dtype))
-                if isinstance(atom, Literal)
-                else known[atom]
-            )
+            if isinstance(atom, Literal):
+                return self.constant(np.asarray(atom.val, array_type(atom).dtype))
+            return known[atom]
 
         if len(small.jaxpr.eqns) != len(large.jaxpr.eqns):
             raise UntranslatedOperation("shape", " that depends on the number of examples")
@@ -145,6 +148,8 @@ class Graph:
         name = eqn.primitive.name
         if name in LOOPS:
             return LOOPS[name](self, eqns, operands)
+        if name in NOTHING:
+            return operands
         if name in NODES:
             return [self.op(NODES[name], *operands)]
         if name not in TRANSLATIONS:
@@ -158,20 +163,18 @@ class Graph:
         """The graph of a loop's body, its own inputs, which are where an argument is None, and its outputs."""
         graph = Graph(self.shared)
         inputs, infos = [], []
-        for argument, variable in zip(arguments, pair[0].jaxpr.invars, strict=True):
+        for argument, variable, other in zip(arguments, pair[0].jaxpr.invars, pair[1].jaxpr.invars, strict=True):
             name = argument or f"v{next(self.shared.numbers)}"
             inputs.append(name)
             if argument is None:
-                infos.append(helper.make_tensor_value_info(name, _type(variable.aval.dtype), None))
+                infos.append(_value_info(name, variable, other))
         outputs = graph.program(pair, inputs)
         return graph, infos, outputs
 
-    def outputs(self, names: Sequence[Name], dtypes: Sequence[Any]) -> list[Any]:
-        """Declare the results of this graph, each of them by a node in it."""
-        infos = []
-        for name, dtype in zip(names, dtypes, strict=True):
-            infos.append(helper.make_tensor_value_info(self.op("Identity", name), _type(dtype), None))
-        return infos
+    def outputs(self, names: Sequence[Name], pair: tuple[ClosedJaxpr, ClosedJaxpr]) -> list[Any]:
+        """Declare the results of this graph, those of a program, each of them by a node in it."""
+        variables = zip(names, pair[0].jaxpr.outvars, pair[1].jaxpr.outvars, strict=True)
+        return [_value_info(self.op("Identity", name), small, large) for name, small, large in variables]
 
 
 @dataclass(frozen=True)
@@ -217,22 +220,31 @@ def _path(entry: tuple[Any, Any]) -> str:
 
 
 def _value_infos(names: Sequence[str], small: Sequence[Any], large: Sequence[Any]) -> list[Any]:
-    infos = []
-    for name, a, b in zip(names, small, large, strict=True):
-        dims = [low if low == high else "examples" for low, high in zip(a.aval.shape, b.aval.shape, strict=True)]
-        infos.append(helper.make_tensor_value_info(name, _type(a.aval.dtype), dims))
-    return infos
+    return [_value_info(name, a, b) for name, a, b in zip(names, small, large, strict=True)]
 
 
+def _value_info(name: str, small: Any, large: Any) -> Any:
+    """The type and the shape of a value, from its variables for both sizes."""
+    lengths = _lengths(array_type(small).shape, array_type(large).shape)
+    dims = [b if not a else "examples" if (a, b) == (1, 0) else None for a, b in lengths]
+    return helper.make_tensor_value_info(name, _type(array_type(small).dtype), dims)
+
+
+NOTHING = ("copy", "copy_p", "stop_gradient")
 NODES = {
     "abs": "Abs",
+    "acos": "Acos",
+    "acosh": "Acosh",
     "add": "Add",
     "add_any": "Add",
     "and": "And",
+    "asin": "Asin",
+    "asinh": "Asinh",
+    "atan": "Atan",
+    "atanh": "Atanh",
     "ceil": "Ceil",
-    "copy": "Identity",
-    "copy_p": "Identity",
     "cos": "Cos",
+    "cosh": "Cosh",
     "div": "Div",
     "eq": "Equal",
     "erf": "Erf",
@@ -254,8 +266,8 @@ NODES = {
     "round": "Round",
     "sign": "Sign",
     "sin": "Sin",
+    "sinh": "Sinh",
     "sqrt": "Sqrt",
-    "stop_gradient": "Identity",
     "sub": "Sub",
     "tan": "Tan",
     "tanh": "Tanh",
@@ -489,14 +501,13 @@ TRANSLATIONS: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "sort": _sort,
     "split": _split,
+    "stack": lambda g, op, *x: g.op(
+        "Concat", *(g.op("Unsqueeze", part, g.ints([op["axis"]])) for part in x), axis=op["axis"]
+    ),
     "square": lambda g, op, x: g.op("Mul", x, x),
     "squeeze": lambda g, op, x: _reshaped(g, x, op.output_shape()),
     "transpose": lambda g, op, x: g.op("Transpose", x, perm=list(op["permutation"])),
 }
-
-
-def _dtypes(variables: Sequence[Any]) -> list[Any]:
-    return [variable.aval.dtype for variable in variables]
 
 
 def _scan(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
@@ -505,10 +516,11 @@ def _scan(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
     entries = len(operands) - consts - carry
     pair = (eqn.params["jaxpr"], other.params["jaxpr"])
     body, infos, results = g.body(pair, [*operands[:consts], *[None] * (carry + entries)])
-    declared = body.outputs(results, _dtypes(eqn.outvars))
+    declared = body.outputs(results, pair)
     if entries == 0:  # ONNX's Scan needs something to run over
         return _counted(g, body, infos, declared, operands[consts:], carry, eqn.params["length"])
     stacked, backwards = len(eqn.outvars) - carry, int(eqn.params["reverse"])
+    directions = {"scan_output_directions": [backwards] * stacked} if stacked else {}  # ONNX takes no empty list
     found = g.op(
         "Scan",
         *operands[consts:],
@@ -516,7 +528,7 @@ def _scan(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
         body=helper.make_graph(body.nodes, "body", infos, declared),
         num_scan_inputs=entries,
         scan_input_directions=[backwards] * entries,
-        scan_output_directions=[backwards] * stacked,
+        **directions,
     )
     return found if isinstance(found, list) else [found]
 
@@ -543,7 +555,7 @@ def _while(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
     (goes_on,) = body.program(conditions, operands[:first] + results)
     turn = helper.make_tensor_value_info(f"v{next(g.shared.numbers)}", TensorProto.INT64, [])
     going = helper.make_tensor_value_info(f"v{next(g.shared.numbers)}", TensorProto.BOOL, [])
-    declared = body.outputs([goes_on, *results], [np.bool_, *_dtypes(eqn.outvars)])
+    declared = [*body.outputs([goes_on], conditions), *body.outputs(results, pair)]
     graph = helper.make_graph(body.nodes, "body", [turn, going, *infos], declared)
     found = g.op("Loop", "", begins, *operands[second:], outputs=len(results), body=graph)
     return found if isinstance(found, list) else [found]

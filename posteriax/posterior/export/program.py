@@ -104,8 +104,9 @@ def predictive_program(
     levels = tuple(float(level) for level in check_levels(quantiles).reshape(-1))
     program = PredictiveProgram(posterior, chosen, levels, (), x)
     outputs = jax.eval_shape(program.outputs, program.spec(2))
-    summary = jax.eval_shape(lambda o: program.likelihood.summary(chosen.likelihood, o, levels), outputs)
-    known = (*summary, OUTPUTS)
+    names: list[str] = []  # in their own order, which a traced dictionary would lose
+    jax.eval_shape(lambda o: names.extend(program.likelihood.summary(chosen.likelihood, o, levels)), outputs)
+    known = (*names, OUTPUTS)
     wanted = known if results is None else tuple(results)
     if unknown := [name for name in wanted if name not in known]:
         raise ValueError(f"there is no result {unknown[0]!r}: results are {', '.join(known)}")
