@@ -52,7 +52,7 @@ def test_cells_and_claims_have_names_of_their_own(study):
 
 @pytest.mark.parametrize("folder", sorted(PUBLISHED.glob("*/results.json")), ids=lambda path: path.parent.name)
 def test_a_published_page_is_what_its_results_give(folder):
-    results = studies.read_results(folder)
+    results = studies.read_results(folder.parent)
     study = studies.STUDIES[results.study]
     assert results.scale == "laptop" and (results.complete or results.registered)
     assert (folder.parent / "README.md").read_text() == page(study, results)
@@ -63,7 +63,7 @@ def test_a_published_page_is_what_its_results_give(folder):
 def test_the_front_page_is_what_the_published_results_give():
     pages = {}
     for path in sorted(PUBLISHED.glob("*/results.json")):
-        results = studies.read_results(path)
+        results = studies.read_results(path.parent)
         pages[path.parent.name] = studies.STUDIES[results.study], results
     assert (PUBLISHED / "README.md").read_text() == front_page(pages)
     assert (PUBLISHED / "claims.md").read_text() == claims_page(pages)

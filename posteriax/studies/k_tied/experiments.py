@@ -146,10 +146,12 @@ def run(cell: Cell, settings: KTiedSettings, bench: Workbench) -> Mapping[str, J
     if family == POINT:
         timed_first_steps(MAP(optax.adam(settings.first_rate)), problem, train, settings, cell.seed, bench)
         return {"parameters": problem.network.num_parameters}
-    early: Posterior | None = None
+    early: VariationalPosterior | None = None
     result: dict[str, Json] = {}
     if network in (MLP, HE):
         early, result["first_steps"] = first_steps(family, problem, train, settings, cell.seed, bench)
+        after = scores(early, test, len(train[1]), Predicting(settings.draws))
+        result["first_steps"]["test_negative_elbo"] = after["negative_elbo"]
     posterior = fit_to_convergence(network, family, problem, train, training, cell.seed, bench, early)
     examples = len(train[1])
     predicting = Predicting(settings.draws, train[0][:STATISTICS] if network == RESNET else None)
@@ -217,7 +219,7 @@ def variational_family(network: str, name: str) -> q.Family | dict[str, q.Family
 
 def first_steps(
     family: str, problem: Problem, data: Examples, settings: KTiedSettings, seed: int, bench: Workbench
-) -> tuple[Posterior, dict[str, Json]]:
+) -> tuple[VariationalPosterior, dict[str, Json]]:
     """The posterior after the first steps with Adam, as in the paper; signal-to-noise ratio and -ELBO on the way.
 
     Windows of ten batches begin at steps 0, `first_every`, ..., `first_last`. There is no annealing, and one draw of
@@ -226,6 +228,7 @@ def first_steps(
     """
     method = VI(variational_family(MLP, family), optimizer=optax.adam(settings.first_rate), estimator="weight")
     posterior = timed_first_steps(method, problem, data, settings, seed, bench)
+    assert isinstance(posterior, VariationalPosterior)
     signal = analysis.gradient_noise(posterior)
     names = [name for name in signal.pooled if name.startswith(DENSE_2) and not name.endswith("/mean")]
     elbo = np.asarray(posterior.trace["elbo"], np.float64).reshape(-1)

@@ -27,6 +27,7 @@ from posteriax.studies.results import (
     Parts,
     Results,
     combine,
+    depending,
     entry,
     has,
     least,
@@ -170,9 +171,18 @@ def signal_ratio(window: int, reading: str = "signal") -> Measure:
 
 
 def late_elbo_ratio() -> Measure:
-    """-ELBO of mean-field divided by the largest one among the tied families, at the last window."""
-    path = "first_steps.negative_elbo.-1"
-    return trained(MLP, path) / most(*(trained(MLP, path, family) for family in TIED))
+    """-ELBO of mean-field divided by the largest one among the tied families, after the first steps.
+
+    On test examples, where that was measured; else on the training batches of the last window.
+    """
+
+    def choose(results: Results) -> Measure:
+        on_test = "first_steps.test_negative_elbo"
+        measured = all(has(cell, on_test) for cell in results.select(network=MLP, family=MEAN_FIELD))
+        path = on_test if measured else "first_steps.negative_elbo.-1"
+        return trained(MLP, path) / most(*(trained(MLP, path, family) for family in TIED))
+
+    return depending(choose)
 
 
 def step_time_ratio(family: str, other: str) -> Measure:
