@@ -94,12 +94,11 @@ def load_described(path: Path) -> tuple[Posterior | ExportedPosterior | Baseline
     if path.is_dir():
         raise TableError(f"{path} is a folder: posteriax predict takes a file; an exported NumPy model has predict.py")
     if path.suffix == ENDING:
-        models, weights, description = {}, {}, None
-        for name, file, weight in read_stack(path):
-            models[name], description = load_described(file)
-            weights[name] = weight
-        assert description is not None
-        return stacked_from(models, weights, None), replace(description, method=STACKED, architecture=None)
+        parts = read_stack(path)
+        loaded = {name: load_described(file) for name, file, _ in parts}
+        models = {name: model for name, (model, _) in loaded.items()}
+        stacked = stacked_from(models, {name: weight for name, _, weight in parts}, None)
+        return stacked, replace(loaded[parts[0][0]][1], method=STACKED, architecture=None)
     content, beside = read_bytes(path), path_beside(path)
     text = read_bytes(beside)
     try:

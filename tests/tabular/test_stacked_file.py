@@ -18,7 +18,7 @@ from posteriax.tabular.stacked_file import read_stack, save_stack, weigh_parts
 from posteriax.tabular.table import Table
 
 
-def write_waves(path, *, count=700, seed=0):
+def write_waves(path, *, count=650, seed=0):
     """A wave, which a network finds, and steps, which trees find."""
     rng = np.random.default_rng(seed)
     x, kind = rng.uniform(-3, 3, count), rng.integers(0, 9, count)
@@ -72,7 +72,7 @@ def test_the_stacked_row_is_compared_saved_and_predicts(monkeypatch, tmp_path):
     monkeypatch.setattr(environment, "use_all_cores", lambda: None)  # this process's backend has started
     monkeypatch.setattr(environment, "use_compilation_cache", lambda: None)
     data, out = write_waves(tmp_path / "a.csv"), tmp_path / "a.html"
-    arguments = ["compare", data, "--target", "y", "--methods", "ensemble", "--out", out, "--budget", "90s"]
+    arguments = ["compare", data, "--target", "y", "--methods", "ensemble", "--out", out, "--budget", "4m"]
     done = CliRunner().invoke(make_app(), list(map(str, arguments)))
     assert done.exit_code == 0, done.output
     assert "stacked: weights by the log score of held-out rows, " in done.stdout

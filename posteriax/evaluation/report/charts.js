@@ -169,10 +169,10 @@ function dotChart(box, { rows, label, nameOf, floor = null }) {
     svgText(svg, toX(0) + 6, top - 11, name.length > most ? `${name.slice(0, most)}…` : name, { class: "name" });
     if (error) {
       const [from, to] = [toX(Math.max(0, value - error)), toX(value + error)];
-      svgElement("path", { class: signClass("error", method), d: `M${from} ${top}H${to}M${from} ${top - 4}v8M${to} ${top - 4}v8` }, svg);
+      svgElement("path", { class: `error m${method}`, d: `M${from} ${top}H${to}M${from} ${top - 4}v8M${to} ${top - 4}v8` }, svg);
     }
     const beyond = value > highest * 1.06;
-    svgElement("path", { class: signClass(beyond ? "hollow" : "point", method), d: marker(method, left, top, 5) }, svg);
+    svgElement("path", { class: `${beyond ? "hollow" : "point"} m${method}`, d: marker(method, left, top, 5) }, svg);
     if (beyond) svgText(svg, left - 8, top + 4, `${short(value)} →`, { "text-anchor": "end" });
     return { left, top, text: `${name}: ${withError(value, error)}` };
   });
