@@ -63,7 +63,9 @@ UNTIL = {"until": "converged", "seconds": 60}
 
 def methods_after(name, mode):
     """By name: the method, which may start at the mode that MAP has found, and how long to run it."""
-    swag = px.SWAG(learning_rate=0.002, start_learning_rate=0.01) if name == "line" else px.SWAG()  # 0.1 diverges there
+    swag, sghmc = px.SWAG(), px.SGHMC()
+    if name == "line":  # where both diverge by default: the noise is small, and is inferred
+        swag, sghmc = px.SWAG(learning_rate=0.002, start_learning_rate=0.01), px.SGHMC(1e-5)
     return {
         "deep ensemble": (px.Ensemble(px.MAP(), 5), UNTIL),
         "Laplace": (px.Laplace(mode=mode), {"epochs": 1}),
@@ -71,7 +73,7 @@ def methods_after(name, mode):
         "mean-field VI": (px.VI(q.Normal(), start=mode), UNTIL),
         "k-tied VI": (px.VI(q.KTied(2), start=mode), UNTIL),
         "rank-1 VI": (px.VI(q.Rank1(4), start=mode), UNTIL),
-        "SGHMC": (px.SGHMC(), {"draws": 100, "chains": 2, "batch_size": 50}),
+        "SGHMC": (sghmc, {"draws": 100, "chains": 2, "batch_size": 50}),
         "MCLMC": (px.MCLMC(start="map"), {"draws": 250, "chains": 4}),
         "HMC": (px.HMC(), {"draws": 250, "chains": 4}),
     }
