@@ -201,7 +201,7 @@ def offer_notebook(app, page, template, context, doctree):
 
 
 def copy_notebooks(app, error):
-    """Put each executed notebook beside its page. MyST-NB leaves those that it did not execute again without outputs."""
+    """Put each executed notebook beside its page. MyST-NB leaves those that it did not run again without outputs."""
     if error is not None or app.builder.format != "html":
         return
     cache = get_cache(app.env.mystnb_config.execution_cache_path)

@@ -139,7 +139,9 @@ def table() -> str:
             scores = [f"{row['scores'][c][0]:.3f}" if c in row["scores"] else "" for c in columns]
             note = "" if row["converged"] is not False else " (a)"
             seconds = row["train_seconds"] + (rows["MAP"]["train_seconds"] if name in FROM_THE_MODE else 0.0)
-            costs = [f"{seconds:.1f}", f"{row['predict_ms_per_1000']:.2g}", f"{row['numbers_kept']:,}"]
+            predicting = row["predict_ms_per_1000"]
+            shown = f"{predicting:.0f}" if predicting >= 10 else f"{predicting:.1f}"
+            costs = [f"{seconds:.1f}", shown, f"{row['numbers_kept']:,}"]
             parts.append(f"| {name}{note} | {' | '.join([*costs, *scores])} |")
         parts.append("")
     return "\n".join(parts)
@@ -149,7 +151,7 @@ def write_table() -> None:
     page = DOCS / "which.md"
     before, _, rest = page.read_text().partition("<!-- the table: examples/which_posterior.py table -->\n")
     after = rest.partition("<!-- end of the table -->")[2]
-    text = f"{before}<!-- the table: examples/which_posterior.py table -->\n{table()}<!-- end of the table -->{after}"
+    text = f"{before}<!-- the table: examples/which_posterior.py table -->\n{table()}\n<!-- end of the table -->{after}"
     page.write_text(text)
 
 
