@@ -1,9 +1,13 @@
 """The site: `make docs` builds it into site/. Why Sphinx: docs/decisions/2026-11-19-site.md."""
 
+import contextlib
 import inspect
+import os
 import re
-import shutil
 from pathlib import Path
+
+import nbformat
+from jupyter_cache import get_cache
 
 import posteriax
 
@@ -31,10 +35,11 @@ source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
 # pages
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm, which NumPyro imports, asks for widgets
 nb_execution_mode = "cache"
 nb_execution_in_temp = True  # examples save files
 nb_execution_cache_path = str(ROOT / "docs" / "_build" / "cache")
-nb_execution_raise_on_error = True
+nb_execution_raise_on_error = False  # a failing cell is a warning: -W fails the build, once all have been tried
 nb_execution_timeout = 600
 nb_execution_show_tb = True
 nb_merge_streams = True
@@ -196,12 +201,17 @@ def offer_notebook(app, page, template, context, doctree):
 
 
 def copy_notebooks(app, error):
-    """MyST-NB keeps the executed notebooks outside the site: put each beside its page."""
-    if error is None and app.builder.format == "html":
-        for page in app.env.found_docs:
-            executed = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
-            if is_notebook(app, page) and executed.exists():
-                shutil.copy(executed, Path(app.outdir, f"{page}.ipynb"))
+    """Put each executed notebook beside its page. MyST-NB leaves those that it did not run again without outputs."""
+    if error is not None or app.builder.format != "html":
+        return
+    cache = get_cache(app.env.mystnb_config.execution_cache_path)
+    for page in app.env.found_docs:
+        stored = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
+        if is_notebook(app, page) and stored.exists():
+            notebook = nbformat.read(stored, as_version=4)
+            with contextlib.suppress(KeyError):
+                _, notebook = cache.merge_match_into_notebook(notebook)
+            nbformat.write(notebook, Path(app.outdir, f"{page}.ipynb"))
 
 
 def setup(app):

@@ -63,7 +63,9 @@ UNTIL = {"until": "converged", "seconds": 60}
 
 def methods_after(name, mode):
     """By name: the method, which may start at the mode that MAP has found, and how long to run it."""
-    swag = px.SWAG(learning_rate=0.002, start_learning_rate=0.01) if name == "line" else px.SWAG()  # 0.1 diverges there
+    swag, sghmc = px.SWAG(), px.SGHMC()
+    if name == "line":  # where both diverge by default: the noise is small, and is inferred
+        swag, sghmc = px.SWAG(learning_rate=0.002, start_learning_rate=0.01), px.SGHMC(1e-5)
     return {
         "deep ensemble": (px.Ensemble(px.MAP(), 5), UNTIL),
         "Laplace": (px.Laplace(mode=mode), {"epochs": 1}),
@@ -71,7 +73,7 @@ def methods_after(name, mode):
         "mean-field VI": (px.VI(q.Normal(), start=mode), UNTIL),
         "k-tied VI": (px.VI(q.KTied(2), start=mode), UNTIL),
         "rank-1 VI": (px.VI(q.Rank1(4), start=mode), UNTIL),
-        "SGHMC": (px.SGHMC(), {"draws": 100, "chains": 2, "batch_size": 50}),
+        "SGHMC": (sghmc, {"draws": 100, "chains": 2, "batch_size": 50}),
         "MCLMC": (px.MCLMC(start="map"), {"draws": 250, "chains": 4}),
         "HMC": (px.HMC(), {"draws": 250, "chains": 4}),
     }
@@ -137,7 +139,9 @@ def table() -> str:
             scores = [f"{row['scores'][c][0]:.3f}" if c in row["scores"] else "" for c in columns]
             note = "" if row["converged"] is not False else " (a)"
             seconds = row["train_seconds"] + (rows["MAP"]["train_seconds"] if name in FROM_THE_MODE else 0.0)
-            costs = [f"{seconds:.1f}", f"{row['predict_ms_per_1000']:.2g}", f"{row['numbers_kept']:,}"]
+            predicting = row["predict_ms_per_1000"]
+            shown = f"{predicting:.0f}" if predicting >= 10 else f"{predicting:.1f}"
+            costs = [f"{seconds:.1f}", shown, f"{row['numbers_kept']:,}"]
             parts.append(f"| {name}{note} | {' | '.join([*costs, *scores])} |")
         parts.append("")
     return "\n".join(parts)
@@ -147,7 +151,7 @@ def write_table() -> None:
     page = DOCS / "which.md"
     before, _, rest = page.read_text().partition("<!-- the table: examples/which_posterior.py table -->\n")
     after = rest.partition("<!-- end of the table -->")[2]
-    text = f"{before}<!-- the table: examples/which_posterior.py table -->\n{table()}<!-- end of the table -->{after}"
+    text = f"{before}<!-- the table: examples/which_posterior.py table -->\n{table()}\n<!-- end of the table -->{after}"
     page.write_text(text)
 
 
