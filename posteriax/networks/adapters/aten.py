@@ -128,7 +128,7 @@ def div(a: Any, b: Any, rounding_mode: str | None = None) -> Array:
     return jnp.true_divide(a, b)
 
 
-def reduced(reduce: Any, x: Array, axes: Any = None, keepdim: bool = False, dtype: DTypeLike = None) -> Array:
+def reduced(reduce: Any, x: Array, axes: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Array:
     return reduce(x if dtype is None else x.astype(dtype), _axes(axes), keepdims=keepdim)
 
 
@@ -143,7 +143,9 @@ def variance(
     return (jnp.std if root else jnp.var)(x, _axes(axes), ddof=ddof, keepdims=keepdim)
 
 
-def vector_norm(x: Array, order: float = 2, axes: Any = None, keepdim: bool = False, dtype: DTypeLike = None) -> Array:
+def vector_norm(
+    x: Array, order: float = 2, axes: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None
+) -> Array:
     x, chosen = x if dtype is None else x.astype(dtype), _axes(axes)
     if order == 2:
         total = jnp.square(jnp.abs(x)).sum(chosen, keepdims=keepdim)
@@ -183,19 +185,20 @@ def prelu(x: Array, weight: Array) -> Array:
     return jnp.where(x >= 0, x, (layers.per_channel(weight, x) if shared else weight) * x)
 
 
-def convert(x: Array, dtype: DTypeLike = None, **_: Any) -> Array:
+def convert(x: Array, dtype: DTypeLike | None = None, **_: Any) -> Array:
     return x if dtype is None else x.astype(dtype)
 
 
-def arange(*bounds: float, dtype: DTypeLike = None) -> Array:
-    return jnp.arange(*bounds, dtype=dtype)
+def arange(*bounds: Any, dtype: Any = None) -> Array:
+    array: Any = jnp.arange(*bounds)
+    return array if dtype is None else array.astype(dtype)
 
 
-def full(shape: Shape, value: Any, dtype: DTypeLike = None) -> Array:
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Array:
     return jnp.full(tuple(shape), value, dtype)
 
 
-def like(x: Array, value: Any, dtype: DTypeLike = None) -> Array:
+def like(x: Array, value: Any, dtype: DTypeLike | None = None) -> Array:
     return jnp.full(x.shape, value, x.dtype if dtype is None else dtype)
 
 

@@ -50,7 +50,9 @@ class Exported:
         self.torch, self.wanted = torch, wanted
         self.graph, self.signature = program.graph, program.graph_signature
         self.structure = program.call_spec.out_spec
-        self.functions = {node: _translated(torch, node) for node in self.graph.nodes if node.op == "call_function"}
+        self.functions: dict[Any, Any] = {
+            node: _translated(torch, node) for node in self.graph.nodes if node.op == "call_function"
+        }
         missing = {name: node for node, name in self.functions.items() if isinstance(name, str)}
         if missing:
             names = ", ".join(missing)

@@ -412,11 +412,11 @@ def bernoulli(key: OptionalKey, x: Array, p: Any = None) -> Array:
     return jax.random.bernoulli(_needed(key), x if p is None else p, x.shape).astype(x.dtype)
 
 
-def drawn(sampler: Any, key: OptionalKey, shape: Shape, dtype: DTypeLike = None) -> Array:
+def drawn(sampler: Any, key: OptionalKey, shape: Shape, dtype: DTypeLike | None = None) -> Array:
     return sampler(_needed(key), tuple(shape), jnp.float32 if dtype is None else dtype)
 
 
-def drawn_like(sampler: Any, key: OptionalKey, x: Array, dtype: DTypeLike = None) -> Array:
+def drawn_like(sampler: Any, key: OptionalKey, x: Array, dtype: DTypeLike | None = None) -> Array:
     return sampler(_needed(key), x.shape, x.dtype if dtype is None else dtype)
 
 

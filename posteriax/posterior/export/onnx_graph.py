@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from string import ascii_letters
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
