@@ -81,8 +81,8 @@ def run_distil(posterior: Path, data: Path, out: Path | None, held_out: Path | N
 def _load_posterior(path: Path) -> tuple[Posterior, Description]:
     loaded, description = load_described(path)
     if not isinstance(loaded, Posterior):
-        kind = "is an exported model, which" if description.architecture is not None else "is a baseline, which"
-        raise TableError(f"{path} {kind} cannot be exported again, or distilled: give the posterior's own file")
+        kind = "an exported model" if description.architecture is not None else "a baseline"
+        raise TableError(f"{path} is {kind}: only posteriors can be exported or distilled")
     return loaded, description
 
 

@@ -102,6 +102,14 @@ def test_every_result_agrees_with_predict_for_any_number_of_examples(name, tmp_p
         np.testing.assert_allclose(results["entropy"], expected.entropy(), atol=20 * FLOAT32)
 
 
+def test_what_a_format_cannot_say_can_be_left_out(tmp_path):
+    posterior = posterior_of(random_mlp(3, 3, 1), px.Poisson(), mlp)
+    with pytest.raises(NotImplementedError, match=r"no translation of the operation 'lgamma'.* results="):
+        posterior.export(tmp_path / "counts", X, "numpy")
+    exported = posterior.export(tmp_path / "counts", X, "numpy", results=["mean", "std", "knowledge"])
+    assert set(exported.difference) == {"mean", "std", "knowledge"} and exported.largest_difference < 10 * FLOAT32
+
+
 def run(format, path, x):
     """As docs/export.md says, with nothing of posteriax."""
     if format == "stablehlo":

@@ -100,7 +100,7 @@ def test_errors_are_one_line(posterior, command, tmp_path):
     assert "--to must be" in command("export", posterior, "--to", "pmml", code=2)
     assert "there is no folder" in command("export", posterior, "--out", tmp_path / "no" / "x.stablehlo", code=2)
     command("export", posterior, "--out", tmp_path / "trees.stablehlo")
-    assert "cannot be exported again" in command("export", tmp_path / "trees.stablehlo", code=2)
+    assert "is an exported model: only posteriors" in command("export", tmp_path / "trees.stablehlo", code=2)
 
 
 @pytest.mark.slow

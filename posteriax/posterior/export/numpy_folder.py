@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from posteriax._internal.leaf_paths import leaf_paths
 from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
-from posteriax.posterior.export.program import PredictiveProgram, Results
+from posteriax.posterior.export.program import PredictiveProgram, Results, needed_equations
 
 CODE, DRAWS, ABOUT = "predict.py", "draws.npz", "about.json"
 INLINE = 8  # numbers of a constant that is written into the code
@@ -145,7 +145,7 @@ class Code:
                 return self.constant(np.asarray(atom.val, array_type(atom).dtype))
             return known[atom]
 
-        for eqns in zip(small.jaxpr.eqns, large.jaxpr.eqns, strict=True):
+        for eqns in needed_equations((small.jaxpr, large.jaxpr)):
             results = self._translated(eqns, [text_of(atom) for atom in eqns[0].invars], depth)
             known.update(zip(eqns[0].outvars, results, strict=True))
         return [text_of(atom) for atom in small.jaxpr.outvars]

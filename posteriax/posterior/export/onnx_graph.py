@@ -17,6 +17,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from onnx import TensorProto, helper, numpy_helper
 
 from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
+from posteriax.posterior.export.program import needed_equations
 
 OPSET = 18
 IR_VERSION = 9  # that runtimes of the last years read
@@ -135,7 +136,7 @@ class Graph:
 
         if len(small.jaxpr.eqns) != len(large.jaxpr.eqns):
             raise UntranslatedOperation("shape", " that depends on the number of examples")
-        for eqns in zip(small.jaxpr.eqns, large.jaxpr.eqns, strict=True):
+        for eqns in needed_equations((small.jaxpr, large.jaxpr)):
             results = self.translated(eqns, [name_of(atom) for atom in eqns[0].invars])
             known.update(zip(eqns[0].outvars, results, strict=True))
         return [name_of(atom) for atom in small.jaxpr.outvars]

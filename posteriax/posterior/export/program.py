@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax.likelihoods.likelihood import Likelihood
@@ -77,6 +78,18 @@ class PredictiveProgram:
     def plain_latents(self) -> dict[str, Any]:
         """The likelihood's own latents of every draw, as JSON holds them."""
         return {name: np.asarray(values).tolist() for name, values in self.draws.likelihood.items()}
+
+
+def needed_equations(pair: tuple[Jaxpr, Jaxpr]) -> list[tuple[JaxprEqn, JaxprEqn]]:
+    """The operations of a program, as traced for two sizes, that its outputs need, in order."""
+    small, large = pair
+    needed = {atom for atom in small.outvars if not isinstance(atom, Literal)}
+    kept = []
+    for eqn, other in zip(reversed(small.eqns), reversed(large.eqns), strict=True):
+        if not needed.isdisjoint(eqn.outvars):
+            needed.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
+            kept.append((eqn, other))
+    return kept[::-1]
 
 
 def predictive_program(
