@@ -56,9 +56,9 @@ MOST_TRIES, SLOWER = 4, 0.4  # plans, and what part of the gradients of the one 
 TRIAL_GRADIENTS = 10
 EIGEN_SECONDS = 1e-9  # to decompose a matrix of d columns, in units of d^3: on a core that has other work
 FOR_MASSES = 0.1  # of the time
-# from the sharp modes of an ensemble: masses that are learned there keep some chains where they are, and there is no time
-# for small steps
-LARGE_STEPS = 5e-4  # energy variance
+# energy variance of chains that start at the sharp modes of an ensemble, where there is no time for small steps, and
+# masses that are learned keep some chains where they are
+LARGE_STEPS = 5e-4
 
 
 def sample_reference(
