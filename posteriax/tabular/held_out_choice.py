@@ -316,8 +316,9 @@ def fit_ensemble(
     """Modes of all rows under what was chosen, from eight starts.
 
     They are trained for as many steps as those that made the choice, and again for twice as many while the third
-    quarter of the steps still gains more than 0.02 nats per example, or until `seconds` would be exceeded; from 500 rows
-    on once at most, since the prior was chosen for about this length: eight times as long, predicted noise is overfitted.
+    quarter of the steps still gains more than 0.02 nats per example, or until `seconds` would be exceeded. From 500
+    rows on that is done once: the prior was chosen for about this length, and eight times as long, predicted noise is
+    overfitted.
     """
     rows = len(data[1])
     trainer = Trainer(choice.perceptron, data, seed + 1)
