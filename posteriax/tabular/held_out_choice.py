@@ -316,13 +316,15 @@ def fit_ensemble(
     """Modes of all rows under what was chosen, from eight starts.
 
     They are trained for as many steps as those that made the choice, and again for twice as many while the third
-    quarter of the steps still gains more than 0.02 nats per example. With `seconds`, the next training is the longest
-    of such lengths that fits the time.
+    quarter of the steps still gains more than 0.02 nats per example, or until `seconds` would be exceeded. From 500
+    rows on that is done once: the prior was chosen for about this length, and eight times as long, predicted noise is
+    overfitted.
     """
     rows = len(data[1])
     trainer = Trainer(choice.perceptron, data, seed + 1)
-    longer = REFINED if rows >= ENOUGH_TO_CHOOSE else LONGER
+    longer, doublings = (REFINED, 1) if rows >= ENOUGH_TO_CHOOSE else (LONGER, DOUBLINGS)
     steps, began = longer * steps_for(rows), time.monotonic()
+    most = 2**doublings * steps
     while True:
         before = time.monotonic()
         trained = trainer.train(np.ones((TOGETHER, rows), bool), choice.factor, steps, choice.log_noise)
@@ -334,10 +336,9 @@ def fit_ensemble(
         level = bool(gained < LEVEL * counted)
         now = time.monotonic()
         too_long = seconds is not None and now - began + 2 * (now - before) > seconds
-        if level or too_long or steps >= longer * steps_for(rows) * 2**DOUBLINGS:
+        if level or too_long or steps >= most:
             break
-        steps *= 2 if seconds is None else _largest_power_of_two((seconds - (now - began)) / (now - before))
-        steps = min(steps, longer * steps_for(rows) * 2**DOUBLINGS)
+        steps *= 2
     notes = (
         choice.words,
         f"{'' if level else 'not '}converged after {steps} steps",
@@ -349,15 +350,6 @@ def fit_ensemble(
     )
     draws = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], trained.latents)
     return DrawsPosterior(choice.problem, trace, draws)
-
-
-def _largest_power_of_two(ratio: float) -> int:
-    """At most the ratio, at least 2.
-
-    >>> _largest_power_of_two(9.0), _largest_power_of_two(1.0)
-    (8, 2)
-    """
-    return 2 ** max(int(np.log2(max(ratio, 2.0))), 1)
 
 
 def steps_for(rows: int) -> int:

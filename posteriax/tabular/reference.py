@@ -56,6 +56,9 @@ MOST_TRIES, SLOWER = 4, 0.4  # plans, and what part of the gradients of the one 
 TRIAL_GRADIENTS = 10
 EIGEN_SECONDS = 1e-9  # to decompose a matrix of d columns, in units of d^3: on a core that has other work
 FOR_MASSES = 0.1  # of the time
+# energy variance of chains that start at the sharp modes of an ensemble, where there is no time for small steps, and
+# masses that are learned keep some chains where they are
+LARGE_STEPS = 5e-4
 
 
 def sample_reference(
@@ -119,6 +122,8 @@ def sample_reference(
                 size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
                 masses = affordable_masses(size, sampler.warmup, chains / devices, left)
                 sampler = replace(sampler, masses=masses)
+                if begin_at is not None and masses != "dense":
+                    sampler = replace(sampler, masses="prior", energy_variance=LARGE_STEPS)
         stop = UntilMixed(x, seconds=max(left, 1.0))
         most = fitting(IN_MEMORY_BYTES, chains * weights)
         try:
