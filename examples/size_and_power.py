@@ -15,6 +15,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import norm
 
 from posteriax.evaluation.significance import best_and_ties, significantly_differ
+from posteriax.metrics.concordance import pairs_by_example
 
 SIZES = (50, 200, 5000)
 SEEDS = ((1, 1), (3, 3), (5, 5), (3, 5), (1, 5))
@@ -75,6 +76,21 @@ def regressors(n: int, runs: tuple[int, int], *, worse: float = 0.0, narrow: flo
     return [run(0.3, 1.0, several) for _ in range(runs[0])], [run(0.3 + worse, narrow, several) for _ in range(runs[1])]
 
 
+def survivors(n: int, runs: tuple[int, int], *, worse: float = 0.0) -> tuple[list[Run], ...]:
+    """Two methods' predictions of the same n times, of which a third is only known to be longer."""
+    log_time = RNG.normal(size=n)
+    observed = RNG.random(n) < 2 / 3
+    times = np.exp(np.where(observed, log_time, log_time - RNG.exponential(size=n)))
+    features = RNG.normal(size=(FEATURES, n)) / np.sqrt(FEATURES)
+
+    def run(noise: float, several: bool) -> Run:
+        off = 0.2 * RNG.normal(size=FEATURES) @ features if several else 0.0
+        return {"concordance": pairs_by_example(log_time + off + noise * RNG.normal(size=n), times, observed)}
+
+    several = max(runs) > 1
+    return [run(1.0, several) for _ in range(runs[0])], [run(1.0 + worse, several) for _ in range(runs[1])]
+
+
 def honest(low: float, high: float, n: int, off: float = 0.0) -> np.ndarray:
     """(confidence, right) pairs with confidences between two numbers, right more often than claimed by `off`."""
     confidence = RNG.uniform(low, high, n)
@@ -98,7 +114,9 @@ def print_table(title: str, make: Callable[..., tuple[list[Run], ...]], columns:
         for runs in SEEDS:
             for n in SIZES:
                 draw = lambda runs=runs, n=n, column=column: tuple([r[column] for r in g] for g in make(n, runs))  # noqa: E731
-                cells.append(called(column.split()[0], draw, repetitions))
+                # pairs of 5,000 examples take long
+                fewer = 10 if column == "concordance" and n > 1000 else 1
+                cells.append(called(column.split()[0], draw, repetitions // fewer))
         print(f"| {column} | {' | '.join(cells)} |", flush=True)
 
 
@@ -150,11 +168,13 @@ def main(repetitions: int = 400) -> None:
     numbers = ["rmse", "nll (numbers)", "crps", "coverage_90", "wasserstein"]
     print_table("Size, in %", classifiers, classes, repetitions)
     print_table("Size, in %", regressors, numbers, repetitions)
+    print_table("Size, in %", survivors, ["concordance"], repetitions)
     print_special(repetitions)
     print_many(repetitions)
     less = max(repetitions // 4, 50)
     print_table("Power, in %", lambda n, runs: classifiers(n, runs, worse=0.8, sure=2.0), classes, less)
     print_table("Power, in %", lambda n, runs: regressors(n, runs, worse=0.3, narrow=0.7), numbers, less)
+    print_table("Power, in %", lambda n, runs: survivors(n, runs, worse=0.5), ["concordance"], less)
 
 
 if __name__ == "__main__":

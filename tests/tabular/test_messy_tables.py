@@ -345,7 +345,7 @@ def test_counts_are_found_or_offered(read):
 BAD = {
     "fractions as counts": ("age", {"task": "counts"}, "has the value .*, but counts are whole numbers from 0 on"),
     "text as counts": ("kind", {"task": "counts"}, "is text, so it cannot be the target of counts"),
-    "unknown task": ("age", {"task": "ranking"}, "or fractions, got 'ranking'"),
+    "unknown task": ("age", {"task": "ranking"}, "or times, got 'ranking'"),
     "group is target": ("age", {"group": "age"}, "is the target and cannot group or order the rows"),
     "group and time": ("age", {"group": "kind", "time": "height"}, "--group and --time cannot be combined"),
     "no folds": ("age", {"folds": 0}, "--folds must be a whole number from 1 on, got 0"),
