@@ -23,6 +23,7 @@ from posteriax.networks.adapters import torch_layers as layers
 
 Array = jax.Array
 Shape = Sequence[int]
+OptionalDType = DTypeLike | None
 
 
 # -- shapes and indices ------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def div(a: Any, b: Any, rounding_mode: str | None = None) -> Array:
     return jnp.true_divide(a, b)
 
 
-def reduced(reduce: Any, x: Array, axes: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Array:
+def reduced(reduce: Any, x: Array, axes: Any = None, keepdim: bool = False, dtype: OptionalDType = None) -> Array:
     return reduce(x if dtype is None else x.astype(dtype), _axes(axes), keepdims=keepdim)
 
 
@@ -144,7 +145,7 @@ def variance(
 
 
 def vector_norm(
-    x: Array, order: float = 2, axes: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    x: Array, order: float = 2, axes: Any = None, keepdim: bool = False, dtype: OptionalDType = None
 ) -> Array:
     x, chosen = x if dtype is None else x.astype(dtype), _axes(axes)
     if order == 2:
@@ -185,20 +186,15 @@ def prelu(x: Array, weight: Array) -> Array:
     return jnp.where(x >= 0, x, (layers.per_channel(weight, x) if shared else weight) * x)
 
 
-def convert(x: Array, dtype: DTypeLike | None = None, **_: Any) -> Array:
+def convert(x: Array, dtype: OptionalDType = None, **_: Any) -> Array:
     return x if dtype is None else x.astype(dtype)
 
 
-def arange(*bounds: Any, dtype: Any = None) -> Array:
-    array: Any = jnp.arange(*bounds)
-    return array if dtype is None else array.astype(dtype)
-
-
-def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Array:
+def full(shape: Shape, value: Any, dtype: OptionalDType = None) -> Array:
     return jnp.full(tuple(shape), value, dtype)
 
 
-def like(x: Array, value: Any, dtype: DTypeLike | None = None) -> Array:
+def like(x: Array, value: Any, dtype: OptionalDType = None) -> Array:
     return jnp.full(x.shape, value, x.dtype if dtype is None else dtype)
 
 
@@ -322,7 +318,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "new_full": lambda x, shape, value, dtype=None: full(shape, value, x.dtype if dtype is None else dtype),
     "new_empty": lambda x, shape, dtype=None: full(shape, 0, x.dtype if dtype is None else dtype),
     "scalar_tensor": lambda value, dtype=None: jnp.asarray(value, dtype),
-    "arange": arange,
+    "arange": lambda *bounds, dtype=None: jnp.arange(*bounds, dtype=dtype),
     "linspace": lambda first, last, count, dtype=None: jnp.linspace(first, last, count, dtype=dtype),
     "eye": lambda n, m=None, dtype=None: jnp.eye(n, m, dtype=dtype),
     "clone": _same,

@@ -44,9 +44,10 @@ class Exported:
         torch: PyTorch.
         program: what `torch.export` made of the module.
         wanted: the dtype of each tensor among its inputs; None for other arguments.
+        left_open: whether the number of examples was left open.
     """
 
-    def __init__(self, torch: Any, program: Any, wanted: list[Any]):
+    def __init__(self, torch: Any, program: Any, wanted: list[Any], *, left_open: bool):
         self.torch, self.wanted = torch, wanted
         self.graph, self.signature = program.graph, program.graph_signature
         self.structure = program.call_spec.out_spec
@@ -72,7 +73,7 @@ class Exported:
         self.is_low = torch.bfloat16 in types
         # what its code has found out about the number of examples; that all inputs have as many does not count
         guards = getattr(program, "_guards_code", ["not known to this release of PyTorch"])
-        self.any_size = all(_SAME_SIZE.fullmatch(guard) for guard in guards)
+        self.any_size = left_open and all(_SAME_SIZE.fullmatch(guard) for guard in guards)
 
     def run(self, weights: Mapping[str, jax.Array], buffers: Mapping[str, jax.Array], x: list[Any], key: Any) -> Ran:
         """The program's results.
@@ -213,7 +214,8 @@ def _traced(torch: Any, module: Module, given: tuple[tuple[Any, ...], dict[str, 
     except Exception as error:  # whatever its tracing raises: the module itself has just run
         raise ValueError(_untraceable(module, error)) from error
     flat = torch.utils._pytree.tree_leaves(given)
-    return Exported(torch, program, [a.dtype if isinstance(a, torch.Tensor) else None for a in flat])
+    dtypes = [a.dtype if isinstance(a, torch.Tensor) else None for a in flat]
+    return Exported(torch, program, dtypes, left_open=shapes is not None)
 
 
 def _examples(torch: Any, module: Module) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from jax.typing import DTypeLike
 
 Array = jax.Array
 Shape = Sequence[int]
+OptionalDType = DTypeLike | None
 OptionalKey = Array | None  # None for a deterministic pass
 
 
@@ -412,11 +413,11 @@ def bernoulli(key: OptionalKey, x: Array, p: Any = None) -> Array:
     return jax.random.bernoulli(_needed(key), x if p is None else p, x.shape).astype(x.dtype)
 
 
-def drawn(sampler: Any, key: OptionalKey, shape: Shape, dtype: DTypeLike | None = None) -> Array:
+def drawn(sampler: Any, key: OptionalKey, shape: Shape, dtype: OptionalDType = None) -> Array:
     return sampler(_needed(key), tuple(shape), jnp.float32 if dtype is None else dtype)
 
 
-def drawn_like(sampler: Any, key: OptionalKey, x: Array, dtype: DTypeLike | None = None) -> Array:
+def drawn_like(sampler: Any, key: OptionalKey, x: Array, dtype: OptionalDType = None) -> Array:
     return sampler(_needed(key), x.shape, x.dtype if dtype is None else dtype)
 
 
