@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS = json.loads(Path(__file__).with_name("preparation.json").read_text())["columns"]
 PERIODS = {"day of week": 7.0, "time of year": 365.2425, "time of day": 1.0}  # in days
 
 
 def prepare(table: dict) -> np.ndarray:
     """The inputs of predict, (rows, inputs), from the cells of every column by name. Other columns are ignored."""
+    columns = json.loads(Path(__file__).with_name("preparation.json").read_text())["columns"]
     rows = max(len(cells) for cells in table.values())
     parts = []
-    for column in COLUMNS:
+    for column in columns:
         name = column["name"]
         if name not in table and not column.get("missing") and None not in column.get("categories", []):
             raise ValueError(f"there is no column {name!r}")
