@@ -59,13 +59,12 @@ def session(content: bytes) -> Any:
 def read(content: bytes) -> tuple[dict[str, Any], Any]:
     """The description in a file, and a function of inputs; ValueError if the file is damaged."""
     try:
-        from google.protobuf.message import DecodeError
         from onnx import load_from_string
     except ModuleNotFoundError:
         raise ModuleNotFoundError("reading an ONNX file needs onnx: pip install 'posteriax[onnx]'") from None
     try:
         model = load_from_string(content)
-    except DecodeError as error:
+    except Exception as error:  # protobuf's own
         raise ValueError("it is not an ONNX file") from error
     about = {entry.key: entry.value for entry in model.metadata_props}
     if METADATA not in about:
