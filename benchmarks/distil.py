@@ -3,7 +3,7 @@
     python -m benchmarks distil --set moons --set concrete --set fashion       # by default all
 
 Teachers: two moons, HMC on an MLP 2-32-32-2; UCI concrete, an ensemble of 10 networks 8-50-2 that predict mean and
-noise; Fashion-MNIST, an ensemble of 5 MLPs 784-200-200-10 on 10,000 images. Students have the same networks, or wider
+noise; Fashion-MNIST, an ensemble of 10 MLPs 784-200-200-10 on 20,000 images. Students have the same networks, or wider
 ones: 128-128, 200-200, 400-400. From elsewhere are points around the moons; concrete's test rows moved by 4 standard
 deviations in a random direction; MNIST. Half of the test set is held out for the conformal guarantee, and the scores
 are of the other half. Needs Fashion-MNIST, MNIST and the UCI data (docs/data.md), in the folder that
@@ -61,11 +61,11 @@ def concrete() -> Case:
 
 
 def fashion() -> Case:
-    data = px.data.load("fashion_mnist").first(10_000, 10_000)
+    data = px.data.load("fashion_mnist").first(20_000, 10_000)
     net = px.zoo.mlp(hidden=(200, 200), key=jax.random.key(0))
     problem = px.Problem(px.network(net, example=data.train[0]), px.Categorical(), prior=p.HeNormal())
     length: dict[str, Any] = {"epochs": 10, "batch_size": 128, "progress": False}
-    teacher = px.fit(problem, data.train, px.Ensemble(px.MAP(), 5), key=0, **length)
+    teacher = px.fit(problem, data.train, px.Ensemble(px.MAP(), MEMBERS), key=0, **length)
     single = px.fit(problem, data.train, px.MAP(), key=1, **length)
     digits = px.data.load("mnist").first(10, 5000).test[0]
     wide = px.zoo.mlp(hidden=(400, 400), key=jax.random.key(1))
