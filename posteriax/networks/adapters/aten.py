@@ -318,7 +318,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "new_full": lambda x, shape, value, dtype=None: full(shape, value, x.dtype if dtype is None else dtype),
     "new_empty": lambda x, shape, dtype=None: full(shape, 0, x.dtype if dtype is None else dtype),
     "scalar_tensor": lambda value, dtype=None: jnp.asarray(value, dtype),
-    "arange": lambda *bounds, dtype=None: jnp.arange(*bounds, dtype=dtype),
+    "arange": lambda *bounds, dtype=None: convert(jnp.arange(*bounds), dtype),
     "linspace": lambda first, last, count, dtype=None: jnp.linspace(first, last, count, dtype=dtype),
     "eye": lambda n, m=None, dtype=None: jnp.eye(n, m, dtype=dtype),
     "clone": _same,
