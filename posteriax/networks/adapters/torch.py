@@ -33,7 +33,7 @@ from posteriax.networks.adapters.torch_export import Exported, Module, Ran, as_a
 ACCEPTS = "a PyTorch module"
 
 
-class Mode(Enum):
+class ModuleMode(Enum):
     """Which layers of the module are in training mode."""
 
     TRAINING = "those that the user left in it"
@@ -53,14 +53,14 @@ def adapt(obj: Any, call: Mapping[str, Any]) -> Adapted | None:
     stored = {name: known.buffers[name] for name in known.statistics}
 
     def apply(params: Params, x: Inputs, *, key: OptionalKey = None) -> Outputs:
-        return known.run(Mode.PREDICTING if key is None else Mode.TRAINING, params, {}, x, key).outputs
+        return known.run(ModuleMode.PREDICTING if key is None else ModuleMode.TRAINING, params, {}, x, key).outputs
 
     def measure(params: Params, x: Inputs) -> Statistics:
-        measured = known.run(Mode.MEASURING, params, {}, x, None).buffers
+        measured = known.run(ModuleMode.MEASURING, params, {}, x, None).buffers
         return {name: measured.get(name, value) for name, value in stored.items()}
 
     def apply_stored(params: Params, statistics: Statistics, x: Inputs) -> Outputs:
-        return known.run(Mode.STORED, params, statistics, x, None).outputs
+        return known.run(ModuleMode.STORED, params, statistics, x, None).outputs
 
     return Adapted(
         apply,
@@ -114,7 +114,7 @@ class _AdaptedModule:
             reduce(lambda node, part: node.setdefault(part, {}), above, tree)[last] = as_array(parameter)
         return tree
 
-    def run(self, mode: Mode, params: Params, buffers: Mapping[str, Any], x: Inputs, key: OptionalKey) -> Ran:
+    def run(self, mode: ModuleMode, params: Params, buffers: Mapping[str, Any], x: Inputs, key: OptionalKey) -> Ran:
         inputs, keywords = self.calling.arguments(x, training=key is not None)
         bound = self.signature.bind(*inputs, **keywords)
         flat = self.torch.utils._pytree.tree_leaves((bound.args, bound.kwargs))
@@ -126,7 +126,7 @@ class _AdaptedModule:
         ran = program.run(weights, {name: given[first] for name, first in self.buffer_names.items()}, flat, key)
         return ran._replace(buffers={self.buffer_names[name]: value for name, value in ran.buffers.items()})
 
-    def _program(self, mode: Mode, bound: inspect.BoundArguments, flat: list[Any]) -> Exported:
+    def _program(self, mode: ModuleMode, bound: inspect.BoundArguments, flat: list[Any]) -> Exported:
         arrays = [leaf for leaf in flat if is_array(leaf)]
         others = tuple(repr(leaf) for leaf in flat if not is_array(leaf))
         structure = self.torch.utils._pytree.tree_structure((bound.args, bound.kwargs))
@@ -141,7 +141,7 @@ class _AdaptedModule:
         return known
 
     @contextmanager
-    def _in_mode(self, mode: Mode) -> Iterator[None]:
+    def _in_mode(self, mode: ModuleMode) -> Iterator[None]:
         """A context in which the layers of the module are in this mode."""
         layers = list(self.module.modules())
         before = [layer.training for layer in layers]
@@ -158,10 +158,10 @@ class _AdaptedModule:
             for layer in averaging:
                 layer.momentum = None
 
-    def _trains(self, mode: Mode, layer: Module) -> bool:
-        if mode is Mode.TRAINING or (mode is Mode.PREDICTING and id(layer) in self.norms):
+    def _trains(self, mode: ModuleMode, layer: Module) -> bool:
+        if mode is ModuleMode.TRAINING or (mode is ModuleMode.PREDICTING and id(layer) in self.norms):
             return self.training.get(id(layer), False)
-        return mode is Mode.MEASURING and id(layer) in self.norms
+        return mode is ModuleMode.MEASURING and id(layer) in self.norms
 
 
 def _first_names(named: Iterator[tuple[str, Any]]) -> dict[str, str]:

@@ -59,7 +59,7 @@ def predict(x):
 '''
 
 
-class UntranslatedOperation(NotImplementedError):
+class NotInNumPy(NotImplementedError):
     """An operation of JAX has no translation to NumPy."""
 
     def __init__(self, name: str):
@@ -168,7 +168,7 @@ class Code:
         elif primitive in SHAPED:
             text = SHAPED[primitive](eqn, _shape(eqn, other), *operands)
         else:
-            raise UntranslatedOperation(primitive)
+            raise NotInNumPy(primitive)
         name = self.name()
         self.line(depth, f"{name} = {text}")
         return [name]
@@ -325,13 +325,13 @@ def _reduce(function: str) -> Callable[..., str]:
 
 def _sort(eqn: JaxprEqn, shape: str, *operands: str) -> str:
     if len(operands) != 1:
-        raise UntranslatedOperation("sort")
+        raise NotInNumPy("sort")
     return f"np.sort({operands[0]}, axis={eqn.params['dimension']})"
 
 
 def _select(eqn: JaxprEqn, shape: str, which: str, *cases: str) -> str:
     if len(cases) != 2:
-        raise UntranslatedOperation("select_n")
+        raise NotInNumPy("select_n")
     return f"np.where({which}, {cases[1]}, {cases[0]})"
 
 

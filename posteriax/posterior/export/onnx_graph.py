@@ -28,7 +28,7 @@ Shape = list[Length]
 Pair = tuple[JaxprEqn, JaxprEqn]  # an operation, as traced for both sizes
 
 
-class UntranslatedOperation(NotImplementedError):
+class NotInONNX(NotImplementedError):
     """An operation of JAX has no translation to ONNX."""
 
     def __init__(self, name: str, why: str = ""):
@@ -135,7 +135,7 @@ class Graph:
             return known[atom]
 
         if len(small.jaxpr.eqns) != len(large.jaxpr.eqns):
-            raise UntranslatedOperation("shape", " that depends on the number of examples")
+            raise NotInONNX("shape", " that depends on the number of examples")
         for eqns in needed_equations((small.jaxpr, large.jaxpr)):
             results = self.translated(eqns, [name_of(atom) for atom in eqns[0].invars])
             known.update(zip(eqns[0].outvars, results, strict=True))
@@ -154,7 +154,7 @@ class Graph:
         if name in NODES:
             return [self.op(NODES[name], *operands)]
         if name not in TRANSLATIONS:
-            raise UntranslatedOperation(name)
+            raise NotInONNX(name)
         result = TRANSLATIONS[name](self, Operation(*eqns), *operands)
         return result if isinstance(result, list) else [result]
 
@@ -343,7 +343,7 @@ def _split(g: Graph, op: Operation, x: Name) -> list[Name]:
 def _pad(g: Graph, op: Operation, x: Name, value: Name) -> Name:
     config = op["padding_config"]
     if any(interior for *_, interior in config):
-        raise UntranslatedOperation("pad", " between entries")
+        raise NotInONNX("pad", " between entries")
     return g.op("Pad", x, g.ints([low for low, *_ in config] + [high for _, high, _ in config]), value)
 
 
@@ -366,7 +366,7 @@ def _iota(g: Graph, op: Operation, *_: Name) -> Name:
 
 def _select(g: Graph, op: Operation, which: Name, *cases: Name) -> Name:
     if len(cases) != 2:
-        raise UntranslatedOperation("select_n", f" of {len(cases)} cases")
+        raise NotInONNX("select_n", f" of {len(cases)} cases")
     if op.dtype != np.bool_:
         which = g.op("Cast", which, to=TensorProto.BOOL)
     return g.op("Where", which, cases[1], cases[0])
@@ -390,7 +390,7 @@ def _dot(g: Graph, op: Operation, x: Name, y: Name) -> Name:
 def _convolution(g: Graph, op: Operation, x: Name, kernel: Name) -> Name:
     numbers = op["dimension_numbers"]
     if set(op["lhs_dilation"]) > {1} or op["batch_group_count"] != 1:
-        raise UntranslatedOperation("conv_general_dilated", " with a dilated input (a transposed convolution)")
+        raise NotInONNX("conv_general_dilated", " with a dilated input (a transposed convolution)")
     padding = op["padding"]
     result = g.op(
         "Conv",
@@ -408,7 +408,7 @@ def _pool(kind: str) -> Callable[..., Name]:
     def translation(g: Graph, op: Operation, x: Name) -> Name:
         window, rank = op["window_dimensions"], op.rank()
         if set(op["base_dilation"]) | set(op["window_dilation"]) > {1}:
-            raise UntranslatedOperation(op.small.primitive.name, " with dilation")
+            raise NotInONNX(op.small.primitive.name, " with dilation")
         spatial = [axis for axis in range(rank) if window[axis] > 1 or op["window_strides"][axis] > 1]
         others = [axis for axis in range(rank) if axis not in spatial]
         order, shape, given = [*others, *spatial], op.output_shape(), op.input_shape()
@@ -439,7 +439,7 @@ def _reshaped_all(g: Graph, x: Name, shape: Shape) -> Name:
 def _sort(g: Graph, op: Operation, *operands: Name) -> list[Name]:
     (scale, length) = op.input_shape()[op["dimension"]]
     if len(operands) != 1 or scale:
-        raise UntranslatedOperation("sort", " of several arrays, or of examples")
+        raise NotInONNX("sort", " of several arrays, or of examples")
     axis = op["dimension"]
     return g.op("TopK", *operands, g.ints([length]), axis=axis, largest=0, sorted=1, outputs=2)[:1]
 
@@ -454,7 +454,7 @@ def _gather(g: Graph, op: Operation, x: Name, indices: Name) -> Name:
     )
     batched = getattr(numbers, "operand_batching_dims", ())
     if len(axes) != 1 or numbers.collapsed_slice_dims != axes or batched or not others_whole:
-        raise UntranslatedOperation("gather", " other than a lookup of rows")
+        raise NotInONNX("gather", " other than a lookup of rows")
     rank = op.rank(1) - 1
     looked_up = g.op("Gather", x, g.op("Squeeze", indices, g.ints([rank])), axis=axes[0])
     # ONNX puts the axes of the indices where the axis was; JAX keeps the others at `offset_dims`
@@ -537,7 +537,7 @@ def _scan(g: Graph, eqns: Pair, operands: list[Name]) -> list[Name]:
 def _counted(g: Graph, body: Graph, infos: list, declared: list, operands: list[Name], carry: int, length: int) -> list:
     """A loop of a fixed number of turns, over nothing."""
     if len(declared) > carry:
-        raise UntranslatedOperation("scan", " that stacks results but runs over nothing")
+        raise NotInONNX("scan", " that stacks results but runs over nothing")
     turn = helper.make_tensor_value_info(f"v{next(g.shared.numbers)}", TensorProto.INT64, [])
     going = helper.make_tensor_value_info(f"v{next(g.shared.numbers)}", TensorProto.BOOL, [])
     goes_on = helper.make_tensor_value_info(body.op("Identity", going.name), TensorProto.BOOL, [])
