@@ -238,7 +238,8 @@ class HMCKernel(FullBatchKernel):
         leapfrogs = jnp.clip(needed, 1, method.max_leapfrogs).astype(jnp.int32)
         cut = jnp.maximum(1.0 - method.max_leapfrogs / needed, 0.0)
         # shorten the step so that it divides the trajectory evenly
-        return jnp.minimum(length / leapfrogs, step_size), leapfrogs, cut
+        # float32 also under x64: weights keep their precision when they are moved by it
+        return jnp.minimum(length / leapfrogs, step_size).astype(jnp.float32), leapfrogs, cut
 
     def _parts(self, batch: Batch, latents: Latents) -> "LogJointTerms":
         latents, batch = self._precise(latents), self._precise(batch)

@@ -480,7 +480,7 @@ def _part_of_member(tree: PyTree, member: jax.Array) -> PyTree:
 
 def _replaced(array: jax.Array, part: jax.Array, member: jax.Array, axis: int) -> jax.Array:
     """The array with one member's part, of length 1 along the axis, replaced."""
-    start = [member if i == axis else 0 for i in range(array.ndim)]
+    start = [member if i == axis else jnp.zeros_like(member) for i in range(array.ndim)]  # of one type, also with x64
     return jax.lax.dynamic_update_slice(array, part, start, allow_negative_indices=False)
 
 

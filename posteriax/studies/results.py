@@ -193,9 +193,14 @@ def entry(path: str, **settings: Setting) -> Measure:
     return per_cell(lambda cell: look_up(cell.result, path), **settings)
 
 
-def per_cell(number: Callable[[CellResult], float], **settings: Setting) -> Measure:
-    """A number computed from each of the cells with these settings."""
-    return Measure(lambda results: {cell.seed: number(cell) for cell in results.select(**settings)})
+def per_cell(number: Callable[[CellResult], float | None], **settings: Setting) -> Measure:
+    """A number computed from each of the cells with these settings; None from those that have none."""
+
+    def by_seed(results: Results) -> dict[int, float]:
+        numbers = {cell.seed: number(cell) for cell in results.select(**settings)}
+        return {seed: value for seed, value in numbers.items() if value is not None}
+
+    return Measure(by_seed)
 
 
 def combine(function: Callable[..., float], *measures: Measure) -> Measure:
@@ -238,15 +243,15 @@ def _combine_those_run(function: Callable[[Sequence[float]], float], measures: S
 
 
 def mean_entries(several: list[dict[str, Json]]) -> dict[str, Json]:
-    """The mean of every entry of nested dicts.
+    """The mean of every entry of nested dicts; lists of numbers have one for every place.
 
-    >>> mean_entries([{"a": 1.0, "b": {"c": 0.0}}, {"a": 2.0, "b": {"c": 1.0}}])
-    {'a': 1.5, 'b': {'c': 0.5}}
+    >>> mean_entries([{"a": 1.0, "b": {"c": [0.0, 2.0]}}, {"a": 2.0, "b": {"c": [1.0, 2.0]}}])
+    {'a': 1.5, 'b': {'c': [0.5, 2.0]}}
     """
     return {
         name: mean_entries([entries[name] for entries in several])
         if isinstance(value, dict)
-        else float(np.mean([entries[name] for entries in several]))
+        else np.mean([entries[name] for entries in several], axis=0).tolist()
         for name, value in several[0].items()
     }
 

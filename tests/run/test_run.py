@@ -147,8 +147,7 @@ def test_an_observer_sees_every_step_once_and_may_end_the_run(problem, moons, mo
     assert seen == [(1, False), (8, False), (15, True)]
 
 
-@pytest.mark.slow
-def test_double_precision_works_with_every_method():
+def test_double_precision_works_with_methods_of_either_kind():
     """In a process of its own: the switch is global."""
     code = """
 import jax; jax.config.update("jax_enable_x64", True)

@@ -196,7 +196,7 @@ def test_noise_is_averaged_over_its_levels():
 
 @pytest.mark.slow
 def test_a_cell_gives_the_same_result_twice():
-    cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == "regression")
+    cell = next(c for c in STUDY.cells(SMOKE, 1) if c.settings["experiment"] == "mixing")
     once, again = (json.dumps(plain(STUDY.run(cell, SMOKE, Workbench(progress=False)))) for _ in range(2))
     assert once == again
 

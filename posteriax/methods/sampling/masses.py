@@ -211,7 +211,14 @@ def metric_of(masses: Diagonal | Correlated) -> "Metric":
         along = scaled @ directions
         return 0.5 * (jnp.vdot(scaled, scaled) + jnp.vdot(along, (values - 1.0) * along))
 
-    return gaussian_euclidean_low_rank(*masses.inverse)._replace(kinetic_energy=kinetic_energy)
+    blackjax_metric = gaussian_euclidean_low_rank(*masses.inverse)
+
+    def sample_momentum(key: jax.Array, position: PyTree) -> PyTree:
+        # BlackJAX draws in double precision under x64
+        drawn = blackjax_metric.sample_momentum(key, position)
+        return jax.tree.map(lambda p, at: p.astype(at.dtype), drawn, position)
+
+    return blackjax_metric._replace(kinetic_energy=kinetic_energy, sample_momentum=sample_momentum)
 
 
 def start_diagonal(variances: PyTree) -> Diagonal:

@@ -100,7 +100,9 @@ def explained(network: str) -> Parts:
     """1 - what two singular values leave of the scales, over what they leave of the same entries in random order."""
 
     def number(matrix: Mapping[str, Any]) -> float | None:
-        return 1 - left(matrix, "scales") / left(matrix, "shuffled") if "shuffled" in matrix else None
+        if "shuffled" not in matrix or left(matrix, "shuffled") < ROUNDING:  # of two rows or columns nothing is left
+            return None
+        return 1 - left(matrix, "scales") / left(matrix, "shuffled")
 
     return by_matrix(network, number)
 
@@ -363,6 +365,7 @@ def _step_times(results: Results) -> PageTable:
 
 COLOURS = dict(zip((MEAN_FIELD, *TIED), (PALETTE[3], PALETTE[1], PALETTE[0], PALETTE[2]), strict=True))
 SPECTRA = {"scales": PALETTE[0], "means": PALETTE[3], "shuffled": PALETTE[1]}
+ROUNDING = 1e-9  # a share that is left is none
 SMALLEST_SHARE = 1e-7  # that a figure shows
 SCORE_PLACES = {"negative_elbo": 0, "nll": 1}  # in the paper's rows
 THIN = {"linewidth": 0.7, "alpha": 0.5}  # lines of single seeds

@@ -109,13 +109,14 @@ def log_alpha_lead() -> Measure:
 
 
 def readings_before_fall() -> Measure:
-    """Readings from the first weights of large kappa to the fall of the means to half of their best accuracy."""
+    """Readings from the first weights of large kappa to the fall of the means to half of their best accuracy, in runs
+    that have both."""
 
-    def count(cell: CellResult) -> float:
+    def count(cell: CellResult) -> float | None:
         curve = cell.result["curve"]
         above, means = numbers(curve["above"]), numbers(curve["deterministic"])
         emerged, fallen = above > EMERGED, means < means.max() / 2
-        return float(np.argmax(fallen) - np.argmax(emerged)) if emerged.any() and fallen.any() else np.nan
+        return float(np.argmax(fallen) - np.argmax(emerged)) if emerged.any() and fallen.any() else None
 
     return per_cell(count, experiment="curvature")
 
