@@ -777,4 +777,5 @@ FIGURES = {
 NEEDS = {
     "reliability": lambda results: any(has(cell, "HMC.reliability") for cell in results.cells),
     "corruption": lambda results: any(has(cell, "HMC.severity") for cell in results.cells),
+    "regression": lambda results: bool(results.select(experiment="regression")),
 }
