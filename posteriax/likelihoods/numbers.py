@@ -133,8 +133,11 @@ class NumberLikelihood(Likelihood, namespace="likelihoods"):
         return ReducedNumberPredictive(self, sums, output_shape)
 
     def summary(self, latents: LikelihoodLatents, outputs: jax.Array, levels: Sequence[float]) -> dict[str, jax.Array]:
-        """Mean and standard deviation of y, (N, D): `std`² is `noise`², the mean variance of a draw, plus `knowledge`²,
-        the variance of the draws' means; quantiles, (levels, N, D); entropy and mutual information in nats, (N, D)."""
+        """Of y, with std^2 = noise^2 + knowledge^2.
+
+        `mean`, `std`, `noise` (the root of a draw's mean variance) and `knowledge` (the deviation of the draws' means),
+        each (N, D); `quantiles`, (levels, N, D); `entropy` and `mutual_information` in nats, (N, D).
+        """
         draw_means, draw_variances = jax.vmap(lambda u, o: mean_and_variance(self.distribution(u, o)))(latents, outputs)
         mean, variance = draw_means.mean(axis=0), draw_variances.mean(axis=0)
         disagreement = jnp.square(draw_means - mean).mean(axis=0)
