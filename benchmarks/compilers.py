@@ -9,14 +9,13 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from benchmarks.timing import interleave, ratio_table
-from benchmarks.worker import Worker
+from benchmarks.timing import ratio_table
+from benchmarks.worker import Worker, interleave_workers
 
 CASES = (
     "step of the MLP, deterministic",
@@ -44,14 +43,7 @@ def run_compilers(interpreters: list[str], rounds: int, cpu_time: bool = False) 
     command = ["-m", "benchmarks.compilers", *(["--cpu-time"] if cpu_time else [])]
     with contextlib.ExitStack() as stack:
         workers = {python: stack.enter_context(Worker([python, *command])) for python in interpreters}
-        for worker in workers.values():  # one after another: all compile before any is timed
-            for case in CASES:
-                worker.seconds(case)
-        cases: dict[str, Callable[[], float]] = {
-            f"{case}\n{python}": partial(worker.seconds, case) for case in CASES for python, worker in workers.items()
-        }
-        times = interleave(cases, rounds)
-    return {case: {python: times[f"{case}\n{python}"] for python in interpreters} for case in CASES}
+        return interleave_workers(workers, CASES, rounds)
 
 
 def tables(times: dict[str, dict[str, np.ndarray]]) -> list[Table]:

@@ -16,8 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.compilers import CASES
-from benchmarks.timing import interleave, make_table
-from benchmarks.worker import Worker
+from benchmarks.timing import make_table
+from benchmarks.worker import Worker, interleave_workers
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "benchmark_history.json"
@@ -69,14 +68,8 @@ def measure(commits: Sequence[str], rounds: int) -> list[dict[str, Any]]:
             command = [sys.executable, "-m", "benchmarks.compilers"]
             environment = os.environ | {"PYTHONPATH": str(tree)}
             workers[commit] = stack.enter_context(Worker(command, environment, tree))
-        for worker in workers.values():  # one after another: all compile before any is timed
-            for case in CASES:
-                worker.seconds(case)
-        cases: dict[str, Callable[[], float]] = {
-            f"{case}\n{commit}": partial(worker.seconds, case) for case in CASES for commit, worker in workers.items()
-        }
-        times = interleave(cases, rounds)
-    return [describe(commit, {case: times[f"{case}\n{commit}"] for case in CASES}) for commit in commits]
+        times = interleave_workers(workers, CASES, rounds)
+    return [describe(commit, {case: times[case][commit] for case in CASES}) for commit in commits]
 
 
 def describe(commit: str, times: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -38,10 +38,6 @@ UCI_SETS = {"boston": 20, "concrete": 20, "energy": 20, "naval": 20, "power": 20
 BUDGETS = {"bikesharing": "15m"} | {f"uci/{name}": "60s" for name in UCI_SETS}  # by default; 5m for the others
 ESTIMATOR_SETS = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 ESTIMATOR_SPLITS, TEST_SHARE = 10, 0.3
-SOURCES = {
-    "bde": "bde 0.2's own benchmark, ten processor cores",
-    "uci": "Lakshminarayanan et al. 2017 (deep ensembles), Duan et al. 2020 (NGBoost)",
-}
 PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {  # NLL, RMSE; NaN if not reported
     "airfoil": {
         "bde": (-0.913, 0.1215),

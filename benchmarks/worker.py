@@ -3,10 +3,15 @@
 import contextlib
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO
+
+import numpy as np
+
+from benchmarks.timing import interleave
 
 
 class Worker:
@@ -56,6 +61,20 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             self._pipes()[0].close()
         self._process.wait(timeout=60)
+
+
+def interleave_workers(
+    workers: Mapping[str, Worker], cases: Sequence[str], rounds: int
+) -> dict[str, dict[str, np.ndarray]]:
+    """Seconds by case and worker, one for each round, in which every worker runs every case once."""
+    for worker in workers.values():  # one after another: all compile before any is timed
+        for case in cases:
+            worker.seconds(case)
+    runs: dict[str, Callable[[], float]] = {
+        f"{case}\n{name}": partial(worker.seconds, case) for case in cases for name, worker in workers.items()
+    }
+    times = interleave(runs, rounds)
+    return {case: {name: times[f"{case}\n{name}"] for name in workers} for case in cases}
 
 
 def make_environment(folder: Path, packages: Sequence[str], remove: Sequence[str] = ()) -> str:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from posteriax.evaluation import Conformal
 
 DISTANCE = "distance"  # begins the names of distances in the trace
-CONFORMAL = ("level", "threshold", "examples", "classes")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,5 +1,6 @@
 """The target: classes, a quantity or counts; what it is, its values as the network sees them, and its likelihood."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeGuard, get_args
@@ -43,8 +44,44 @@ COULD_BE_COUNTS = 1000.0  # the largest mean of counts that a Poisson distributi
 TargetValues = np.ndarray | list[str]  # of numbers, or of text; as the file has them
 
 
+class _AsGiven:
+    """Targets that the network sees in their own units."""
+
+    @property
+    def units(self) -> TargetUnits:
+        """Of targets as the network sees them."""
+        return TargetUnits()
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them."""
+        return y
+
+
+class _Standardised(ABC):
+    """Real numbers that the network sees with a mean of 0 and a standard deviation of 1."""
+
+    noise: Literal["constant", "predicted"]
+
+    @property
+    @abstractmethod
+    def units(self) -> TargetUnits:
+        """What standardises them."""
+
+    def likelihood(self) -> Likelihood:
+        """What a network's outputs say about encoded targets."""
+        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
+
+    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
+        """Standardised values."""
+        return self.units.standardise(values).astype(np.float32)
+
+    def restore(self, y: np.ndarray) -> np.ndarray:
+        """Encoded targets as predictions are scored against them: in their own units."""
+        return self.units.restore(y)
+
+
 @dataclass(frozen=True)
-class Classes:
+class Classes(_AsGiven):
     """A target of classes, by name; of an ordinal one in their order.
 
     >>> Classes("kind", ("elm", "oak")).encode(["oak", "elm"]).tolist()
@@ -64,11 +101,6 @@ class Classes:
         """Names of the labels 0 to C - 1; None for numbers."""
         return self.labels
 
-    @property
-    def units(self) -> TargetUnits:
-        """Of targets as the network sees them: standardised, or as they are."""
-        return TargetUnits()
-
     def describe(self) -> str:
         """What the target is, in a few words."""
         return f"one of {len(self.labels)} {'grades' if self.task == 'ordinal' else 'classes'}"
@@ -86,13 +118,9 @@ class Classes:
             raise TableError(f"target {self.name!r} has classes that were not in the training data: {shown(unknown)}")
         return np.array([index[name] for name in names], np.int32)
 
-    def restore(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets as predictions are scored against them."""
-        return y
-
 
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(_Standardised):
     """A target of real numbers: mean and scale in the training rows, how it is written, whether its noise depends on
     the inputs.
 
@@ -122,21 +150,9 @@ class Quantity:
         """What the target is, in a few words."""
         return "a real number"
 
-    def likelihood(self) -> Likelihood:
-        """What a network's outputs say about encoded targets."""
-        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
-
-    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
-        """Standardised values."""
-        return self.units.standardise(values).astype(np.float32)
-
-    def restore(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets as predictions are scored against them: in their own units."""
-        return self.units.restore(y)
-
 
 @dataclass(frozen=True)
-class Quantities:
+class Quantities(_Standardised):
     """Several targets of real numbers at once: for each its name, mean and scale in the training rows, and how it is
     written; and whether their noise depends on the inputs.
 
@@ -171,21 +187,9 @@ class Quantities:
         """What the target is, in a few words."""
         return f"{len(self.names)} real numbers"
 
-    def likelihood(self) -> Likelihood:
-        """What a network's outputs say about encoded targets."""
-        return Normal(scale="predicted" if self.noise == "predicted" else "learned")
-
-    def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
-        """Standardised values."""
-        return self.units.standardise(values).astype(np.float32)
-
-    def restore(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets as predictions are scored against them: in their own units."""
-        return self.units.restore(y)
-
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(_AsGiven):
     """A target of counts, 0, 1, 2, ..., their mean in the training rows, and how the numbers are written.
 
     >>> target = Counts("visits", mean=4.0)
@@ -202,11 +206,6 @@ class Counts:
     @property
     def outputs(self) -> int:
         return self.likelihood().outputs_per_target
-
-    @property
-    def units(self) -> TargetUnits:
-        """Of targets as the network sees them: standardised, or as they are."""
-        return TargetUnits()
 
     def describe(self) -> str:
         """What the target is, in a few words."""
@@ -226,13 +225,9 @@ class Counts:
             raise TableError(f"target {self.name!r} has the value {wrong[0]:g}, but counts are whole numbers from 0 on")
         return numbers.astype(np.int64)  # some are beyond 32 bits
 
-    def restore(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets as predictions are scored against them."""
-        return y
-
 
 @dataclass(frozen=True)
-class Fractions:
+class Fractions(_AsGiven):
     """A target of numbers strictly between 0 and 1, and how they are written.
 
     >>> Fractions("share").encode([0.25]).tolist()
@@ -244,11 +239,6 @@ class Fractions:
     task: Task = field(default="fractions", init=False)
     outputs: ClassVar[int] = 1
     class_names: ClassVar[None] = None
-
-    @property
-    def units(self) -> TargetUnits:
-        """Of targets as the network sees them: standardised, or as they are."""
-        return TargetUnits()
 
     def describe(self) -> str:
         """What the target is, in a few words."""
@@ -269,13 +259,9 @@ class Fractions:
             )
         return numbers.astype(np.float32)
 
-    def restore(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets as predictions are scored against them."""
-        return y
-
 
 @dataclass(frozen=True)
-class Times:
+class Times(_AsGiven):
     """A target of times until an event, negative where they are censored: a typical time in the training rows, and the
     column that says whether the event was observed.
 
@@ -291,11 +277,6 @@ class Times:
     outputs: ClassVar[int] = 1
     class_names: ClassVar[None] = None
 
-    @property
-    def units(self) -> TargetUnits:
-        """Of targets as the network sees them: standardised, or as they are."""
-        return TargetUnits()
-
     def describe(self) -> str:
         """What the target is, in a few words."""
         return f"a time until {self.event!r}"
@@ -310,10 +291,6 @@ class Times:
         if (numbers == 0).any():
             raise TableError(f"target {self.name!r} has the value 0, but times until an event are positive")
         return numbers.astype(np.float32)
-
-    def restore(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets as predictions are scored against them."""
-        return y
 
 
 Target = Classes | Quantity | Quantities | Counts | Fractions | Times

@@ -61,7 +61,7 @@ def two_moons(screen: Console, out: Path, seed: int) -> None:
     problem = px.Problem(net, px.Categorical(), prior=px.priors.Normal(scale=1.0))
     screen.rule("Two moons")
     screen.print(f"{len(train[1])} training points, {len(test[1])} test points; {describe(problem)}\n")
-    posteriors = fit_all(screen, problem, train, seed)
+    posteriors = fit_all(screen, problem, train, seed, px.HMC())
     screen.print(px.compare(posteriors, test, reference="HMC", costs=False))  # costs would not fit a terminal
     screen.print(
         "agreement: how often the predicted class is the same as HMC's. total variation: the distance between the "
@@ -87,7 +87,8 @@ def curve(screen: Console, out: Path, seed: int) -> None:
     problem = px.Problem(net, px.Normal("learned"), prior=px.priors.Normal(scale=1.5))
     screen.rule("A curve with a gap in its data")
     screen.print(f"{len(train[1])} training points, {len(test[1])} test points; {describe(problem)}\n")
-    posteriors = fit_all(screen, problem, train, seed)
+    # at the default acceptance rate of 0.8 a few trajectories diverge where the noise is small
+    posteriors = fit_all(screen, problem, train, seed, px.HMC(target_acceptance=0.9))
     comparison = px.compare(posteriors, test, reference="HMC", costs=False)
     screen.print(comparison)
     screen.print(
@@ -138,8 +139,10 @@ def describe(problem: px.Problem) -> str:
     return f"a network with {problem.network.num_parameters:,} weights, prior {problem.prior}."
 
 
-def fit_all(screen: Console, problem: px.Problem, train: Split, seed: int) -> dict[str, px.posterior.Posterior]:
-    """All four posteriors, each with default settings until it has converged; prints how long each took."""
+def fit_all(
+    screen: Console, problem: px.Problem, train: Split, seed: int, hmc: px.HMC
+) -> dict[str, px.posterior.Posterior]:
+    """All four posteriors, those by optimisation until they have converged; prints how long each took."""
     posteriors: dict[str, px.posterior.Posterior] = {}
 
     def fit(name: str, method: Method | px.Ensemble, **length: Any) -> None:
@@ -150,7 +153,7 @@ def fit_all(screen: Console, problem: px.Problem, train: Split, seed: int) -> di
     fit("deep ensemble", px.Ensemble(px.MAP(), members=4), until="converged")
     # the ELBO has other optima, as high as those near a mode, that predict much worse
     fit("mean-field VI", px.VI(px.families.Normal(), start=posteriors["MAP"]), until="converged")
-    fit("HMC", px.HMC(), draws=300, chains=4)
+    fit("HMC", hmc, draws=300, chains=4)
     screen.print()
     return posteriors
 

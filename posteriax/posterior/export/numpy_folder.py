@@ -18,7 +18,13 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from posteriax._internal.leaf_paths import leaf_paths
 from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
-from posteriax.posterior.export.program import PredictiveProgram, Results, needed_equations
+from posteriax.posterior.export.program import (
+    NOTHING,
+    PredictiveProgram,
+    Results,
+    lengths_by_examples,
+    needed_equations,
+)
 
 CODE, DRAWS, ABOUT = "predict.py", "draws.npz", "about.json"
 INLINE = 8  # numbers of a constant that is written into the code
@@ -222,15 +228,13 @@ class Code:
 
 def _shape(eqn: JaxprEqn, other: JaxprEqn) -> str:
     """The shape of a result, as code."""
-    step, parts = TRIAL_SIZES[1] - TRIAL_SIZES[0], []
-    for low, high in zip(eqn.outvars[0].aval.shape, other.outvars[0].aval.shape, strict=True):  # type: ignore[attr-defined]
-        scale = (high - low) // step
-        offset = low - scale * TRIAL_SIZES[0]
-        parts.append(str(low) if not scale else "n" if (scale, offset) == (1, 0) else f"{scale} * n + {offset}")
+    small, large = (array_type(e.outvars[0]).shape for e in (eqn, other))
+    parts = [
+        str(b) if not a else "n" if (a, b) == (1, 0) else f"{a} * n + {b}" for a, b in lengths_by_examples(small, large)
+    ]
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
-NOTHING = ("copy", "copy_p", "stop_gradient")
 PLAIN = {
     "abs": "np.abs({0})",
     "add": "{0} + {1}",

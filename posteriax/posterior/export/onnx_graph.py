@@ -17,13 +17,12 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from onnx import TensorProto, helper, numpy_helper
 
 from posteriax.networks.tracing.program import TRIAL_SIZES, array_type, called_program
-from posteriax.posterior.export.program import needed_equations
+from posteriax.posterior.export.program import NOTHING, Length, lengths_by_examples, needed_equations
 
 OPSET = 18
 IR_VERSION = 9  # that runtimes of the last years read
 
 Name = str
-Length = tuple[int, int]  # a and b of a length a n + b
 Shape = list[Length]
 Pair = tuple[JaxprEqn, JaxprEqn]  # an operation, as traced for both sizes
 
@@ -190,13 +189,13 @@ class Operation:
 
     def lengths(self, name: str) -> Shape:
         """A setting that holds lengths."""
-        return _lengths(self.small.params[name], self.large.params[name])
+        return lengths_by_examples(self.small.params[name], self.large.params[name])
 
     def input_shape(self, index: int = 0) -> Shape:
-        return _lengths(self.small.invars[index].aval.shape, self.large.invars[index].aval.shape)  # type: ignore[attr-defined]
+        return _lengths(self.small.invars[index], self.large.invars[index])
 
     def output_shape(self, index: int = 0) -> Shape:
-        return _lengths(self.small.outvars[index].aval.shape, self.large.outvars[index].aval.shape)  # type: ignore[attr-defined]
+        return _lengths(self.small.outvars[index], self.large.outvars[index])
 
     def rank(self, index: int = 0) -> int:
         return len(self.input_shape(index))
@@ -206,10 +205,9 @@ class Operation:
         return self.small.invars[0].aval.dtype  # type: ignore[attr-defined]
 
 
-def _lengths(small: Sequence[int], large: Sequence[int]) -> Shape:
-    step = TRIAL_SIZES[1] - TRIAL_SIZES[0]
-    scales = [(high - low) // step for low, high in zip(small, large, strict=True)]
-    return [(scale, low - scale * TRIAL_SIZES[0]) for scale, low in zip(scales, small, strict=True)]
+def _lengths(small: Any, large: Any) -> Shape:
+    """Of a value, from its variables for both sizes."""
+    return lengths_by_examples(array_type(small).shape, array_type(large).shape)
 
 
 def _type(dtype: Any) -> int:
@@ -226,12 +224,11 @@ def _value_infos(names: Sequence[str], small: Sequence[Any], large: Sequence[Any
 
 def _value_info(name: str, small: Any, large: Any) -> Any:
     """The type and the shape of a value, from its variables for both sizes."""
-    lengths = _lengths(array_type(small).shape, array_type(large).shape)
+    lengths = _lengths(small, large)
     dims = [b if not a else "examples" if (a, b) == (1, 0) else None for a, b in lengths]
     return helper.make_tensor_value_info(name, _type(array_type(small).dtype), dims)
 
 
-NOTHING = ("copy", "copy_p", "stop_gradient")
 NODES = {
     "abs": "Abs",
     "acos": "Acos",

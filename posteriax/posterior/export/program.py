@@ -16,6 +16,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal
 from posteriax._internal.checks import as_key, check_count, check_inputs
 from posteriax.likelihoods.likelihood import Likelihood
 from posteriax.likelihoods.mixtures import check_levels
+from posteriax.networks.tracing.program import TRIAL_SIZES
 from posteriax.posterior.posterior import DEFAULT_DRAWS, Posterior
 from posteriax.posterior.prediction import outputs_of
 from posteriax.problem import Inputs, Key, Latents
@@ -25,7 +26,10 @@ OUTPUTS = "outputs"
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 EXAMPLES_TO_CHECK = 64  # of the example inputs
 
+NOTHING = ("copy", "copy_p", "stop_gradient")  # operations that a translation leaves out
+
 Results = dict[str, Any]  # arrays by name
+Length = tuple[int, int]  # a and b of a length a n + b, for n examples
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,3 +128,15 @@ def predictive_program(
     if unknown := [name for name in wanted if name not in known]:
         raise ValueError(f"there is no result {unknown[0]!r}: results are {', '.join(known)}")
     return PredictiveProgram(posterior, chosen, levels, wanted, x)
+
+
+def lengths_by_examples(small: Sequence[int], large: Sequence[int]) -> list[Length]:
+    """How each length of a shape depends on the number of examples, from those of a program traced for both sizes.
+
+    >>> low, high = TRIAL_SIZES
+    >>> lengths_by_examples((low, 7, 2 * low + 1), (high, 7, 2 * high + 1))
+    [(1, 0), (0, 7), (2, 1)]
+    """
+    step = TRIAL_SIZES[1] - TRIAL_SIZES[0]
+    scales = [(high - low) // step for low, high in zip(small, large, strict=True)]
+    return [(scale, low - scale * TRIAL_SIZES[0]) for scale, low in zip(scales, small, strict=True)]
