@@ -100,7 +100,7 @@ def test_what_was_recorded_is_by_trained_parameter_and_survives_a_file(recorded,
 def test_ensembles_checkpoints_and_map_record_it_too(moons, tmp_path):
     record = px.run.GradientNoise(window=5, every=20)
     members = fit(moons, px.Ensemble(px.MAP(), 2), record)
-    assert members.trace["gradient_noise"].shape == (2, 3, 4, 3)
+    assert members.trace["gradient_noise"].shape == (2, 3, 4, 4)
     assert list(px.analysis.gradient_noise(members).paper) == members.problem.leaf_names
     whole = fit(moons, px.MAP(), record)
     stored = fit(moons, px.MAP(), record, checkpoint=tmp_path / "run")
