@@ -5,7 +5,7 @@
 
 The table compares published results of both on ImageNet, with ResNets. Here an MLP on Fashion-MNIST is trained by both,
 from the same initial weights and with the same numbers of trials for the step sizes, chosen on held-out images.
-A trial that diverges is not chosen.
+A trial that diverges is not chosen, and smaller steps are tried as long as the smallest is the best.
 """
 
 import math
@@ -31,6 +31,7 @@ MEAN_FIELD, STRUCTURED = "mean-field", "matrix normal"
 FAMILIES: dict[str, q.Family] = {MEAN_FIELD: q.Normal(0.01), STRUCTURED: q.MatrixNormal(0.01)}
 HELD_OUT = 0.2  # of the training images, while step sizes are chosen
 RATE, PRECISION_RATE = 0.03, 0.01  # where the trials start
+FURTHER = 4  # trials of still smaller steps, each a third of the last
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,15 @@ def run(cell: Cell, settings: NaturalGradients, bench: Workbench) -> dict[str, J
         except FloatingPointError:
             return None
 
-    held_out = {f: finished((x[:kept], y[:kept]), (x[kept:], y[kept:]), f) for f in settings.trials}
-    nll = {factor: found["nll"] if found else math.inf for factor, found in held_out.items()}
+    def held_out_nll(factor: float) -> float:
+        found = finished((x[:kept], y[:kept]), (x[kept:], y[kept:]), factor)
+        return found["nll"] if found else math.inf
+
+    nll = {factor: held_out_nll(factor) for factor in settings.trials}
+    further = FURTHER if len(nll) > 1 else 0
+    while further and min(nll, key=lambda f: nll[f]) == min(nll):
+        nll[min(nll) / 3] = held_out_nll(min(nll) / 3)
+        further -= 1
     for factor in sorted((f for f in nll if nll[f] < math.inf), key=lambda f: nll[f]):
         if result := finished((x, y), (x_test, y_test), factor):
             return {**result, "factor": factor, "trials": {f"{f:g}": value for f, value in nll.items()}}
