@@ -1,9 +1,12 @@
 """A reference: draws from the posterior itself, until the chains agree on their predictions or the time is up.
 
-Which sampler, by the number of gradients of the whole data set that the time allows (docs/decisions, reference):
+Which sampler, by the network and by the number of gradients of the whole data set that the time allows (docs/decisions,
+reference and tables):
 
-    many    HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients each
-    fewer   MCLMC: a little biased, but every step costs two gradients, so that its warm-up fits any time
+    one hidden layer, many gradients   HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients
+    fewer                              MCLMC: a little biased, but a step is two gradients, so its warm-up fits any time
+    several hidden layers              MCLMC from the members of an ensemble: no chain travels between modes in minutes,
+                                       and eight short ones that start at modes predict better than four long ones
 
 Either works on the weights of the first layer along the principal directions of the inputs, if the prior allows it.
 """
@@ -59,6 +62,7 @@ FOR_MASSES = 0.1  # of the time
 # energy variance of chains that start at the sharp modes of an ensemble, where there is no time for small steps, and
 # masses that are learned keep some chains where they are
 LARGE_STEPS = 5e-4
+KEPT = 2_000  # draws of all chains in the result: neighbours add little to predictions, and much to their time
 
 
 def sample_reference(
@@ -109,21 +113,20 @@ def sample_reference(
     devices = _devices()
     gradient_seconds = seconds_per_gradient(problem, data, devices) if method == "auto" else 0.0
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
+    may_mix = begin_at is None or hidden_layers(problem) <= 1
     while True:
         left = seconds - (time.monotonic() - began)
         sampler, chains = method, CHAINS
         if method == "auto":  # what was too slow is planned anew, for a machine that is evidently slower
             planned = devices * left * SLOWER ** len(tried) / gradient_seconds
-            sampler = affordable_sampler(planned, exact=not tried)
+            sampler = affordable_sampler(planned, exact=may_mix and not tried)
             if isinstance(sampler, MCLMC) and begin_at is not None:
                 chains = min(begin_at.support, FROM_ENSEMBLE)
-                sampler = replace(affordable_sampler(planned, exact=False, chains=chains), start=begin_at)
-            if isinstance(sampler, MCLMC):
+                sampler = affordable_sampler(planned, exact=False, chains=chains)
+                sampler = replace(sampler, start=begin_at, masses="prior", energy_variance=LARGE_STEPS)
+            elif isinstance(sampler, MCLMC):
                 size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
-                masses = affordable_masses(size, sampler.warmup, chains / devices, left)
-                sampler = replace(sampler, masses=masses)
-                if begin_at is not None and masses != "dense":
-                    sampler = replace(sampler, masses="prior", energy_variance=LARGE_STEPS)
+                sampler = replace(sampler, masses=affordable_masses(size, sampler.warmup, chains / devices, left))
         stop = UntilMixed(x, seconds=max(left, 1.0))
         most = fitting(IN_MEMORY_BYTES, chains * weights)
         try:
@@ -144,7 +147,27 @@ def sample_reference(
             details += (diagnosis.verdict.splitlines()[0],)
         if status == "stopped at the budget":
             details += (what_it_takes(posterior, stop, took),)
-        return RunEnd(status, details, took, posterior)
+        return RunEnd(status, details, took, evenly_thinned(posterior, KEPT))
+
+
+def hidden_layers(problem: Problem) -> int:
+    """How many layers have weights, but for the last.
+
+    >>> import posteriax as px
+    >>> line = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), np.float32)), px.Normal(scale=1.0))
+    >>> hidden_layers(line)
+    0
+    """
+    return sum(leaf.ndim > 1 for leaf in jax.tree.leaves(problem.latents.network)) - 1
+
+
+def evenly_thinned(posterior: Posterior, most: int) -> Posterior:
+    """A posterior with every k-th draw of each chain, so that there are at most so many; the trace stays whole."""
+    if not isinstance(posterior, DrawsPosterior) or posterior.support <= most:
+        return posterior
+    kept, length = max(most // posterior.chains, 1), posterior.draws_per_chain
+    chain, draw = np.arange(posterior.chains)[:, None], np.arange(kept) * length // kept
+    return replace(posterior, draws=jax.tree.map(lambda leaf: np.asarray(leaf[chain, draw]), posterior.draws))
 
 
 def status_of(diagnosis: Diagnosis) -> Status:
