@@ -455,7 +455,6 @@ def fit_methods(
     """
     check_all_classes(data)
     mode: RunEnd | None = None
-    ensemble: RunEnd | None = None
     for name in names:
         seconds = share(name)
         if seconds is None:
@@ -466,12 +465,10 @@ def fit_methods(
                 posterior = fit_ensemble(choice, data.train, seed=seed, seconds=seconds)
             except (Interrupted, KeyboardInterrupt):
                 return name
-            ensemble = ensemble_end(posterior)
-            done(name, ensemble)
+            done(name, ensemble_end(posterior))
             continue
         point_noise = noise if RECIPES[name].at_points else None
-        start = ensemble if RECIPES[name].is_reference else mode
-        estimator = make_estimator(name, data.target, architecture, prior, point_noise, start, seconds, seed)
+        estimator = make_estimator(name, data.target, architecture, prior, point_noise, mode, seconds, seed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same

@@ -41,23 +41,22 @@ def test_gradients_decide_which_sampler_is_affordable():
     assert reference.affordable_sampler(1e8, exact=False).name == "MCLMC"
 
 
-def test_chains_of_deep_networks_start_at_an_ensemble(monkeypatch):
+def test_chains_of_deep_networks_start_at_networks_that_were_trained_briefly(monkeypatch):
     asked = []
 
-    def failing(problem, data, method, *, chains, **settings):
-        asked.append((method.name, chains, method.masses))
+    def watched(problem, data, method, **settings):
+        if isinstance(method, px.Ensemble):
+            return px.fit(problem, data, method, **settings | {"steps": 3})
+        asked.append((method.name, settings["chains"], getattr(method.start, "support", method.start)))
         raise RuntimeError("no luck")
 
     monkeypatch.setattr(reference, "seconds_per_gradient", lambda *_: 1e-5)
-    monkeypatch.setattr(reference, "fit", failing)
+    monkeypatch.setattr(reference, "fit", watched)
     x, y = np.random.default_rng(0).normal(size=(2, 30)).astype(np.float32)
-    for hidden, expected in [((4, 4), ("MCLMC", 6, "prior")), ((4,), ("HMC", 4, None))]:
+    for hidden, expected in [((4, 4), ("MCLMC", 10, 10)), ((4,), ("HMC", 4, "map"))]:
         net = px.zoo.uci_mlp(inputs=1, hidden=hidden, outputs=1, key=jax.random.key(0))
         problem = px.Problem(net, px.Normal(scale=1.0))
-        start = DrawsPosterior(
-            problem, px.posterior.Trace({}), jax.tree.map(lambda a: np.stack([a[None]] * 6), problem.latents)
-        )
-        sample_reference(problem, (x[:, None], y), x[:, None], seconds=60, key=0, start=start)
+        sample_reference(problem, (x[:, None], y), x[:, None], seconds=60, key=0)
         assert asked[0] == expected
         asked.clear()
 
@@ -119,7 +118,6 @@ def test_a_sampler_that_fails_gives_way_to_one_that_fits_any_time(monkeypatch):
         raise RuntimeError("no luck")
 
     monkeypatch.setattr(reference, "seconds_per_gradient", lambda *_: 1e-5)
-    monkeypatch.setattr(reference, "_devices", lambda: 1)
     monkeypatch.setattr(reference, "fit", failing)
     outcome = sample_reference(EXACT.problem, EXACT.data, X, seconds=60, key=0)
     assert asked == ["HMC", "MCLMC", "MCLMC", "MCLMC"]  # the later ones with shorter warm-ups
