@@ -5,8 +5,8 @@ reference and tables):
 
     one hidden layer, many gradients   HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients
     fewer                              MCLMC: a little biased, but a step is two gradients, so its warm-up fits any time
-    several hidden layers              MCLMC from networks that were trained for a moment: no chain travels between modes
-                                       in minutes, and ten that begin apart predict better than four long ones
+    several hidden layers              MCLMC from networks trained for a moment: no chain travels between modes
+                                       in minutes, and eight that begin apart predict better than four longer ones
 
 Either works on the weights of the first layer along the principal directions of the inputs, if the prior allows it.
 """
@@ -49,7 +49,7 @@ from posteriax.run.layout import members_mesh
 from posteriax.run.until_mixed import UntilMixed
 from posteriax.tabular.principal_inputs import along_principal_inputs
 
-CHAINS, CHAINS_OF_DEEP = 4, 10
+CHAINS, CHAINS_OF_DEEP = 4, 8
 ENOUGH_FOR_HMC = 800_000  # gradients of all chains together
 TRAJECTORY = 1000  # gradients, a long one
 FOR_WARMUP, FOR_DRAWS = 0.2, 0.6  # of the time; the rest compiles and compares
@@ -65,6 +65,7 @@ FOR_MASSES = 0.1  # of the time
 # Deep networks: their chains do not converge in minutes, so that each has to come as far as it can. Smaller steps, or
 # masses that are learned along the way, keep some of them where they began.
 LARGE_STEPS = 5e-4  # energy variance
+SHORT_LENGTH = 0.2  # of sqrt(weights): over which the direction decorrelates
 FOR_TRAINING, TRAINING_STEPS = 0.1, (300, 3_000)  # of the time, and steps of Adam: not to a mode, whose noise is tiny
 TRAINING_BATCH, TRAINING_RATE = 512, 1e-2
 KEPT = 2_000  # draws of all chains in the result: neighbours add little to predictions, and much to their time
@@ -82,7 +83,7 @@ def sample_reference(
 ) -> RunEnd:
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
-    Four chains start from different weights, or ten of a network with several hidden layers. If they have not mixed in
+    Four chains start from different weights, or eight of a network with several hidden layers. If they have not mixed in
     time, the draws so far are returned, and the details say how far the run got and how much longer it would take. The
     status is that of the posterior's diagnosis at `x`: chains that have mixed but diverged too often are "not
     converged". Of more than 2,000 draws, every k-th is kept.
@@ -114,7 +115,7 @@ def sample_reference(
     chains = CHAINS_OF_DEEP if deep else CHAINS
     devices = members_mesh(chains, None).shape["members"]
     gradient_seconds = seconds_per_gradient(problem, data, devices) if method == "auto" else 0.0
-    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
+    size, stored = (sum(getattr(a, of) for a in jax.tree.leaves(problem.latents)) for of in ("size", "nbytes"))
     start: Any = "map"
     if deep:
         epochs = FOR_TRAINING * seconds * devices / (gradient_seconds * chains)  # of each network
@@ -126,12 +127,12 @@ def sample_reference(
             planned = devices * left * SLOWER ** len(tried) / gradient_seconds
             sampler = affordable_sampler(planned, exact=not deep and not tried, chains=chains)
             if deep:
-                sampler = replace(cast(MCLMC, sampler), start=start, masses="prior", energy_variance=LARGE_STEPS)
+                settings = {"start": start, "masses": "prior", "energy_variance": LARGE_STEPS}
+                sampler = replace(cast(MCLMC, sampler), **settings, length=SHORT_LENGTH * math.sqrt(size))
             elif isinstance(sampler, MCLMC):
-                size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
                 sampler = replace(sampler, masses=affordable_masses(size, sampler.warmup, chains / devices, left))
         stop = UntilMixed(x, seconds=max(left, 1.0))
-        most = fitting(IN_MEMORY_BYTES, chains * weights)
+        most = fitting(IN_MEMORY_BYTES, chains * stored)
         try:
             posterior = fit(problem, data, sampler, draws=most, chains=chains, key=key, stop=stop, progress=progress)
         except (FloatingPointError, RuntimeError) as error:
