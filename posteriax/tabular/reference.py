@@ -83,9 +83,9 @@ def sample_reference(
 ) -> RunEnd:
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
-    Four chains start from different weights, or eight of a network with several hidden layers. If they have not mixed in
-    time, the draws so far are returned, and the details say how far the run got and how much longer it would take. The
-    status is that of the posterior's diagnosis at `x`: chains that have mixed but diverged too often are "not
+    Four chains start from different weights, or eight if the network has several hidden layers. If they have not mixed
+    in time, the draws so far are returned, and the details say how far the run got and how much longer it would take.
+    The status is that of the posterior's diagnosis at `x`: chains that have mixed but diverged too often are "not
     converged". Of more than 2,000 draws, every k-th is kept.
 
     Args:
