@@ -453,7 +453,6 @@ def fit_methods(
         done: called with each outcome as soon as it is available, so that nothing is lost if the next method is
             interrupted.
     """
-    check_all_classes(data)
     mode: RunEnd | None = None
     ensemble: RunEnd | None = None
     for name in names:
@@ -524,17 +523,6 @@ def make_estimator(
             name, net=net, likelihood=likelihood, prior=prior, budget=seconds, standardize=False, random_state=seed
         )
     return estimator if mode is None else estimator.start_at(mode)
-
-
-def check_all_classes(data: Fold) -> None:
-    """Raise if the training rows lack a class, which no network could then learn."""
-    labels = data.target.class_names
-    if labels is not None:
-        lacking = [label for i, label in enumerate(labels) if not (data.train[1] == i).any()]
-        if lacking:
-            raise TableError(
-                f"the split leaves no training rows of the class {lacking[0]!r}: use another split, or drop its rows"
-            )
 
 
 def compare_folds(folds: Sequence[FittedFold]) -> Comparison:
