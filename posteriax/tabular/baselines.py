@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -60,7 +60,7 @@ PENALTIES = np.logspace(-3, 4, 15)
 SPREAD_ROUNDS, SPREAD_RATE, SPREAD_LEAF = 300, 0.05, 20  # of boosting variances: slower, since squares are noisy
 SMALLEST_VARIANCE = 1e-6  # of the mean of the squared errors: a zero has no gamma deviance
 GP_ROWS, GP_ROWS_OF_SCALES = 2_000, 400  # rows at most, and of them those that choose the kernel's scales
-GP_COLUMNS, GP_ITERATIONS = 50, 60
+GP_COLUMNS, GP_ITERATIONS, FEWEST_GP_ITERATIONS = 50, 60, 10
 CATBOOST_TRIAL_ROUNDS = 20  # its first rounds are slow
 CATBOOST_STEPS, CATBOOST_RATES = 20.0, (0.03, 0.3)  # of numbers: rounds times learning rate, and the latter's bounds
 
@@ -89,8 +89,9 @@ def fit_baselines(
             five million values, so that fitting takes a minute or two on two cores whatever the size of the data.
         seed: of the sample, the folds and the models.
         names: of the models to fit; by default all of them.
-        seconds: about how long that may take: gradient boosting has fewer rounds at most, and fewer folds, if all would
-            take longer. None for no limit. The linear model and the forest are fitted in any case.
+        seconds: about how long that may take: gradient boosting and CatBoost have fewer rounds at most, and fewer
+            folds, and the Gaussian process fewer steps, if all would take longer. None for no limit. The linear model
+            and the forest are fitted in any case.
 
     Needs scikit-learn: the extra `sklearn` or `cli`.
 
@@ -483,7 +484,8 @@ def _gaussian_process(rows: BaselineRows) -> SavableBaseline:
     lengths = np.full(columns, math.sqrt(columns))
     kernel = ConstantKernel(1.0, (1e-3, 1e4)) * RBF(lengths, (1e-2, 1e4)) + WhiteKernel(0.1, (1e-6, 10.0))
     chosen = np.random.default_rng(rows.seed).permutation(len(x))[:GP_ROWS_OF_SCALES]
-    search = GaussianProcessRegressor(kernel, optimizer=_few_iterations).fit(x[chosen], y[chosen])
+    optimizer = partial(_few_iterations, ends=rows.ends)
+    search = GaussianProcessRegressor(kernel, optimizer=optimizer).fit(x[chosen], y[chosen])
     model = GaussianProcessRegressor(search.kernel_, optimizer=None).fit(x, y)
     product, noise = model.kernel_.k1, float(model.kernel_.k2.noise_level)
     arrays = {  # of k = scale^2 k', in the target's units
@@ -509,10 +511,22 @@ def _gaussian_process(rows: BaselineRows) -> SavableBaseline:
     )
 
 
-def _few_iterations(objective: Callable[..., Any], start: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, float]:
+def _few_iterations(
+    objective: Callable[..., Any], start: np.ndarray, bounds: np.ndarray, *, ends: float
+) -> tuple[np.ndarray, float]:
+    """The best kernel of a search that stops when its time is over, but not before its tenth step."""
     from scipy.optimize import minimize
 
-    found = minimize(objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": GP_ITERATIONS})
+    done = itertools.count(1)
+
+    def stop_in_time(_: np.ndarray) -> None:
+        if next(done) >= FEWEST_GP_ITERATIONS and time.monotonic() > ends:
+            raise StopIteration
+
+    options = {"maxiter": GP_ITERATIONS}
+    found = minimize(
+        objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options=options, callback=stop_in_time
+    )
     return found.x, float(found.fun)
 
 
