@@ -669,8 +669,8 @@ def table_features(preparation: TablePreparation) -> list[Feature]:
         if isinstance(column, Number):
             features.append(Feature(column.name, inputs[:1], column.mean, column.scale, marks=inputs[1:]))
         elif isinstance(column, Category):
-            levels = {
-                name: tuple(float(i == k) for k in range(len(inputs))) for i, name in enumerate(column.input_names)
-            }
+            names = [name.removeprefix(f"{column.name} is ") for name in column.input_names]
+            names = names if len(set(names)) == len(names) else list(column.input_names)  # a value named "missing"
+            levels = {name: tuple(float(i == k) for k in range(len(inputs))) for i, name in enumerate(names)}
             features.append(Feature(column.name, inputs, levels=levels))
     return features

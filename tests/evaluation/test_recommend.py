@@ -286,6 +286,13 @@ def test_disagreements_are_where_labels_differ_and_one_odd_method_does_not_decid
     assert len(set(first.predicted.values())) == 2
 
 
+def test_where_methods_disagree_about_a_censored_time_it_is_marked():
+    likelihood = px.likelihoods.SurvivalTime(base_time=10.0, scale=1.0)
+    both = {name: likelihood.predictive(np.full((1, 2, 1), f, np.float32), {}) for name, f in {"a": 0, "b": 1}.items()}
+    found = find_disagreements(both, np.zeros((2, 1)), np.array([10.0, -12.0]))
+    assert {case.index: (case.true, case.censored) for case in found} == {0: (10.0, False), 1: (12.0, True)}
+
+
 def test_right_predictions_of_counts_are_not_called_under_confident():
     """Between whole counts, the 90 % interval of a rate of 0.5 is 0 to 2, which holds 98.6 %."""
     predictive = px.Poisson(0.5).predictive(np.zeros((1, 1000, 1), np.float32), {})

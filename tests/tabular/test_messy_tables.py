@@ -364,7 +364,7 @@ BAD = {
     "one class to learn": ("old", {"time": "era"}, "all training rows are of one class, 'no'"),
     "a class that comes late": ("late", {"time": "height"}, "leaves no training rows of the class '2': use another"),
     "a grade as text": ("rotten", {"task": "ordinal"}, "holds numbers, but also 'rotten' \\(line 5\\).*remove these$"),
-    "an endless count": ("endless", {"task": "counts"}, "the value 1e\\+30, which is too large to count to the last"),
+    "an endless count": ("endless", {"task": "counts"}, "the value 1e\\+31, which is too large to count to the last"),
     "negative counts": ("debt", {"task": "overdispersed-counts"}, "has the value -1, but counts are whole numbers"),
     "one count": ("planet", {"task": "zero-inflated-counts"}, "has only one value, 3: there is nothing to learn"),
     "a whole as a fraction": ("whole", {"task": "fractions"}, "has the value 1, but fractions.*or move it inside"),
@@ -374,7 +374,7 @@ BAD = {
         {"task": "fractions"},
         "fractions lie strictly between 0 and 1: divide percentages by 100",
     ),
-    "an endless time": ("endless", {"event": "old"}, "1e\\+30: choose a unit that suits the times"),
+    "an endless time": ("endless", {"event": "old"}, "1e\\+31: choose a unit that suits the times"),
     "events unknown": ("age", {"event": "blank"}, "the column 'blank' has no values"),
     "a target that groups": ("age,height", {"group": "height"}, "column 'height' is a target and cannot be anything"),
 }
@@ -386,7 +386,7 @@ def test_what_cannot_be_done_is_one_line(read, target, settings, message):
     wrong = {"era": era, "planet": 3, "old": np.where(era, "yes", "no"), "grade": np.arange(ROWS) % 4 + 2, "blank": ""}
     wrong["late"] = np.where(np.sort(HEIGHT)[-4] <= HEIGHT, 2, era)
     wrong |= {name: wrong["grade"].astype(object) for name in ("rotten", "endless", "debt")}
-    wrong["rotten"][3], wrong["endless"][3], wrong["debt"][3] = "rotten", "1e30", -1
+    wrong["rotten"][3], wrong["endless"][3], wrong["debt"][3] = "rotten", "1e31", -1
     wrong |= {name: np.where(era, value, 0.5) for name, value in {"whole": 1.0, "nearly": 1 - 1e-10}.items()}
     with pytest.raises(TableError, match=message) as found:
         prepare_folds(read(trees(**wrong)), DataSettings(target=target, **settings))
