@@ -379,11 +379,7 @@ def what_would_change(
         enough = rows_to_tell(comparison, contenders)
         sentences.append(enough or "More test rows, or cross-validation, could separate the methods that are tied.")
     if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:
-        sentences.append(
-            "So could other seeds: every method was trained once."
-            if len(contenders) > 1
-            else "Other seeds could change it: every method was trained once."
-        )
+        sentences.append("Other seeds could change the choice: every method was trained once.")
     return tuple(sentences)
 
 
