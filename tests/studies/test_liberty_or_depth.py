@@ -13,6 +13,7 @@ from posteriax import families as q
 from posteriax.studies.liberty_or_depth import (
     EXPERIMENTS,
     STUDY,
+    bimodal,
     iris,
     product_matrices,
     report,
@@ -49,6 +50,16 @@ def test_local_product_of_a_linear_network_is_its_product_matrix():
     spread = np.sqrt(np.einsum("abab->ab", exact.covariance) / draws)
     assert (np.abs(local.mean - exact.mean) < 5 * spread).all()
     assert product_matrices.rms_difference(exact, local) < 3 / np.sqrt(draws)
+
+
+def test_two_hidden_layers_make_a_step_of_a_coin_and_one_does_not():
+    """z < 0 and z > 1 / k have all but 2 % of the draws; with one layer 0.5 is at -1 and 7 % of |z| near 1, twice."""
+    x = np.linspace(-1, 1, 8, dtype=np.float32)[:, None]
+    near = {}
+    for layers in (1, 2):
+        net = bimodal.MeanField((1, *[8] * layers, 1), key=jax.random.key(0)).thrown()
+        near[layers] = bimodal.measure(net, x, np.ones(8, np.float32))["near_modes"]
+    assert near[2] > 0.9 and 0.1 < near[1] < 0.2
 
 
 @pytest.mark.slow

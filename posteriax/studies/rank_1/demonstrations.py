@@ -18,6 +18,7 @@ from posteriax.posterior import Posterior
 from posteriax.run import Watch
 from posteriax.studies.rank_1.experiments import (
     build_method,
+    choose_scales,
     draw_count,
     images_per_step,
     load_images,
@@ -45,8 +46,9 @@ NEAR, FAR = 0.1, 5.0
 
 def run_checkpoints(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Json]:
     """Train one method of the ablations' table, and measure its members along the last half of the run."""
-    plan, method = ablated_table(settings), cell["method"].removesuffix(f", {CHECKPOINTS}")
-    parts = load_images(plan, bench, cell.seed)
+    table, method = ablated_table(settings), cell["method"].removesuffix(f", {CHECKPOINTS}")
+    parts = load_images(table, bench, cell.seed)
+    plan, tuning = choose_scales(method, table, parts, settings, bench, cell.seed)
     problem = image_problem(method, plan, settings, parts.train[0].shape[1:], parts.classes, cell.seed)
     (x, y), examples = parts.test, len(parts.train[1])
 
@@ -69,7 +71,8 @@ def run_checkpoints(cell: Cell, settings: Rank1Settings, bench: Workbench) -> di
         watch=Watch(watched, every=every),
     )
     last = slice(-settings.checkpoints, None)
-    return {name: np.asarray(posterior.trace[name], float)[last] for name in ("nll", "accuracy", "diversity")}
+    readings = {name: np.asarray(posterior.trace[name], float)[last] for name in ("nll", "accuracy", "diversity")}
+    return {**readings, **({"tuning": tuning} if tuning else {})}
 
 
 def run_induced_priors(cell: Cell, settings: Rank1Settings, bench: Workbench) -> dict[str, Json]:

@@ -111,6 +111,19 @@ def at_checkpoints(path: str) -> Measure:
     return reading(GAUSSIAN) - reading(BATCH_ENSEMBLE)
 
 
+def if_tuned(measure: Measure) -> Conditional:
+    """A comparison along the run; decides nothing if the table chooses weight decay by trials, and they did not."""
+
+    def objection(results: Results) -> str:
+        table = next((t for t in results.settings.get("tables", ()) if is_data(t["data"], ablated_data(results))), {})
+        runs = [c for method in (GAUSSIAN, BATCH_ENSEMBLE) for c in checkpoint_runs(results, method)]
+        if not table.get("trials") or all(has(run, "tuning") for run in runs):
+            return ""
+        return "both methods had the same weight decay, where each should choose its own on held-out images"
+
+    return Conditional(measure, objection)
+
+
 def diversity_against_accuracy() -> Parts:
     """The correlation between accuracy and diversity over the readings of a run, by method."""
 
