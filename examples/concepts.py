@@ -196,30 +196,35 @@ def mean_field() -> None:
 
 
 QUESTIONS = (
-    ("Is the network trained already,\nand to stay as it is?", "Laplace\nor HMC on the last layer"),
-    ("Up to some thousand weights\nand ten thousand rows?", "HMC\nuntil its chains agree"),
-    ("Can you train and predict with\nfive networks?", "deep ensemble"),
+    ("Only predictions,\nnever how sure they are?", "MAP: ordinary training"),
+    ("Trained already,\nand not to be trained again?", "Laplace, or\nHMC on the last layer"),
+    ("At most a few thousand weights\nand ten thousand rows?", "HMC,\nuntil its chains agree"),
+    ("Can you train, and predict with,\nseveral networks?", "deep ensemble"),
     ("Memory for one network only?", "rank-1 VI, or SWAG"),
-    ("Uncertainty for each weight\n(pruning, priors, noise)?", "mean-field or k-tied VI"),
-    ("A large network, and draws\nfrom its posterior?", "SGHMC with cycles"),
+    ("Uncertainty of each weight\n(pruning, priors, noise)?", "mean-field or k-tied VI"),
 )
+OTHERWISE = "SGHMC with cycles"
 
 
 def which() -> None:
     """The decision chart of docs/which.md."""
     figure, axis = matplotlib.pyplot.subplots(figsize=(6.4, 7.2))
+    answers, step = 2.75, 1.2
     box = {"boxstyle": "round,pad=0.5", "linewidth": 1.2}
+    is_answer = box | {"facecolor": "#e8f1f8", "edgecolor": BLUE}
+
+    def arrow(start, end, word, at, colour):
+        axis.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 0, "shrinkB": 0})
+        axis.text(*at, word, ha="center", va="center", color=colour)
+
     for row, (question, answer) in enumerate(QUESTIONS):
-        height = -1.25 * row
+        height = -step * row
         axis.text(0, height, question, ha="center", va="center", bbox=box | {"facecolor": "white", "edgecolor": "0.4"})
-        colour = box | {"facecolor": "#e8f1f8", "edgecolor": BLUE}
-        axis.text(2.6, height, answer, ha="center", va="center", bbox=colour, weight="bold")
-        axis.annotate("", (1.75, height), (1.12, height), arrowprops={"arrowstyle": "->", "color": BLUE})
-        axis.text(1.42, height + 0.1, "yes", ha="center", color=BLUE)
-        if row + 1 < len(QUESTIONS):
-            axis.annotate("", (0, height - 0.87), (0, height - 0.38), arrowprops={"arrowstyle": "->", "color": "0.4"})
-            axis.text(0.1, height - 0.66, "no", color="0.4")
-    axis.set(xlim=(-1.2, 3.6), ylim=(-1.25 * len(QUESTIONS) + 0.65, 0.6))
+        axis.text(answers, height, answer, ha="center", va="center", bbox=is_answer, weight="bold")
+        arrow((1.15, height), (1.68, height), "yes", (1.4, height + 0.14), BLUE)
+        arrow((0, height - 0.34), (0, height - step + 0.34), "no", (0.17, height - step / 2), "0.35")
+    axis.text(0, -step * len(QUESTIONS), OTHERWISE, ha="center", va="center", bbox=is_answer, weight="bold")
+    axis.set(xlim=(-1.25, 3.85), ylim=(-step * len(QUESTIONS) - 0.45, 0.45))
     axis.axis("off")
     figure.tight_layout(pad=0.2)
     save(figure, "which")

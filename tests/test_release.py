@@ -38,7 +38,7 @@ def test_no_link_on_the_page_of_the_package_index_leads_into_the_repository():
     for rule in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         page = re.sub(rule["pattern"], rule["replacement"], page)
     assert re.findall(r"\]\((?!https?:)", page) == []
-    assert "The five papers behind it" in page
+    assert "The experiments of the five papers" in page
 
 
 def test_the_pythons_of_the_classifiers_are_those_of_the_workflow():

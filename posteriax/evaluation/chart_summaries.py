@@ -197,6 +197,7 @@ class Disagreement:
         true: its label or number.
         predicted: by method, a label or a mean.
         certainty: by method, the probability of the label, or a standard deviation.
+        censored: whether `true` is a time that is only known to be longer.
     """
 
     index: int
@@ -204,6 +205,7 @@ class Disagreement:
     true: float
     predicted: Mapping[str, float] = field(default_factory=dict)
     certainty: Mapping[str, float] = field(default_factory=dict)
+    censored: bool = False
 
 
 def find_disagreements(predictives: Mapping[str, Predictive], x: PyTree, y: ArrayLike) -> tuple[Disagreement, ...]:
@@ -231,6 +233,8 @@ def find_disagreements(predictives: Mapping[str, Predictive], x: PyTree, y: Arra
     spread = np.where(np.isfinite(spread), spread, -1.0)
     chosen = [int(i) for i in np.argsort(-spread, kind="stable")[:MOST_DISAGREEMENTS] if spread[i] > 0]
     true = np.asarray(first.check(y) if first.confidence() is not None else first.targets(y)).reshape(len(spread), -1)
+    known = getattr(first, "observed", None)
+    observed = np.ones(true.shape, bool) if known is None else np.asarray(known(y)).reshape(true.shape)
     inputs = jax.tree.leaves(x)[0]
     points = {name: predictive.point().reshape(len(spread), -1)[:, 0] for name, predictive in predictives.items()}
     sure = {name: _certainty(predictive) for name, predictive in predictives.items()}
@@ -241,6 +245,7 @@ def find_disagreements(predictives: Mapping[str, Predictive], x: PyTree, y: Arra
             float(true[i, 0]),
             {name: float(values[i]) for name, values in points.items()},
             {name: float(values[i]) for name, values in sure.items()},
+            censored=not observed[i, 0],
         )
         for i in chosen
     )

@@ -1,9 +1,9 @@
 """Recommendation: which posterior to use, how sure that is, and what would change the answer.
 
-The choice is among those that are best, or not significantly worse than the best, in the negative log likelihood, and
-not significantly worse than the best in any other proper score (accuracy, Brier score, RMSE, CRPS). Of these, the one
-with the best score wins. Only those whose score is practically the same, within 0.02 nats per example, are preferred
-for anything else, in this order:
+The choice is among those that are best, or not significantly worse than the best, in the negative log likelihood, by at
+most half a nat, and that are significantly worse than the best in as few other proper scores (accuracy, Brier score,
+RMSE, CRPS) as possible. Of these, the one with the best score wins. Only those whose score is practically the same,
+within 0.02 nats per example, are preferred for anything else, in this order:
 
     are calibrated              coverage or confidence is not significantly off
     converged                   their runs ended because they were done
@@ -23,7 +23,7 @@ from posteriax.evaluation.trust import Trust, knows_where_errors_are, trust_in
 from posteriax.metrics.log_score import NLL
 from posteriax.metrics.score import Score, format_estimate
 
-MUCH_WORSE = 1.0  # nats per example
+MUCH_WORSE = 0.5  # nats per example
 TIMES_WORSE = 2.0  # of a score that is not in nats
 NEGLIGIBLE = 0.02  # nats per example; of other scores, this share of the best
 EXPENSIVE = 100.0  # times the cost of the cheapest
@@ -263,6 +263,9 @@ def how_sure(
         if others_tied:
             first += f" The same holds for {_some_listed(others_tied)}."
     sentences = [first]
+    for other in worse_in(comparison, name):
+        better = comparison.best[comparison.main][other][0]
+        sentences.append(f"In {comparison.score(other).title}, it is significantly worse than {better}.")
     if preferred:
         sentences.append(f"Of those that score practically the same, {name} is preferred because {listed(preferred)}.")
     if worse:
@@ -296,12 +299,23 @@ def is_network_worth_it(comparison: Comparison, column: str, contenders: Sequenc
     base, net = baselines[0], networks[0]
     values = [format_estimate(comparison.rows[name][column]) for name in (base, net)]
     numbers = f"({comparison.score(column).title} {values[0]} against {values[1]})"
-    if not any(name in contenders for name in baselines):
+    tied_baselines, tied_networks = ([name for name in contenders if name in kind] for kind in (baselines, networks))
+    if not tied_baselines:
         return f"A network is worth it: {base}, the best of the baselines, is significantly worse than {net} {numbers}."
-    if not any(name in contenders for name in networks):
+    if not tied_networks:
         return (
             f"A network is not worth it: {base} predicts significantly better than {net}, the best of the networks "
             f"{numbers}."
+        )
+    if base not in tied_baselines:
+        return (
+            f"A network is probably worth it: {base}, the best of the baselines, is significantly worse than {net} "
+            f"{numbers}; only the difference from {_some_listed(tied_baselines)} could be chance."
+        )
+    if net not in tied_networks:
+        return (
+            f"A network is probably not worth it: {base} predicts significantly better than {net}, the best of the "
+            f"networks {numbers}; only the difference from {_some_listed(tied_networks)} could be chance."
         )
     return (
         f"There is no evidence that a network is worth it: the difference between {base}, the best of the baselines, "
@@ -329,7 +343,8 @@ def cautions(comparison: Comparison, column: str, name: str, contenders: Sequenc
     wild = [other for other in among if other not in contenders]
     if wild:
         sentences.append(
-            f"Do not use {listed(wild)}: on average far worse, though the errors vary too much for a test to show it."
+            f"Do not use {listed(wild)}: in {comparison.score(column).title} on average far worse, though the errors "
+            f"vary too much for a test to show it."
         )
     failed = [other for other, run in comparison.runs.items() if run.status == "failed"]
     if failed:
@@ -376,36 +391,32 @@ def what_would_change(
     if skipped:
         sentences.append(f"There was no time for {listed(skipped)}.")
     if len(contenders) > 1:
-        enough = rows_to_tell(comparison, contenders)
+        enough = rows_to_tell(comparison, contenders[0], name if name != contenders[0] else contenders[1])
         sentences.append(enough or "More test rows, or cross-validation, could separate the methods that are tied.")
     if len(comparison.rows) > 1 and max(comparison.seeds.values(), default=1) == 1:
-        sentences.append(
-            "So could other seeds: every method was trained once."
-            if len(contenders) > 1
-            else "Other seeds could change it: every method was trained once."
-        )
+        sentences.append("Other seeds could change the answer: every method was trained once.")
     return tuple(sentences)
 
 
-def rows_to_tell(comparison: Comparison, contenders: Sequence[str]) -> str:
-    """How many test rows it would take to tell the two leaders apart; empty if that is unknown.
+def rows_to_tell(comparison: Comparison, best: str, other: str) -> str:
+    """How many test rows it would take to tell a row from the best one; empty if that is unknown.
 
     A difference d with standard error s over n examples is found at the 5 % level in four of five test sets with
     n ((1.96 + 0.84) s / d)^2 examples; with n, those of at least 2.8 s are.
     """
-    first, second = contenders[:2]
-    apart, n = comparison.differences.get(second), count_test_rows(comparison)
-    known = apart is not None and n and comparison.differences.get(first, apart).value == 0
+    apart, n = comparison.differences.get(other), count_test_rows(comparison)
+    known = apart is not None and n and comparison.differences.get(best, apart).value == 0
     if apart is None or not known or not (0 < apart.error < math.inf):
         return ""
     shown = (
-        f"With {n:,} test rows, differences from {first} of less than {DETECTED * apart.error:.2g} nats go unnoticed"
+        f"With {n:,} test rows, a difference of less than {DETECTED * apart.error:.2g} nats between {best} and {other} "
+        f"goes unnoticed"
     )
     if apart.value <= 0:
         return f"{shown}."
     needed = n * (DETECTED * apart.error / apart.value) ** 2
     many = f"about {float(f'{needed:.1g}'):,.0f}" if needed < MOST_ROWS else f"more than {MOST_ROWS:,}"
-    return f"{shown}: to tell {second} from it would take {many}."
+    return f"{shown}: to tell them apart would take {many}."
 
 
 def _stopped(names: Sequence[str]) -> str:

@@ -208,7 +208,8 @@ def tune_step_size(
     A running average over steps, in which errors that are far too large or too small count less. It is kept relative
     to the current step size, since sixth powers of small numbers underflow in float32.
     """
-    ratio = jnp.square(energy_change) / target + 1e-8
+    finite = finite & jnp.isfinite(energy_change)
+    ratio = jnp.square(jnp.where(finite, energy_change, 0.0)) / target + 1e-8
     trust = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / 9.0)) * finite
     excess = keep * tuning.excess + trust * ratio
     weight = keep * tuning.weight + trust

@@ -6,9 +6,11 @@ A linear model is a matrix. A forest and gradient boosting are trees in one tabl
 pickles, which run whatever they say.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -214,6 +216,45 @@ def boosted_mean_and_spread(mean: Any, log_variance: Any) -> PlainModel:
     tables = [*_tables_of(mean, 2, 0), *_tables_of(log_variance, 2, 1)]
     base = np.concatenate([_baseline_of(mean), _baseline_of(log_variance)])
     return PlainModel(_joined(tables) | {"intercept": base}, "exp")
+
+
+def catboost_model(catboost: Any, link: Link, offset: float = 0.0, scale: float = 1.0) -> PlainModel:
+    """The trees of CatBoost: of class scores; or of mean and spread of a target that was standardised.
+
+    They are oblivious: all nodes of a level ask the same question, and the answers are the bits of a leaf's number.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        catboost.save_model(str(path), format="json")
+        exported = json.loads(path.read_text())
+    factor, base = exported["scale_and_bias"]
+    base = np.asarray(base, np.float64).reshape(-1)
+    trees = [
+        (tree.get("splits") or [], factor * np.asarray(tree["leaf_values"], np.float64).reshape(-1, len(base)))
+        for tree in exported["oblivious_trees"]
+    ]
+    if link == "exp":  # CatBoost has the logarithm of the standard deviation
+        scales = np.array([scale, 2.0])
+        base = base * scales + np.array([offset, 2 * np.log(scale)])
+        trees = [(splits, values * scales) for splits, values in trees]
+    elif link == "softmax" and len(base) == 1:  # the score of the second class, against 0
+        base = np.concatenate([[0.0], base])
+        trees = [(splits, np.concatenate([0 * values, values], axis=1)) for splits, values in trees]
+    return PlainModel(_joined([_oblivious_table(*tree) for tree in trees]) | {"intercept": base}, link)
+
+
+def _oblivious_table(splits: Sequence[Mapping[str, Any]], values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The nodes of a complete tree, level by level, so that the children of node i are 2 i + 1 and 2 i + 2."""
+    levels = splits[::-1]  # the first split is the lowest bit of a leaf's number
+    nodes, inner = 2 * len(values) - 1, len(values) - 1
+    widths = 2 ** np.arange(len(levels))
+    feature, threshold, value = np.zeros(nodes, int), np.zeros(nodes), np.zeros((nodes, values.shape[1]))
+    feature[:inner] = np.repeat([split["float_feature_index"] for split in levels], widths)
+    threshold[:inner] = np.repeat([split["border"] for split in levels], widths)
+    value[inner:] = values
+    children = 2 * np.arange(nodes) + 1
+    left, right = (np.where(np.arange(nodes) < inner, children + k, LEAF) for k in (0, 1))
+    return feature, threshold, left, right, value
 
 
 def _baseline_of(boosting: Any) -> np.ndarray:

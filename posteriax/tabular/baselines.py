@@ -10,8 +10,11 @@ spread for each row:
     distributional boosting   m(x) by boosting, then v(x) by boosting squared errors e^2 of held-out rows with the gamma
                               deviance: log v + e^2 / v, twice the negative log likelihood of e ~ N(0, v)
     Gaussian process          squared exponential kernel with a length for each column, noise; below 2,000 rows
+
+CatBoost is one more of either kind if it is installed; of numbers, with a mean and a spread for each row.
 """
 
+import importlib
 import itertools
 import math
 import time
@@ -19,7 +22,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +36,7 @@ from posteriax.tabular.baseline_files import (
     all_class_probs,
     boosted_mean_and_spread,
     boosted_model,
+    catboost_model,
     class_predictive,
     forest_model,
     linear_model,
@@ -55,7 +60,9 @@ PENALTIES = np.logspace(-3, 4, 15)
 SPREAD_ROUNDS, SPREAD_RATE, SPREAD_LEAF = 300, 0.05, 20  # of boosting variances: slower, since squares are noisy
 SMALLEST_VARIANCE = 1e-6  # of the mean of the squared errors: a zero has no gamma deviance
 GP_ROWS, GP_ROWS_OF_SCALES = 2_000, 400  # rows at most, and of them those that choose the kernel's scales
-GP_COLUMNS, GP_ITERATIONS = 50, 60
+GP_COLUMNS, GP_ITERATIONS, FEWEST_GP_ITERATIONS = 50, 60, 10
+CATBOOST_TRIAL_ROUNDS = 20  # its first rounds are slow
+CATBOOST_STEPS, CATBOOST_RATES = 20.0, (0.03, 0.3)  # of numbers: rounds times learning rate, and the latter's bounds
 
 
 def fit_baselines(
@@ -70,7 +77,8 @@ def fit_baselines(
     seconds: float | None = None,
 ) -> dict[str, SavableBaseline]:
     """Fit a linear model, a random forest and gradient boosting; for numbers, also boosting that predicts its spread
-    and, below 2,000 rows, a Gaussian process. `px.compare` takes them as rows beside posteriors.
+    and, below 2,000 rows, a Gaussian process; and CatBoost if it is installed. `px.compare` takes them as rows beside
+    posteriors.
 
     Args:
         x: training inputs, (N, ...), finite; whatever follows the first axis is one row of columns.
@@ -81,29 +89,34 @@ def fit_baselines(
             five million values, so that fitting takes a minute or two on two cores whatever the size of the data.
         seed: of the sample, the folds and the models.
         names: of the models to fit; by default all of them.
-        seconds: about how long that may take: gradient boosting has fewer rounds at most, and fewer folds, if all would
-            take longer. None for no limit. The linear model and the forest are fitted in any case.
+        seconds: about how long that may take: gradient boosting and CatBoost have fewer rounds at most, and fewer
+            folds, and the Gaussian process fewer steps, if all would take longer. None for no limit. The linear model
+            and the forest are fitted in any case.
 
     Needs scikit-learn: the extra `sklearn` or `cli`.
 
     >>> import posteriax as px
     >>> train, test = px.data.two_moons()
     >>> baselines = fit_baselines(*train, "classification")
-    >>> list(baselines)
+    >>> list(baselines)[:3]
     ['logistic regression', 'random forest', 'gradient boosting']
     >>> px.compare(baselines, test).best["test"]["nll"][-1] != "logistic regression"  # the classes curve
     True
     """
     check_choice("task", task, ("classification", "regression"))
-    ends = math.inf if seconds is None else time.monotonic() + seconds
+    began = time.monotonic()
+    ends = math.inf if seconds is None else began + seconds
     rows = BaselineRows.sampled(x, y, task, classes, check_count("most_rows", most_rows), seed, ends)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence and of small classes, about which a reader can do nothing
         models = MODELS_OF_CLASSES if task == "classification" else MODELS_OF_NUMBERS
         chosen = list(models if names is None else names)
-        if names is None and not _suits_gaussian_process(rows):
-            chosen = [name for name in chosen if name != GAUSSIAN_PROCESS]
-        return {name: _fitted(models[name], rows) for name in chosen}
+        if names is None:
+            chosen = [name for name in chosen if SUITS.get(name, lambda rows: True)(rows)]
+        halfway = replace(rows, ends=(began + ends) / 2)  # CatBoost has the other half
+        return {
+            name: _fitted(models[name], halfway if CATBOOST in chosen and name != CATBOOST else rows) for name in chosen
+        }
 
 
 @dataclass(frozen=True)
@@ -164,9 +177,10 @@ class BaselineRows:
         """Fitted once, for both models that need it."""
         return BoostedMean.fit(self)
 
-    @property
-    def how_held_out(self) -> str:
-        return "on a fifth of the rows, held out" if len(self.x) > MOST_ROWS_TO_FOLD else f"in {FOLDS}-fold validation"
+    def how_held_out(self, folds: int = FOLDS) -> str:
+        """In words, if this many of the folds were used."""
+        once = folds == 1 or len(self.x) > MOST_ROWS_TO_FOLD
+        return "on a fifth of the rows, held out" if once else f"in {FOLDS}-fold validation"
 
     @property
     def note(self) -> str:
@@ -275,7 +289,7 @@ def _ridge_regression(rows: BaselineRows) -> SavableBaseline:
         model.predict,
         _root_mean_square(np.concatenate(off)),
         f"Ridge regression on standardised columns; intervals are those of a Normal distribution with the spread of "
-        f"its errors {rows.how_held_out}.",
+        f"its errors {rows.how_held_out()}.",
         lambda: linear_model(model, "identity"),
     )
 
@@ -321,18 +335,21 @@ def _boosting_settings(rows: BaselineRows, rounds: int) -> dict[str, Any]:
 def _boosting_of_classes(rows: BaselineRows) -> SavableBaseline:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    folds, most = _affordable(rows, HistGradientBoostingClassifier)
+    def new_model(rounds: int) -> HistGradientBoostingClassifier:
+        return HistGradientBoostingClassifier(**_boosting_settings(rows, rounds))
+
+    folds, most = _affordable(rows, lambda rounds: new_model(rounds).fit(rows.x, rows.y))
     losses = np.zeros(most)
     about = rows.about_classes
     enough = (np.bincount(rows.y) > 1).sum() > 1  # or some fold would have a single class
     with _one_thread():
         for fit, held in itertools.islice(rows.folds(), folds) if enough else ():
-            model = HistGradientBoostingClassifier(**_boosting_settings(rows, most))
+            model = new_model(most)
             for k, probs in enumerate(model.fit(rows.x[fit], rows.y[fit]).staged_predict_proba(rows.x[held])):
                 all_probs = all_class_probs(probs, model.classes_, **about)
                 losses[k] -= np.log(all_probs[np.arange(len(held)), rows.y[held]]).sum()
         rounds = int(losses.argmin()) + 1 if enough else min(ROUNDS_WITHOUT_FOLDS, most)
-        model = HistGradientBoostingClassifier(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
+        model = new_model(rounds).fit(rows.x, rows.y)
 
     def probs_of(x: np.ndarray) -> np.ndarray:
         with _one_thread():
@@ -341,8 +358,8 @@ def _boosting_of_classes(rows: BaselineRows) -> SavableBaseline:
     return rows.classifier(
         probs_of,
         model.classes_,
-        f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out}; its own "
-        f"probabilities.",
+        f"Histogram gradient boosting with {rounds} rounds, as many as are best {rows.how_held_out(folds)}; its "
+        f"own probabilities.",
         lambda: boosted_model(model, "softmax"),
     )
 
@@ -356,29 +373,33 @@ class BoostedMean:
         rounds: how many.
         held: the rows that were held out.
         errors: of these.
+        how_held_out: in words.
     """
 
     model: Any
     rounds: int
     held: np.ndarray
     errors: np.ndarray
+    how_held_out: str
 
     @classmethod
     def fit(cls, rows: BaselineRows) -> "BoostedMean":
         from sklearn.ensemble import HistGradientBoostingRegressor
 
+        def new_model(rounds: int) -> HistGradientBoostingRegressor:
+            return HistGradientBoostingRegressor(**_boosting_settings(rows, rounds))
+
         staged, held_out = [], []
-        folds, most = _affordable(rows, HistGradientBoostingRegressor)
+        folds, most = _affordable(rows, lambda rounds: new_model(rounds).fit(rows.x, rows.y))
         with _one_thread():
             for fit, held in itertools.islice(rows.folds(), folds):
-                model = HistGradientBoostingRegressor(**_boosting_settings(rows, most))
-                predicted = model.fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
+                predicted = new_model(most).fit(rows.x[fit], rows.y[fit]).staged_predict(rows.x[held])
                 staged.append(rows.y[held] - np.stack(list(predicted)))
                 held_out.append(held)
             errors = np.concatenate(staged, axis=1)  # (rounds, rows that were held out)
             rounds = int(np.square(errors).mean(axis=1).argmin()) + 1
-            model = HistGradientBoostingRegressor(**_boosting_settings(rows, rounds)).fit(rows.x, rows.y)
-        return cls(model, rounds, np.concatenate(held_out), errors[rounds - 1])
+            model = new_model(rounds).fit(rows.x, rows.y)
+        return cls(model, rounds, np.concatenate(held_out), errors[rounds - 1], rows.how_held_out(folds))
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         with _one_thread():
@@ -390,8 +411,8 @@ def _boosting_of_numbers(rows: BaselineRows) -> SavableBaseline:
     return rows.regressor(
         boosted.predict,
         _root_mean_square(boosted.errors),
-        f"Histogram gradient boosting with {boosted.rounds} rounds, as many as are best {rows.how_held_out}; intervals "
-        f"are those of a Normal distribution with the spread of its errors there.",
+        f"Histogram gradient boosting with {boosted.rounds} rounds, as many as are best {boosted.how_held_out}; "
+        f"intervals are those of a Normal distribution with the spread of its errors there.",
         lambda: boosted_model(boosted.model, "identity"),
     )
 
@@ -412,7 +433,8 @@ def _distributional_boosting(rows: BaselineRows) -> SavableBaseline:
     return rows.regressor_with_spread(
         moments,
         f"Histogram gradient boosting with {boosted.rounds} rounds, and the variance of its errors "
-        f"{rows.how_held_out} by boosting with {rounds} rounds: a Normal distribution whose spread depends on the row.",
+        f"{boosted.how_held_out} by boosting with {rounds} rounds: a Normal distribution whose spread depends on the "
+        f"row.",
         lambda: boosted_mean_and_spread(boosted.model, variance),
     )
 
@@ -462,7 +484,8 @@ def _gaussian_process(rows: BaselineRows) -> SavableBaseline:
     lengths = np.full(columns, math.sqrt(columns))
     kernel = ConstantKernel(1.0, (1e-3, 1e4)) * RBF(lengths, (1e-2, 1e4)) + WhiteKernel(0.1, (1e-6, 10.0))
     chosen = np.random.default_rng(rows.seed).permutation(len(x))[:GP_ROWS_OF_SCALES]
-    search = GaussianProcessRegressor(kernel, optimizer=_few_iterations).fit(x[chosen], y[chosen])
+    optimizer = partial(_few_iterations, ends=rows.ends)
+    search = GaussianProcessRegressor(kernel, optimizer=optimizer).fit(x[chosen], y[chosen])
     model = GaussianProcessRegressor(search.kernel_, optimizer=None).fit(x, y)
     product, noise = model.kernel_.k1, float(model.kernel_.k2.noise_level)
     arrays = {  # of k = scale^2 k', in the target's units
@@ -488,11 +511,91 @@ def _gaussian_process(rows: BaselineRows) -> SavableBaseline:
     )
 
 
-def _few_iterations(objective: Callable[..., Any], start: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, float]:
+def _few_iterations(
+    objective: Callable[..., Any], start: np.ndarray, bounds: np.ndarray, *, ends: float
+) -> tuple[np.ndarray, float]:
+    """The best kernel of a search that stops when its time is over, but not before its tenth step."""
     from scipy.optimize import minimize
 
-    found = minimize(objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": GP_ITERATIONS})
+    done = itertools.count(1)
+
+    def stop_in_time(_: np.ndarray) -> None:
+        if next(done) >= FEWEST_GP_ITERATIONS and time.monotonic() > ends:
+            raise StopIteration
+
+    options = {"maxiter": GP_ITERATIONS}
+    found = minimize(
+        objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options=options, callback=stop_in_time
+    )
     return found.x, float(found.fun)
+
+
+def _suits_catboost(rows: BaselineRows) -> bool:
+    """It refuses columns that are all constant, and a single class."""
+    return _varies(rows.x) and _varies(rows.y)
+
+
+def _varies(values: np.ndarray) -> bool:
+    return bool(np.ptp(values, axis=0).any())
+
+
+def _fit_catboost(rows: BaselineRows, name: str, y: np.ndarray, **settings: Any) -> tuple[Any, str]:
+    """A model with as many rounds as are best on held-out rows, and words about it.
+
+    Args:
+        rows: with columns and folds.
+        name: of CatBoost's class.
+        y: targets, as the model is given them.
+        settings: of the model.
+    """
+    package = importlib.import_module("catboost")  # never required, so it is none of the declared dependencies
+
+    def new_model(rounds: int, rate: float | None) -> Any:
+        threads = {"thread_count": 1, "random_seed": rows.seed}
+        quiet = {"verbose": False, "allow_writing_files": False}
+        return getattr(package, name)(iterations=rounds, learning_rate=rate, **threads, **quiet, **settings)
+
+    folds, most = _affordable(rows, lambda rounds: new_model(rounds, None).fit(rows.x, y), CATBOOST_TRIAL_ROUNDS)
+    rate = None if rows.classes else float(np.clip(CATBOOST_STEPS / most, *CATBOOST_RATES))
+    losses, held_out = np.zeros(most), False
+    for fit, held in itertools.islice(rows.folds(), folds):
+        if rows.classes:  # the loss of a class that is not among the rows to fit is the same in every round
+            held = held[np.isin(y[held], y[fit])]
+        if len(held) and _varies(rows.x[fit]) and _varies(y[fit]):
+            model = new_model(most, rate)
+            model.fit(rows.x[fit], y[fit], eval_set=(rows.x[held], y[held]), use_best_model=False)
+            (loss_by_round,) = model.evals_result_["validation"].values()
+            losses += len(held) * np.asarray(loss_by_round)
+            rate, held_out = model.learning_rate_, True  # of classes, its own choice for that number of rounds
+    rounds = int(losses.argmin()) + 1 if held_out else min(ROUNDS_WITHOUT_FOLDS, most)
+    best = f", as many as are best {rows.how_held_out(folds)}" if held_out else ""
+    return new_model(rounds, rate).fit(rows.x, y), f"CatBoost with {rounds} rounds{best}"
+
+
+def _catboost_of_classes(rows: BaselineRows) -> SavableBaseline:
+    model, words = _fit_catboost(rows, "CatBoostClassifier", rows.y)
+    return rows.classifier(
+        lambda x: model.predict_proba(x, thread_count=1),
+        model.classes_,
+        f"{words}; its own probabilities.",
+        lambda: catboost_model(model, "softmax"),
+    )
+
+
+def _catboost_of_numbers(rows: BaselineRows) -> SavableBaseline:
+    offset, scale = float(rows.y.mean()), float(rows.y.std()) or 1.0
+    loss = "RMSEWithUncertainty"
+    model, words = _fit_catboost(rows, "CatBoostRegressor", (rows.y - offset) / scale, loss_function=loss)
+
+    def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, log_spread = model.predict(x, prediction_type="RawFormulaVal", thread_count=1).T
+        return offset + scale * mean, scale * np.exp(log_spread)
+
+    return rows.regressor_with_spread(
+        moments,
+        f"{words}; a Normal distribution whose mean and spread depend on the row, by its loss {loss}.",
+        lambda: catboost_model(model, "exp", offset, scale),
+    )
 
 
 MODELS_OF_CLASSES = {
@@ -500,7 +603,7 @@ MODELS_OF_CLASSES = {
     "random forest": _forest_of_classes,
     "gradient boosting": _boosting_of_classes,
 }
-GAUSSIAN_PROCESS = "gaussian process"
+GAUSSIAN_PROCESS, CATBOOST = "gaussian process", "catboost"
 MODELS_OF_NUMBERS = {
     "ridge regression": _ridge_regression,
     "random forest": _forest_of_numbers,
@@ -508,17 +611,27 @@ MODELS_OF_NUMBERS = {
     "distributional boosting": _distributional_boosting,
     GAUSSIAN_PROCESS: _gaussian_process,
 }
+SUITS = {GAUSSIAN_PROCESS: _suits_gaussian_process, CATBOOST: _suits_catboost}  # whether a model can be fitted to rows
+if find_spec(CATBOOST) is not None:
+    MODELS_OF_CLASSES[CATBOOST] = _catboost_of_classes
+    MODELS_OF_NUMBERS[CATBOOST] = _catboost_of_numbers
 
 
-def _affordable(rows: BaselineRows, model: Any) -> tuple[int, int]:
-    """How many folds are used to choose the number of rounds, and how many rounds there are at most."""
+def _affordable(rows: BaselineRows, fit: Callable[[int], Any], trial: int = TRIAL_ROUNDS) -> tuple[int, int]:
+    """How many folds are used to choose the number of rounds, and how many rounds there are at most.
+
+    Args:
+        rows: with the time when the models should be fitted.
+        fit: fits a model with so many rounds to all rows.
+        trial: the rounds that are timed.
+    """
     most = _most_rounds(rows)
     if math.isinf(rows.ends):
         return FOLDS, most
     with _one_thread():
         began = time.monotonic()
-        model(**_boosting_settings(rows, TRIAL_ROUNDS)).fit(rows.x, rows.y)
-        per_round = (time.monotonic() - began) / TRIAL_ROUNDS
+        fit(trial)
+        per_round = (time.monotonic() - began) / trial
     left = max(rows.ends - time.monotonic(), 0.0)
     affordable = lambda folds: int(left / per_round / (folds + 1) / WITH_PREDICTIONS)  # noqa: E731
     folds = FOLDS if affordable(FOLDS) >= min(ENOUGH_ROUNDS, most) else 1

@@ -453,9 +453,7 @@ def fit_methods(
         done: called with each outcome as soon as it is available, so that nothing is lost if the next method is
             interrupted.
     """
-    check_all_classes(data)
     mode: RunEnd | None = None
-    ensemble: RunEnd | None = None
     for name in names:
         seconds = share(name)
         if seconds is None:
@@ -466,12 +464,10 @@ def fit_methods(
                 posterior = fit_ensemble(choice, data.train, seed=seed, seconds=seconds)
             except (Interrupted, KeyboardInterrupt):
                 return name
-            ensemble = ensemble_end(posterior)
-            done(name, ensemble)
+            done(name, ensemble_end(posterior))
             continue
         point_noise = noise if RECIPES[name].at_points else None
-        start = ensemble if RECIPES[name].is_reference else mode
-        estimator = make_estimator(name, data.target, architecture, prior, point_noise, start, seconds, seed)
+        estimator = make_estimator(name, data.target, architecture, prior, point_noise, mode, seconds, seed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says the same
@@ -524,17 +520,6 @@ def make_estimator(
             name, net=net, likelihood=likelihood, prior=prior, budget=seconds, standardize=False, random_state=seed
         )
     return estimator if mode is None else estimator.start_at(mode)
-
-
-def check_all_classes(data: Fold) -> None:
-    """Raise if the training rows lack a class, which no network could then learn."""
-    labels = data.target.class_names
-    if labels is not None:
-        lacking = [label for i, label in enumerate(labels) if not (data.train[1] == i).any()]
-        if lacking:
-            raise TableError(
-                f"the split leaves no training rows of the class {lacking[0]!r}: use another split, or drop its rows"
-            )
 
 
 def compare_folds(folds: Sequence[FittedFold]) -> Comparison:
@@ -681,8 +666,8 @@ def table_features(preparation: TablePreparation) -> list[Feature]:
         if isinstance(column, Number):
             features.append(Feature(column.name, inputs[:1], column.mean, column.scale, marks=inputs[1:]))
         elif isinstance(column, Category):
-            levels = {
-                name: tuple(float(i == k) for k in range(len(inputs))) for i, name in enumerate(column.input_names)
-            }
+            names = [name.removeprefix(f"{column.name} is ") for name in column.input_names]
+            names = names if len(set(names)) == len(names) else list(column.input_names)  # a value named "missing"
+            levels = {name: tuple(float(i == k) for k in range(len(inputs))) for i, name in enumerate(names)}
             features.append(Feature(column.name, inputs, levels=levels))
     return features

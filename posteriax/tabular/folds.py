@@ -205,10 +205,15 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
         table.require(column)
     if settings.event is not None:
         settings = replace(settings, task="times")
+        for column in (target, settings.event):
+            if not table.present(column).any():
+                raise TableError(f"{table.name}: the column {column!r} has no values")
     values, form, about_target = target_values(table, target, settings.task)
     if settings.event is not None:
         values = with_event(table, target, values, settings.event)
-    lacks = {target: ~np.isfinite(values) if is_numbers(values) else ~table.present(target)}
+    lacks = {} if settings.event is None else {settings.event: ~table.present(settings.event)}
+    unknown = ~np.isfinite(values) if is_numbers(values) else ~table.present(target)
+    lacks[target] = unknown & ~lacks.get(str(settings.event), np.zeros(table.rows, bool))
     times, dates = _times(table, settings.time)
     if settings.group is not None:
         lacks[settings.group] = ~table.present(settings.group)
@@ -299,12 +304,12 @@ def target_values(table: Table, name: str, task: Task | None = None) -> tuple[Ta
     if is_number.sum() == present.sum() and present.any():
         notes = list(read_column(table, name).notes) if form != PLAIN else []
         return numbers, form, [note.replace("column", "target", 1) for note in notes]
-    if task not in OF_CLASSES and 2 * is_number.sum() >= present.sum() > 0:
+    if task != "classification" and 2 * is_number.sum() >= present.sum() > 0:
         odd = present & ~is_number
+        classes = ", or treat all values as classes with --task classification" if task is None else ""
         raise TableError(
             f"{table.name}: the target {name!r} holds numbers, but also {table.first(name, odd)}, in {odd.sum():,} of "
-            f"{counted(table.rows, 'row')}: correct or remove these, or treat all values as classes with --task "
-            f"classification"
+            f"{counted(table.rows, 'row')}: correct or remove these{classes}"
         )
     notes = []
     if is_number.any():
@@ -333,27 +338,34 @@ def known_targets(table: Table, target: Target) -> tuple[np.ndarray | None, np.n
     if isinstance(target, Quantities):
         if not all(name in table.frame for name in target.names):
             return None, np.zeros(table.rows, bool)
-        columns = [table.numbers(name, form) for name, form in zip(target.names, target.forms, strict=True)]
+        columns = [_read_numbers(table, name, form) for name, form in zip(target.names, target.forms, strict=True)]
         values = np.column_stack(columns)
         finite = np.isfinite(values).all(axis=1)
         return values[finite], finite
     if target.name not in table.frame:
         return None, np.zeros(table.rows, bool)
-    numbers = table.numbers(target.name, None if isinstance(target, Classes) else target.form)
-    present = table.present(target.name)
+    if isinstance(target, Classes):
+        numbers, present = table.numbers(target.name, None), table.present(target.name)
+        if (present & np.isnan(numbers)).any():
+            return table.texts(target.name).to_numpy(object)[present], present
+    else:
+        numbers = _read_numbers(table, target.name, target.form)
     if isinstance(target, Times):
         if target.event not in table.frame:
             return None, np.zeros(table.rows, bool)
         numbers = with_event(table, target.name, numbers, target.event)
-        present = present & table.present(target.event)
-    unread = present & np.isnan(numbers)
-    if isinstance(target, Classes) and unread.any():
-        return table.texts(target.name).to_numpy(object)[present], present
-    if unread.any():
-        first = table.first(target.name, unread)
-        raise TableError(f"{table.name}: the target {target.name!r} must hold numbers, but has {first}")
     known = np.isfinite(numbers)
     return numbers[known], known
+
+
+def _read_numbers(table: Table, name: str, form: NumberFormat) -> np.ndarray:
+    """The numbers of a target, NaN where it has no value; an error if one is not a number."""
+    numbers = table.numbers(name, form)
+    unread = table.present(name) & np.isnan(numbers)
+    if unread.any():
+        first = table.first(name, unread)
+        raise TableError(f"{table.name}: the target {name!r} must hold numbers, but has {first}")
+    return numbers
 
 
 def about_left_out(table: Table, lacks: dict[str, np.ndarray], target: str) -> list[str]:
@@ -396,7 +408,7 @@ def _prepare(rows: LabelledRows, settings: DataSettings, train: np.ndarray, test
         target = make_target(rows.target, rows.values, rows.task, train, rows.form, settings.event)
     y = target.encode(rows.values)
     if isinstance(target, Classes):
-        notes = [*notes, *_about_classes(target, y[train])]
+        _check_classes(target, y[train])
     preparation, x_train, x_test = _inputs(rows, settings, train, test)
     return Fold(
         preparation,
@@ -433,11 +445,15 @@ def _inputs(
     return columns, columns.transform(source, train), columns.transform(source, test)
 
 
-def _about_classes(target: Classes, labels: np.ndarray) -> list[str]:
+def _check_classes(target: Classes, labels: np.ndarray) -> None:
+    """Raise if the training rows lack a class, which no network could then learn."""
     absent = [name for i, name in enumerate(target.labels) if i not in set(labels.tolist())]
     if len(absent) >= len(target.labels) - 1:
         raise TableError(f"target {target.name!r}: all training rows are of one class, {target.labels[labels[0]]!r}")
-    return [f"no training row has the class {shown(absent)}"] if absent else []
+    if absent:
+        raise TableError(
+            f"the split leaves no training rows of the class {shown(absent)}: use another split, or drop its rows"
+        )
 
 
 def _with_test_table(rows: LabelledRows, test: Table, settings: DataSettings) -> Fold:
@@ -448,9 +464,12 @@ def _with_test_table(rows: LabelledRows, test: Table, settings: DataSettings) ->
     assert isinstance(preparation, TablePreparation)  # images have no test file
     for name in target.names if isinstance(target, Quantities) else (target.name,):
         test.require(name)
+    if isinstance(target, Times):
+        test.require(target.event)
     y, known = known_targets(test, target)
     if y is None or not known.any():
-        raise TableError(f"{test.name}: the target {target.name!r} has no values")
+        event = f", or {target.event!r}," if isinstance(target, Times) else ""
+        raise TableError(f"{test.name}: the target {target.name!r}{event} has no values")
     tested = np.flatnonzero(known)
     x = preparation.transform(test, tested)
     notes = [

@@ -17,7 +17,7 @@ from posteriax.tabular.folds import known_targets
 from posteriax.tabular.messages import TableError
 from posteriax.tabular.preparation import ImagePreparation, compare_with_training
 from posteriax.tabular.table import Table
-from posteriax.tabular.targets import Classes, Quantities, Target, Times
+from posteriax.tabular.targets import Classes, Quantities, Quantity, Target, Times
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
 NUMBER = re.compile(r"[-+]?[\d\s.,:%]*(e[-+]?\d+)?", re.IGNORECASE)  # and a sign alone: safe as they are
@@ -173,4 +173,5 @@ def _table(data: Path) -> Table:
 
 
 def _in_units(target: Target, values: np.ndarray) -> np.ndarray:
-    return target.encode(values) if isinstance(target, Classes) else np.asarray(values, np.float64)
+    """Targets as predictions are scored against them; an error if one is none of its kind."""
+    return np.asarray(values, np.float64) if isinstance(target, Quantity | Quantities) else target.encode(values)

@@ -44,12 +44,6 @@ class PrincipalInputs:
     directions: np.ndarray
     notes: tuple[str, ...]
 
-    def in_turned_weights(self, posterior: DrawsPosterior) -> DrawsPosterior:
-        """A posterior of w, given by draws, as one of v."""
-        leaves, treedef = jax.tree.flatten(posterior.draws)
-        leaves[self.index] = np.asarray(rotate(np.asarray(leaves[self.index]), self.directions.T, self.axis + 2))
-        return DrawsPosterior(self.problem, posterior.trace, jax.tree.unflatten(treedef, leaves))
-
     def in_original_weights(self, posterior: Posterior) -> DrawsPosterior:
         """A posterior of v, given by draws, as one of w."""
         source = posterior.drawn_from

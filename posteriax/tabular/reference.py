@@ -1,9 +1,12 @@
 """A reference: draws from the posterior itself, until the chains agree on their predictions or the time is up.
 
-Which sampler, by the number of gradients of the whole data set that the time allows (docs/decisions, reference):
+Which sampler, by the network and by the number of gradients of the whole data set that the time allows (docs/decisions,
+reference and tables):
 
-    many    HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients each
-    fewer   MCLMC: a little biased, but every step costs two gradients, so that its warm-up fits any time
+    one hidden layer, many gradients   HMC: exact, but a warm-up is a hundred trajectories of up to a thousand gradients
+    fewer                              MCLMC: a little biased, but a step is two gradients, so its warm-up fits any time
+    several hidden layers              MCLMC from networks trained for a moment: no chain travels between modes
+                                       in minutes, and eight that begin apart predict better than four longer ones
 
 Either works on the weights of the first layer along the principal directions of the inputs, if the prior allows it.
 """
@@ -12,11 +15,12 @@ import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from posteriax._internal import cpu_tuning
 from posteriax._internal.memory import IN_MEMORY_BYTES, fitting
@@ -25,7 +29,9 @@ from posteriax.diagnostics.chain_agreement import compare_chains, groups_of_chai
 from posteriax.diagnostics.diagnosis import Diagnosis
 from posteriax.diagnostics.sampler import diverges
 from posteriax.evaluation.comparison import RunEnd, Status
+from posteriax.methods.ensemble import Ensemble
 from posteriax.methods.hmc import HMC
+from posteriax.methods.map import MAP
 from posteriax.methods.mclmc import MCLMC
 from posteriax.methods.sampling.masses import (
     FEWEST_FOR_CORRELATIONS,
@@ -43,7 +49,7 @@ from posteriax.run.layout import members_mesh
 from posteriax.run.until_mixed import UntilMixed
 from posteriax.tabular.principal_inputs import along_principal_inputs
 
-CHAINS, FROM_ENSEMBLE = 4, 8  # chains; and of MCLMC at most if it starts at an ensemble, whose modes it averages
+CHAINS, CHAINS_OF_DEEP = 4, 8
 ENOUGH_FOR_HMC = 800_000  # gradients of all chains together
 TRAJECTORY = 1000  # gradients, a long one
 FOR_WARMUP, FOR_DRAWS = 0.2, 0.6  # of the time; the rest compiles and compares
@@ -56,9 +62,13 @@ MOST_TRIES, SLOWER = 4, 0.4  # plans, and what part of the gradients of the one 
 TRIAL_GRADIENTS = 10
 EIGEN_SECONDS = 1e-9  # to decompose a matrix of d columns, in units of d^3: on a core that has other work
 FOR_MASSES = 0.1  # of the time
-# energy variance of chains that start at the sharp modes of an ensemble, where there is no time for small steps, and
-# masses that are learned keep some chains where they are
-LARGE_STEPS = 5e-4
+# Deep networks: their chains do not converge in minutes, so that each has to come as far as it can. Smaller steps, or
+# masses that are learned along the way, keep some of them where they began.
+LARGE_STEPS = 5e-4  # energy variance
+SHORT_LENGTH = 0.2  # of sqrt(weights): over which the direction decorrelates
+FOR_TRAINING, TRAINING_STEPS = 0.1, (300, 3_000)  # of the time, and steps of Adam: not to a mode, whose noise is tiny
+TRAINING_BATCH, TRAINING_RATE = 512, 1e-2
+KEPT = 2_000  # draws of all chains in the result: neighbours add little to predictions, and much to their time
 
 
 def sample_reference(
@@ -69,14 +79,14 @@ def sample_reference(
     seconds: float,
     key: Any,
     method: Any = "auto",
-    start: DrawsPosterior | None = None,
     progress: bool | None = None,
 ) -> RunEnd:
     """Sample until the chains agree on their predictions: R-hat below 1.01 and 400 effective draws at every point.
 
-    Four chains start from different weights, or eight from the members of an ensemble. If they have not mixed in time,
-    the draws so far are returned, and the details say how far the run got and how much longer it would take. The status
-    is that of the posterior's diagnosis at `x`: chains that have mixed but diverged too often are "not converged".
+    Four chains start from different weights, or eight if the network has several hidden layers. If they have not mixed
+    in time, the draws so far are returned, and the details say how far the run got and how much longer it would take.
+    The status is that of the posterior's diagnosis at `x`: chains that have mixed but diverged too often are "not
+    converged". Of more than 2,000 draws, every k-th is kept.
 
     Args:
         problem: network, likelihood and prior.
@@ -84,11 +94,9 @@ def sample_reference(
         x: inputs to compare the chains' predictions at.
         seconds: the time limit, compilation included.
         key: an int or a JAX key.
-        method: a sampler of the whole data set; "auto" takes HMC if the time allows its warm-up, otherwise, or if HMC
-            fails, MCLMC, with as long a warm-up as the time allows. A warm-up that turns out too long for the time that
-            is left is planned anew, shorter.
-        start: an ensemble of the same network, at whose members chains of MCLMC start, up to eight of them: chains that
-            do not mix then at least average its modes. By default each of four chains climbs to a mode.
+        method: a sampler of the whole data set; "auto" takes HMC for a network with at most one hidden layer if the
+            time allows its warm-up, otherwise, or if HMC fails, MCLMC, with as long a warm-up as the time allows. A
+            warm-up that turns out too long for the time that is left is planned anew, shorter.
         progress: show a progress bar; by default if standard error is a terminal.
 
     >>> import posteriax as px
@@ -103,29 +111,28 @@ def sample_reference(
     problem = problem.for_data(data)
     turned = along_principal_inputs(problem, data[0])
     problem = problem if turned is None else turned.problem
-    begin_at = None if start is None or start.support < CHAINS else start
-    if begin_at is not None and turned is not None:
-        begin_at = turned.in_turned_weights(begin_at)
-    devices = _devices()
+    deep = method == "auto" and hidden_layers(problem) > 1
+    chains = CHAINS_OF_DEEP if deep else CHAINS
+    devices = members_mesh(chains, None).shape["members"]
     gradient_seconds = seconds_per_gradient(problem, data, devices) if method == "auto" else 0.0
-    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.latents))
+    size, stored = (sum(getattr(a, of) for a in jax.tree.leaves(problem.latents)) for of in ("size", "nbytes"))
+    start: Any = "map"
+    if deep:
+        epochs = FOR_TRAINING * seconds * devices / (gradient_seconds * chains)  # of each network
+        start = train_briefly(problem, data, chains, epochs, key=key, progress=progress)
     while True:
         left = seconds - (time.monotonic() - began)
-        sampler, chains = method, CHAINS
+        sampler = method
         if method == "auto":  # what was too slow is planned anew, for a machine that is evidently slower
             planned = devices * left * SLOWER ** len(tried) / gradient_seconds
-            sampler = affordable_sampler(planned, exact=not tried)
-            if isinstance(sampler, MCLMC) and begin_at is not None:
-                chains = min(begin_at.support, FROM_ENSEMBLE)
-                sampler = replace(affordable_sampler(planned, exact=False, chains=chains), start=begin_at)
-            if isinstance(sampler, MCLMC):
-                size = sum(leaf.size for leaf in jax.tree.leaves(problem.latents))
-                masses = affordable_masses(size, sampler.warmup, chains / devices, left)
-                sampler = replace(sampler, masses=masses)
-                if begin_at is not None and masses != "dense":
-                    sampler = replace(sampler, masses="prior", energy_variance=LARGE_STEPS)
+            sampler = affordable_sampler(planned, exact=not deep and not tried, chains=chains)
+            if deep:
+                settings = {"start": start, "masses": "prior", "energy_variance": LARGE_STEPS}
+                sampler = replace(cast(MCLMC, sampler), **settings, length=SHORT_LENGTH * math.sqrt(size))
+            elif isinstance(sampler, MCLMC):
+                sampler = replace(sampler, masses=affordable_masses(size, sampler.warmup, chains / devices, left))
         stop = UntilMixed(x, seconds=max(left, 1.0))
-        most = fitting(IN_MEMORY_BYTES, chains * weights)
+        most = fitting(IN_MEMORY_BYTES, chains * stored)
         try:
             posterior = fit(problem, data, sampler, draws=most, chains=chains, key=key, stop=stop, progress=progress)
         except (FloatingPointError, RuntimeError) as error:
@@ -144,7 +151,46 @@ def sample_reference(
             details += (diagnosis.verdict.splitlines()[0],)
         if status == "stopped at the budget":
             details += (what_it_takes(posterior, stop, took),)
-        return RunEnd(status, details, took, posterior)
+        return RunEnd(status, details, took, evenly_thinned(posterior, KEPT))
+
+
+def train_briefly(
+    problem: Problem, data: Any, count: int, epochs: float, *, key: Any, progress: bool | None = None
+) -> Posterior | str:
+    """Networks that have learned the function, but not yet the noise; "map" if training fails.
+
+    Modes of a deep network whose noise is learned or predicted fit much of the noise. Chains that start there begin
+    with tiny steps, and take long to leave.
+    """
+    rows = len(data[1])
+    batch = min(rows, TRAINING_BATCH)
+    steps = int(np.clip(epochs * rows / batch, *TRAINING_STEPS))
+    optimizer = optax.adam(optax.cosine_decay_schedule(TRAINING_RATE, steps))
+    method = Ensemble(MAP(optimizer), count, together=True)
+    try:
+        return fit(problem, data, method, steps=steps, batch_size=batch, key=key, progress=progress)
+    except (FloatingPointError, RuntimeError):
+        return "map"
+
+
+def hidden_layers(problem: Problem) -> int:
+    """How many layers have weights, but for the last.
+
+    >>> import posteriax as px
+    >>> line = px.Problem((lambda w, x: x @ w, np.zeros((2, 1), np.float32)), px.Normal(scale=1.0))
+    >>> hidden_layers(line)
+    0
+    """
+    return sum(leaf.ndim > 1 for leaf in jax.tree.leaves(problem.latents.network)) - 1
+
+
+def evenly_thinned(posterior: Posterior, most: int) -> Posterior:
+    """A posterior with every k-th draw of each chain, so that there are at most so many; the trace stays whole."""
+    if not isinstance(posterior, DrawsPosterior) or posterior.support <= most:
+        return posterior
+    kept, length = max(most // posterior.chains, 1), posterior.draws_per_chain
+    chain, draw = np.arange(posterior.chains)[:, None], np.arange(kept) * length // kept
+    return replace(posterior, draws=jax.tree.map(lambda leaf: np.asarray(leaf[chain, draw]), posterior.draws))
 
 
 def status_of(diagnosis: Diagnosis) -> Status:
@@ -253,7 +299,3 @@ def _summary(name: str, posterior: Posterior, took: float) -> str:
     chains, draws = source.chains, source.draws_per_chain
     cost = took / max(_numbers(posterior)[1], 1.0)
     return f"{name}, {chains} chains of {draws} draws, {cost:.2g} seconds per effective draw at the worst point."
-
-
-def _devices() -> int:
-    return members_mesh(CHAINS, None).shape["members"]

@@ -39,6 +39,8 @@ FEWEST_COUNTS = 4  # distinct counts; fewer whole numbers are classes in any cas
 FEW_COUNTS = 10  # distinct whole numbers that are treated as classes even if they are spread as counts
 LARGEST_MEAN, LARGEST_DISPERSION = 20.0, 5.0  # of numbers that are taken for counts
 FEWEST_TO_TELL = 30  # rows, to tell counts from other whole numbers
+SHORTEST_TIME, LONGEST_TIME = 1e-30, 1e30  # whose quotients and squares float32 can hold
+LARGEST_COUNT = 2.0**53  # up to here every whole number has a float64
 COULD_BE_COUNTS = 1000.0  # the largest mean of counts that a Poisson distribution may describe
 
 TargetValues = np.ndarray | list[str]  # of numbers, or of text; as the file has them
@@ -223,6 +225,10 @@ class Counts(_AsGiven):
         wrong = numbers[(numbers < 0) | (numbers != np.round(numbers))]
         if wrong.size:
             raise TableError(f"target {self.name!r} has the value {wrong[0]:g}, but counts are whole numbers from 0 on")
+        if (large := numbers[numbers > LARGEST_COUNT]).size:
+            raise TableError(
+                f"target {self.name!r} has the value {large[0]:g}, which is too large to count to the last"
+            )
         return numbers.astype(np.int64)  # some are beyond 32 bits
 
 
@@ -251,13 +257,17 @@ class Fractions(_AsGiven):
     def encode(self, values: TargetValues | Sequence[float]) -> np.ndarray:
         """The fractions as they are."""
         numbers = np.asarray(values, np.float64)
-        wrong = numbers[(numbers <= 0) | (numbers >= 1)]
+        fractions = numbers.astype(np.float32)  # in which 1e-50 is 0, and 1 - 1e-9 is 1
+        wrong = numbers[(fractions <= 0) | (fractions >= 1)]
         if wrong.size:
+            are_percentages = numbers.min() >= 0 and np.median(numbers) > 1 and numbers.max() <= 100
+            advice = "divide percentages by 100" if are_percentages else "use --task regression, or move it inside"
+            rounded = f", which is {round(wrong[0])} in float32" if 0 < wrong[0] < 1 else ""
             raise TableError(
-                f"target {self.name!r} has the value {wrong[0]:g}, but fractions lie strictly between 0 and 1: use "
-                f"--task regression, or move it inside"
+                f"target {self.name!r} has the value {wrong[0]:.12g}{rounded}, but fractions lie strictly between 0 "
+                f"and 1: {advice}"
             )
-        return numbers.astype(np.float32)
+        return fractions
 
 
 @dataclass(frozen=True)
@@ -290,6 +300,10 @@ class Times(_AsGiven):
         numbers = np.asarray(values, np.float64)
         if (numbers == 0).any():
             raise TableError(f"target {self.name!r} has the value 0, but times until an event are positive")
+        sizes = np.abs(numbers)
+        wrong = sizes[(sizes < SHORTEST_TIME) | (sizes > LONGEST_TIME)]
+        if wrong.size:
+            raise TableError(f"target {self.name!r} has the value {wrong[0]:g}: choose a unit that suits the times")
         return numbers.astype(np.float32)
 
 

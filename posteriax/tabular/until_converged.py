@@ -119,7 +119,6 @@ def fit_until_converged(
             on the speed of the machine.
         images: whether examples are images.
         mode: the result of "map" for the same prior and data, for methods that start there; by default it is fitted.
-            For a reference, an ensemble of the same network, whose members its chains start at.
         length: of the run, as ``px.fit`` takes it: ``{"steps": 2000}``; by default until it has converged. For
             "laplace", of the search for the mode.
         stop: such as ``px.evaluation.EarlyStopping(...)``, in place of :class:`px.run.UntilLevel`.
@@ -137,10 +136,7 @@ def fit_until_converged(
     if recipe.is_reference and length is None:
         points, limit = points_to_compare(data[0]), TIME_TO_SAMPLE if seconds is None else seconds
         (run,) = recipe.attempts(Circumstances(len(data[1]), images), None)
-        members = None if mode is None or not isinstance(mode.posterior, DrawsPosterior) else mode.posterior
-        return sample_reference(
-            problem, data, points, seconds=limit, key=key, method=run.method, start=members, progress=progress
-        )
+        return sample_reference(problem, data, points, seconds=limit, key=key, method=run.method, progress=progress)
     until_level = length is None and stop is None
     tried: list[str] = []
     if recipe.at_points and until_level:

@@ -7,6 +7,7 @@ import scipy.stats
 
 import posteriax as px
 from posteriax.likelihoods.classes import ClassSums, ReducedClassPredictive
+from posteriax.likelihoods.mixtures import normal_mixture_distance
 from posteriax.likelihoods.number_predictive import NumberSums, ReducedNumberPredictive
 
 RNG = np.random.default_rng(0)
@@ -171,6 +172,19 @@ def test_distance_of_mixtures_is_the_area_between_their_distribution_functions()
     truth = np.trapezoid(np.abs(below[0] - below[1]), grid)
     np.testing.assert_allclose(ours.distance(theirs), truth, rtol=1e-3)
     assert (ours.distance(ours) == 0).all()
+
+
+def test_distance_of_mixtures_with_very_uneven_components_is_that_area_too():
+    rng = np.random.default_rng(6)
+    pairs = [(rng.normal(shift, 1.0, size=200), rng.lognormal(-3.0, 1.5, size=200)) for shift in (0.0, 0.3)]
+    grid = np.linspace(-25, 25, 200_001)
+    below = [
+        sum(scipy.stats.norm.cdf(grid, *component) for component in zip(*pair, strict=True)) / 200 for pair in pairs
+    ]
+    truth = np.trapezoid(np.abs(below[0] - below[1]), grid)
+    (one, wide), (other, narrow) = ((mean[:, None], scale[:, None]) for mean, scale in pairs)
+    allowed = 0.01 * (np.quantile(wide, 0.04) + np.quantile(narrow, 0.04))  # of components that the grid cannot tell
+    assert normal_mixture_distance(one, wide, other, narrow).item() == pytest.approx(truth, abs=allowed + 1e-5)
 
 
 def test_a_prediction_is_at_no_distance_from_itself():

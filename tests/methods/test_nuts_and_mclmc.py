@@ -6,6 +6,7 @@ from scipy.stats import ortho_group
 
 import posteriax as px
 from posteriax import priors as p
+from posteriax.methods import mclmc
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,14 @@ def test_mclmc_needs_two_latents():
 
 
 @pytest.mark.slow
+def test_the_step_size_survives_a_step_that_is_not_finite():
+    before = mclmc.StepSizeTuning(*map(jnp.float32, (0.5, 1.0, 2.0, 3.0)))
+    for change in (jnp.nan, jnp.inf):
+        after = mclmc.tune_step_size(before, jnp.float32(change), jnp.array(False), jnp.float32(1.0), jnp.float32(0.9))
+        assert after.step_size == pytest.approx(0.4)  # 0.8 of what failed
+        assert np.isfinite(np.array(after)).all()
+
+
 def test_mclmc_with_a_hopeless_step_size_says_what_to_do():
     """A log joint that is infinite a little way off the start."""
     net = (lambda params, x: x @ params["w"] / (jnp.abs(params["w"]).max() < 1e-3), {"w": np.zeros((2, 1), np.float32)})

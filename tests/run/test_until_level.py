@@ -96,8 +96,8 @@ def test_a_killed_run_ends_the_same(method, tmp_path, monkeypatch):
     stop = px.run.UntilLevel(fewest=64, tolerance=0.2)
     plain = fit(stop, method)
     where = {"checkpoint": tmp_path, "checkpoint_every": 1e-9}
-    # before the rate drops, when it has dropped, and when it has begun to fall
-    for moment in (32, 100, int(plain.trace["level_step"][0])):
+    # early, after the first look at the objective, and when the rate has begun to fall
+    for moment in (2, 64, int(plain.trace["level_step"][0])):
         take = px.run.loop._take_chunk
 
         def dying(program, supply, keys, run, last, take=take, moment=moment):

@@ -113,6 +113,26 @@ def test_spreads_that_depend_on_the_row_are_found():
         assert abs(scores[name]["coverage_90"] - 0.9) < 3 * np.sqrt(0.09 / 600) + 0.03, name
 
 
+def test_catboost_read_from_its_file_predicts_the_same(tmp_path, iris, line):
+    pytest.importorskip("catboost")
+    constant = lambda x: np.insert(x, 2, 1.0, axis=1).astype(np.float32)  # noqa: E731  # a column that no tree can use
+    two = (iris[0][1] == 2).astype(int)
+    fitted = lambda train, task: fit_baselines(*train, task, names=["catboost"])["catboost"]  # noqa: E731
+    for baseline, x in (
+        (fitted((constant(iris[0][0]), iris[0][1]), "classification"), constant(iris[1][0])),
+        (fitted((iris[0][0], two), "classification"), iris[1][0]),
+        (fitted((constant(line[0][0]), line[0][1]), "regression"), constant(line[1][0])),
+    ):
+        save_baseline(baseline, tmp_path / "a.baseline")
+        loaded, own = load_baseline(tmp_path / "a.baseline").predict(x), baseline.predict(x)
+        # thresholds and values are float32; outputs and their logarithms or standardised values are too
+        np.testing.assert_allclose(loaded.outputs, own.outputs, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(loaded.std, own.std, rtol=1e-5)
+        assert own.outputs.std(axis=1).min() > 0  # they depend on the row
+    assert " rounds, as many as are best in 5-fold validation; " in baseline.description
+    assert px.evaluate(own, line[1][1])["rmse"] < np.std(line[1][1]) / 1.5  # 40 rounds of a line whose noise is 2
+
+
 def test_a_class_that_was_not_seen_has_a_small_probability(iris):
     (x, y), (x_test, _) = iris
     for baseline in fit_baselines(x, y, "classification", classes=5).values():
@@ -136,15 +156,17 @@ def test_large_data_are_sampled_and_every_class_is_kept(monkeypatch):
 def test_tiny_data_and_odd_classes_are_fitted():
     x = np.arange(12.0)[:, None]
     two_of_one = np.repeat([0, 1], [10, 2])
-    assert set(fit_baselines(x, two_of_one, "classification")) == {
+    assert list(fit_baselines(x, two_of_one, "classification"))[:3] == [
         "logistic regression",
         "random forest",
         "gradient boosting",
-    }
+    ]
     alone = np.repeat([0, 1], [11, 1])
-    assert len(fit_baselines(x, alone, "classification")) == 3
-    assert len(fit_baselines(x, 2 * x[:, 0], "regression")) == 5
-    assert np.isfinite(fit_baselines(x, np.ones(12), "regression")["ridge regression"].predict(x).std).all()
+    assert set(fit_baselines(x, alone, "classification")) == set(baselines.MODELS_OF_CLASSES)
+    assert set(fit_baselines(x, 2 * x[:, 0], "regression")) == set(baselines.MODELS_OF_NUMBERS)
+    constant = fit_baselines(x, np.ones(12), "regression")  # CatBoost would refuse it
+    assert len(constant) == 5
+    assert np.isfinite(constant["ridge regression"].predict(x).std).all()
 
 
 def test_images_are_rows_of_pixels():

@@ -362,15 +362,59 @@ BAD = {
     "one time": ("age", {"time": "planet"}, "--time planet: all rows have the same value"),
     "one group": ("age", {"group": "planet"}, "all rows are in one group"),
     "one class to learn": ("old", {"time": "era"}, "all training rows are of one class, 'no'"),
+    "a class that comes late": ("late", {"time": "height"}, "leaves no training rows of the class '2': use another"),
+    "a grade as text": ("rotten", {"task": "ordinal"}, "holds numbers, but also 'rotten' \\(line 5\\).*remove these$"),
+    "an endless count": ("endless", {"task": "counts"}, "the value 1e\\+31, which is too large to count to the last"),
+    "negative counts": ("debt", {"task": "overdispersed-counts"}, "has the value -1, but counts are whole numbers"),
+    "one count": ("planet", {"task": "zero-inflated-counts"}, "has only one value, 3: there is nothing to learn"),
+    "a whole as a fraction": ("whole", {"task": "fractions"}, "has the value 1, but fractions.*or move it inside"),
+    "nearly a whole": ("nearly", {"task": "fractions"}, "0.9999999999, which is 1 in float32, but fractions"),
+    "percentages": (
+        "grade",
+        {"task": "fractions"},
+        "fractions lie strictly between 0 and 1: divide percentages by 100",
+    ),
+    "an endless time": ("endless", {"event": "old"}, "1e\\+31: choose a unit that suits the times"),
+    "events unknown": ("age", {"event": "blank"}, "the column 'blank' has no values"),
+    "a target that groups": ("age,height", {"group": "height"}, "column 'height' is a target and cannot be anything"),
 }
 
 
 @pytest.mark.parametrize(("target", "settings", "message"), BAD.values(), ids=BAD)
 def test_what_cannot_be_done_is_one_line(read, target, settings, message):
     era = (np.arange(ROWS) >= 60) * 1
-    table = read(trees(era=era, planet=3, old=np.where(era, "yes", "no")))
+    wrong = {"era": era, "planet": 3, "old": np.where(era, "yes", "no"), "grade": np.arange(ROWS) % 4 + 2, "blank": ""}
+    wrong["late"] = np.where(np.sort(HEIGHT)[-4] <= HEIGHT, 2, era)
+    wrong |= {name: wrong["grade"].astype(object) for name in ("rotten", "endless", "debt")}
+    wrong["rotten"][3], wrong["endless"][3], wrong["debt"][3] = "rotten", "1e31", -1
+    wrong |= {name: np.where(era, value, 0.5) for name, value in {"whole": 1.0, "nearly": 1 - 1e-10}.items()}
     with pytest.raises(TableError, match=message) as found:
-        prepare_folds(table, DataSettings(target=target, **settings))
+        prepare_folds(read(trees(**wrong)), DataSettings(target=target, **settings))
+    assert "\n" not in str(found.value)
+
+
+BAD_TESTS = {
+    "text": (
+        "age,height",
+        {},
+        {"height": "tall"},
+        "the target 'height' must hold numbers, but has 'tall' \\(line 2\\)",
+    ),
+    "no target": ("age,height", {}, {"height": ""}, "the target 'age, height' has no values"),
+    "a new grade": ("grade", {"task": "ordinal"}, {"grade": 9}, "classes that were not in the training data: '9'"),
+    "a fraction": ("grade", {"task": "counts"}, {"grade": 0.5}, "has the value 0.5, but counts are whole numbers"),
+    "an event unknown": ("age", {"event": "old"}, {"old": ""}, "the target 'age', or 'old', has no values"),
+    "a time of 0": ("age", {"event": "old"}, {"age": 0}, "times must be positive, but 'age' has '0' \\(line 2\\)"),
+}
+
+
+@pytest.mark.parametrize(("target", "settings", "wrong", "message"), BAD_TESTS.values(), ids=BAD_TESTS)
+def test_wrong_test_rows_are_one_line(read, tmp_path, target, settings, wrong, message):
+    frame = trees(grade=np.arange(ROWS) % 4, old=np.where(np.arange(ROWS) % 3, "yes", "no"))
+    table, test = read(frame), tmp_path / "test.csv"
+    frame.assign(**wrong).to_csv(test, index=False)
+    with pytest.raises(TableError, match=message) as found:
+        prepare_folds(table, DataSettings(target=target, test=test, **settings))
     assert "\n" not in str(found.value)
 
 

@@ -155,6 +155,11 @@ BAD = {
     ),
     "no such id": (lambda f: f, ["--id", "room"], "has no column 'room'; its columns are 'patient_id', 'age'"),
     "text as target": (lambda f: f.assign(visits="many"), [], "the target 'visits' must hold numbers, but has 'many'"),
+    "no count as target": (
+        lambda f: f.assign(visits=-1),
+        [],
+        "'visits' has the value -1, but counts are whole numbers",
+    ),
     "no rows": (lambda f: f[:0], [], "but no rows below it"),
 }
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import known
 import numpy as np
 import pytest
@@ -38,6 +39,35 @@ def test_gradients_decide_which_sampler_is_affordable():
         assert 8 * cheap.warmup <= 0.2 * gradients
         assert 8 * (cheap.warmup + 1000 * cheap.thin) <= 0.8 * gradients
     assert reference.affordable_sampler(1e8, exact=False).name == "MCLMC"
+
+
+def test_chains_of_deep_networks_start_at_networks_that_were_trained_briefly(monkeypatch):
+    asked = []
+
+    def watched(problem, data, method, **settings):
+        if isinstance(method, px.Ensemble):
+            return px.fit(problem, data, method, **settings | {"steps": 3})
+        asked.append((method.name, settings["chains"], getattr(method.start, "support", method.start)))
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(reference, "seconds_per_gradient", lambda *_: 1e-5)
+    monkeypatch.setattr(reference, "fit", watched)
+    x, y = np.random.default_rng(0).normal(size=(2, 30)).astype(np.float32)
+    for hidden, expected in [((4, 4), ("MCLMC", 8, 8)), ((4,), ("HMC", 4, "map"))]:
+        net = px.zoo.uci_mlp(inputs=1, hidden=hidden, outputs=1, key=jax.random.key(0))
+        problem = px.Problem(net, px.Normal(scale=1.0))
+        sample_reference(problem, (x[:, None], y), x[:, None], seconds=60, key=0)
+        assert asked[0] == expected
+        asked.clear()
+
+
+def test_thinned_draws_are_spread_over_every_chain():
+    problem = px.Problem((lambda w, x: x * w, np.zeros(1, np.float32)), px.Normal(scale=0.1))
+    draws = np.arange(40, dtype=np.float32).reshape(2, 20, 1)
+    posterior = DrawsPosterior(problem, px.posterior.Trace({}), Latents(draws, {}))
+    assert reference.evenly_thinned(posterior, 40) is posterior
+    thinned = reference.evenly_thinned(posterior, 10).draws.network
+    assert thinned[..., 0].tolist() == [[0, 4, 8, 12, 16], [20, 24, 28, 32, 36]]
 
 
 class Clock:
@@ -88,7 +118,6 @@ def test_a_sampler_that_fails_gives_way_to_one_that_fits_any_time(monkeypatch):
         raise RuntimeError("no luck")
 
     monkeypatch.setattr(reference, "seconds_per_gradient", lambda *_: 1e-5)
-    monkeypatch.setattr(reference, "_devices", lambda: 1)
     monkeypatch.setattr(reference, "fit", failing)
     outcome = sample_reference(EXACT.problem, EXACT.data, X, seconds=60, key=0)
     assert asked == ["HMC", "MCLMC", "MCLMC", "MCLMC"]  # the later ones with shorter warm-ups

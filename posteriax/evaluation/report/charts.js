@@ -123,8 +123,8 @@ function lineChart(box, { lines, x, y, label, square, ideal, corners }) {
     svgElement("path", { class: "ideal", d: `M${path}` }, svg);
   }
   if (corners) {
-    svgText(svg, toX(x.range[1]) - 6, toY(y.range[0]) - 8, corners[0], { "text-anchor": "end" });
-    svgText(svg, toX(x.range[0]) + 8, toY(y.range[1]) + 14, corners[1]);
+    svgText(svg, toX(x.range[1]) - 6, toY(y.range[0]) - 8, corners[0], { "text-anchor": "end", class: "corner" });
+    svgText(svg, toX(x.range[0]) + 8, toY(y.range[1]) + 14, corners[1], { class: "corner" });
   }
   const spots = [];
   const depth = ({ method }) => emphasised.has(method) - faint.has(method);

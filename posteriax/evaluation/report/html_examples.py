@@ -78,7 +78,8 @@ def _disagreement_card(
     body = ""
     for case, (first, features) in zip(cases, cells, strict=True):
         actual, _ = _words(comparison, case.true, min(case.certainty.values()), case.true, numbers)
-        row = f"{first}<td>{actual.partition('</b>')[0].removeprefix('<b>')}</td>"
+        longer = "&gt;&nbsp;" if case.censored else ""
+        row = f"{first}<td>{longer}{actual.partition('</b>')[0].removeprefix('<b>')}</td>"
         for name in methods:
             predicted, true = _words(comparison, case.predicted[name], case.certainty[name], case.true, numbers)
             row += f"<td{' class=wrong' if true and not numbers else ''}>{predicted}</td>"
@@ -97,7 +98,9 @@ def _numbered(comparison: Comparison, methods: Sequence[str]) -> list[tuple[int,
 def _words(comparison: Comparison, predicted: float, certainty: float, true: float, numbers: bool) -> tuple[str, str]:
     """What was predicted, and what is true; empty if they are the same."""
     if numbers:
-        return f"<b>{_number(predicted, certainty)}</b> ±&nbsp;{certainty:.2g}", _number(true, certainty)
+        return f"<b>{_number(predicted, certainty)}</b> ±&nbsp;{_number(certainty, certainty)}", _number(
+            true, certainty
+        )
     label, actual = (escape(label_of(comparison, int(value))) for value in (predicted, true))
     return f"<b>{label}</b> {_percent(certainty)}", "" if predicted == true else actual
 
@@ -105,8 +108,8 @@ def _words(comparison: Comparison, predicted: float, certainty: float, true: flo
 def _number(value: float, spread: float) -> str:
     """As many digits as its uncertainty warrants.
 
-    >>> _number(10000000.3123, 0.52), _number(0.12345, 0.05)
-    ('10000000.31', '0.123')
+    >>> _number(10000000.3123, 0.52), _number(0.12345, 0.05), _number(183.2, 183.2)
+    ('10000000.31', '0.123', '183')
     """
     if not (math.isfinite(spread) and spread > 0):
         return f"{value:.3g}"

@@ -46,7 +46,7 @@ ON_PAGES = (  # those of _internal/plot_style.py, on light and on dark pages
     ("#cc79a7", "#cc79a7"),
     ("#4b9dcb", "#56b4e9"),
     ("#9e962c", "#f0e442"),
-    ("#000000", "#696969"),
+    ("#000000", "#d5d5d5"),
     ("#882255", "#9e4c75"),
     ("#332288", "#695da8"),
 )

@@ -14,14 +14,14 @@ function histogramPanels(box, { edges, inside, outside, label, nameOf, insideNam
     const { svg, toX, toY } = frame(panel, {
       width, height, label: `Histogram for ${nameOf(method)}`,
       x: { label, range: [edges[0], edges[bins]], ticks: ticksBetween(edges[0], edges[bins], width < 200 ? 2 : 4) },
-      y: { range: [0, highest * 1.12], ticks: { values: ticksBetween(0, highest, 4).values, format: percent } },
+      y: { range: [0, highest * (width < 200 ? 1.35 : 1.12)], ticks: { values: ticksBetween(0, highest, 4).values, format: percent } },
     });
     const stairs = (shares) => shares.map(([share], i) => `V${toY(share)}H${toX(edges[i + 1])}`).join("");
     const start = `M${toX(edges[0])} ${toY(0)}`;
     svgElement("path", { class: `inside m${method}`, d: `${start}${stairs(points)}V${toY(0)}Z` }, svg);
     const other = outside.find((line) => line.method === method);
     if (other) svgElement("path", { class: "outside", d: `${start}${stairs(other.points)}V${toY(0)}` }, svg);
-    const name = nameOf(method), most = Math.floor(width / 8);
+    const name = nameOf(method), most = Math.floor((width - 18) / 8.5);
     svgText(svg, width - 14, 16, name.length > most ? `${name.slice(0, most)}…` : name,
       { "text-anchor": "end", class: "name" });
     const spots = points.map(([share], i) => {
