@@ -31,7 +31,7 @@ from posteriax.studies.rank_1.networks import (
     wide_resnet_layers,
     widths_for,
 )
-from posteriax.studies.rank_1.report import cifar10, parameter_ratio
+from posteriax.studies.rank_1.report import at_checkpoints, cifar10, if_tuned, parameter_ratio
 from posteriax.studies.results import CellResult, Results
 from posteriax.studies.study import Cell
 from posteriax.studies.workbench import Workbench, average_pixels, load_data
@@ -172,3 +172,17 @@ def test_figures_of_no_results_are_empty_rather_than_an_error():
         draw(none)
     STUDY.tables(none)
     assert not any(len(v) for claim in STUDY.claims for v in claim.values(none).values())
+
+
+def test_likelihoods_along_a_run_decide_nothing_unless_weight_decay_was_chosen():
+    readings = {"nll": [0.4, 0.5], "accuracy": [0.8, 0.8], "diversity": [0.1, 0.1]}
+
+    def objection(**more):
+        cells = [
+            CellResult({"experiment": "checkpoints", "method": f"{method}, checkpoints"}, 0, readings | more)
+            for method in (n.GAUSSIAN, n.BATCH_ENSEMBLE)
+        ]
+        settings = {"tables": [{"data": "fashion_mnist", "trials": [0.5, 1.0]}]}
+        return if_tuned(at_checkpoints("nll")).objection(Results("", "laptop", 1, settings, cells, {}, {}, True))
+
+    assert "same weight decay" in objection() and not objection(tuning={"0.5": 0.4})

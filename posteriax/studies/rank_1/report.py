@@ -538,7 +538,10 @@ def checkpoints(results: Results) -> Figure:
                 name = method if number == 0 else None
                 lines.append(Curve(x, y, "o-", COLOURS[method], name, options))
         panels.append(Panel(lines, {"xlabel": label, "ylabel": "disagreement / error rate"}))
-    return draw_panels(panels, 4.2, 3.2, below=2)[0]
+    figure, axes = draw_panels(panels, 4.2, 3.2, below=2)
+    for axis in axes:
+        axis.locator_params(axis="x", nbins=6)
+    return figure
 
 
 def induced_priors(results: Results) -> Figure:
