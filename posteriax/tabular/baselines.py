@@ -61,6 +61,7 @@ SPREAD_ROUNDS, SPREAD_RATE, SPREAD_LEAF = 300, 0.05, 20  # of boosting variances
 SMALLEST_VARIANCE = 1e-6  # of the mean of the squared errors: a zero has no gamma deviance
 GP_ROWS, GP_ROWS_OF_SCALES = 2_000, 400  # rows at most, and of them those that choose the kernel's scales
 GP_COLUMNS, GP_ITERATIONS, FEWEST_GP_ITERATIONS = 50, 60, 10
+CATBOOST_VALUES = 4_000_000  # rows times columns times classes: with more, fifty rounds take minutes
 CATBOOST_TRIAL_ROUNDS = 20  # its first rounds are slow
 CATBOOST_STEPS, CATBOOST_RATES = 20.0, (0.03, 0.3)  # of numbers: rounds times learning rate, and the latter's bounds
 
@@ -531,12 +532,12 @@ def _few_iterations(
 
 
 def _suits_catboost(rows: BaselineRows) -> bool:
-    """It refuses columns that are all constant, and a single class."""
-    return _varies(rows.x) and _varies(rows.y)
+    """It refuses columns that are all constant, and a single class; of many classes it has as many trees per round."""
+    return _varies(rows.x) and _varies(rows.y) and rows.x.size * max(1, rows.classes) <= CATBOOST_VALUES
 
 
 def _varies(values: np.ndarray) -> bool:
-    return bool(np.ptp(values, axis=0).any())
+    return bool(np.ptp(values.astype(np.float32), axis=0).any())  # as CatBoost reads them
 
 
 def _fit_catboost(rows: BaselineRows, name: str, y: np.ndarray, **settings: Any) -> tuple[Any, str]:

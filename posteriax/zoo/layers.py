@@ -202,7 +202,7 @@ def swish(x: jax.Array) -> jax.Array:
     Its derivative is computed from x again: the sigmoid, which JAX's own function stores for the backward pass, takes
     longer to write and read than to compute.
 
-    >>> float(swish(jnp.array(2.0)).round(3))
+    >>> round(float(swish(jnp.array(2.0))), 3)
     1.762
     """
     return x * jax.nn.sigmoid(x)

@@ -133,7 +133,7 @@ def left_at_start(rows: int, columns: int, count: int = 2) -> float:
     deviation (sqrt(rows) + sqrt(columns)).
 
     >>> round(left_at_start(784, 400), 5)
-    0.00982
+    0.00983
     """
     mean, deviation = INITIAL
     square = mean**2 + deviation**2
