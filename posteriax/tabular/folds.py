@@ -205,9 +205,9 @@ def _rows_of_table(table: Table, settings: DataSettings) -> LabelledRows:
         table.require(column)
     if settings.event is not None:
         settings = replace(settings, task="times")
-        for column in (target, settings.event):
-            if not table.present(column).any():
-                raise TableError(f"{table.name}: the column {column!r} has no values")
+        for name in (target, settings.event):
+            if name is not None and not table.present(name).any():
+                raise TableError(f"{table.name}: the column {name!r} has no values")
     values, form, about_target = target_values(table, target, settings.task)
     if settings.event is not None:
         values = with_event(table, target, values, settings.event)

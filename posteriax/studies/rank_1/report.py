@@ -5,6 +5,7 @@ Differences are between two methods with the same seed; negative is better for N
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -115,7 +116,8 @@ def if_tuned(measure: Measure) -> Conditional:
     """A comparison along the run; decides nothing if the table chooses weight decay by trials, and they did not."""
 
     def objection(results: Results) -> str:
-        table = next((t for t in results.settings.get("tables", ()) if is_data(t["data"], ablated_data(results))), {})
+        tables = results.settings.get("tables", ())
+        table: Mapping[str, Any] = next((t for t in tables if is_data(t["data"], ablated_data(results))), {})
         runs = [c for method in (GAUSSIAN, BATCH_ENSEMBLE) for c in checkpoint_runs(results, method)]
         if not table.get("trials") or all(has(run, "tuning") for run in runs):
             return ""
