@@ -9,6 +9,7 @@ bulk effective draws are of the predicted means at up to 200 test inputs: the wo
 (docs/data.md), in the folder that POSTERIAX_DATA names.
 """
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -97,8 +98,10 @@ def run_numpyro(problem: px.Problem, data: Any, x_test: np.ndarray, seconds: flo
 SAMPLERS = {
     "HMC, a mass each": px.HMC(masses="adapted", warmup=WARMUP),
     "HMC, the default": px.HMC(warmup=WARMUP),
+    "HMC, four times as long": px.HMC(masses="dense", trajectory=2 * math.pi, warmup=WARMUP),
     "NUTS, the default": px.NUTS(warmup=WARMUP),
     "MCLMC, the default": px.MCLMC(),
+    "MCLMC, large steps": px.MCLMC(masses="prior", energy_variance=5e-4, thin=50),
 }
 
 

@@ -64,7 +64,7 @@ EIGEN_SECONDS = 1e-9  # to decompose a matrix of d columns, in units of d^3: on 
 FOR_MASSES = 0.1  # of the time
 # Deep networks: their chains do not converge in minutes, so that each has to come as far as it can. Smaller steps, or
 # masses that are learned along the way, keep some of them where they began.
-LARGE_STEPS = 5e-4  # energy variance
+LARGE_STEPS = 5e-4  # energy variance; in the narrowest directions of Gaussians, variances are then 10 % too small
 SHORT_LENGTH = 0.2  # of sqrt(weights): over which the direction decorrelates
 FOR_TRAINING, TRAINING_STEPS = 0.1, (300, 3_000)  # of the time, and steps of Adam: not to a mode, whose noise is tiny
 TRAINING_BATCH, TRAINING_RATE = 512, 1e-2
